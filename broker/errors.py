@@ -1,0 +1,111 @@
+"""Every error that the broker hands to a protocol adapter. Each adapter's `errors.py` maps each class to a wire code.
+
+BrokerError
+ +- TopicNotFound, PartitionNotFound, NamespaceNotFound, SubscriptionNotFound
+ +- TopicExists, NamespaceExists, InvalidName, InvalidRequest, NotSupported
+ +- OffsetOutOfRange, RecordTooLarge, CorruptBatch, UnreadableRecord, DamagedLog
+ +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse
+ +- NotAuthorized, LimitExceeded, StorageFull, StorageFailed, ShuttingDown
+"""
+
+
+class BrokerError(Exception):
+    """Base of all; a failed request answers that request and nothing else."""
+
+
+class TopicNotFound(BrokerError):
+    """No such topic, and it is not to be created by this request."""
+
+
+class PartitionNotFound(BrokerError):
+    """The topic exists, the partition number does not."""
+
+
+class NamespaceNotFound(BrokerError):
+    """No such tenant and namespace (Iggy: stream)."""
+
+
+class SubscriptionNotFound(BrokerError):
+    """No such subscription (Kafka group, Iggy consumer) on that topic."""
+
+
+class TopicExists(BrokerError):
+    """A topic of that name, or of that client-chosen id, is there already."""
+
+
+class NamespaceExists(BrokerError):
+    """A namespace of that name, or of that client-chosen id, is there already."""
+
+
+class InvalidName(BrokerError):
+    """A topic, namespace or subscription name breaks the naming rules."""
+
+
+class InvalidRequest(BrokerError):
+    """Well-formed bytes that ask for something that makes no sense."""
+
+
+class NotSupported(BrokerError):
+    """Known to the protocol, not served here (yet)."""
+
+
+class OffsetOutOfRange(BrokerError):
+    """The offset asked for is below the log start or above the high watermark."""
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside [{log_start_offset}, {log_end_offset}]")
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class RecordTooLarge(BrokerError):
+    """A record is above the limit of the door it came in by."""
+
+
+class CorruptBatch(BrokerError):
+    """What the client sent fails its checksum or cannot be parsed."""
+
+
+class UnreadableRecord(BrokerError):
+    """A stored record cannot be opened for readers of another protocol (encrypted, unknown compression)."""
+
+
+class DamagedLog(BrokerError):
+    """The stored bytes are damaged at this place."""
+
+
+class SubscriptionBusy(BrokerError):
+    """The subscription is in use in a way that excludes this one."""
+
+
+class ProducerBusy(BrokerError):
+    """A producer of that name is connected, or an exclusive one is."""
+
+
+class ProducerFenced(BrokerError):
+    """A newer producer has taken over."""
+
+
+class TopicInUse(BrokerError):
+    """Not possible while clients use the topic."""
+
+
+class NotAuthorized(BrokerError):
+    """The client may not do this, or has not said who it is."""
+
+
+class LimitExceeded(BrokerError):
+    """A named limit of `broker/limits.py` was reached."""
+
+
+class StorageFull(BrokerError):
+    """No space left on the disk, or it is read-only; reading goes on."""
+
+
+class StorageFailed(BrokerError):
+    """A write or sync failed for good; the broker is stopping."""
+
+
+class ShuttingDown(BrokerError):
+    """The broker is stopping and takes nothing new."""

@@ -1,0 +1,101 @@
+"""What a body codec can do. A codec is pure: bytes and records in, bytes and records out; no file, clock or socket."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from storage.codecs.record import Record
+from storage.errors import BodyError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class BodyFormat(enum.IntEnum):
+    """Number of a body format in the batch header. Numbers below 64 are ours, others are free for plug-ins."""
+
+    PLAIN = 1
+    KAFKA = 2
+    PULSAR = 3
+    IGGY = 4
+    JOURNAL = 16
+    GAP = 17
+
+
+class BatchFlag(enum.IntFlag):
+    """Bits of the batch header's flags field."""
+
+    COMPRESSED = 1
+    OPAQUE = 2
+    CHUNK = 4
+    DELAYED = 8
+    MARKER = 16
+    COMPACTED = 32
+    GAP = 64
+
+
+@dataclass(slots=True)
+class BodyInfo:
+    """What the batch header needs to know of a body; times in microseconds, None where no record has one."""
+
+    record_count: int
+    first_publish_us: int | None = None
+    max_publish_us: int | None = None
+    flags: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    first_sequence: int = 0
+    last_sequence: int = 0
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Records of a body in offset order, up to the first that could not be opened.
+
+    `failed` says why decoding stopped early and `failed_offset` at which offset; both None when all was read.
+    `next_offset` is the offset after the last one looked at, records that are not for readers (markers, removed
+    ones) included.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    next_offset: int = 0
+    failed: BodyError | None = None
+    failed_offset: int | None = None
+
+
+class Codec(Protocol):
+    """One stored body format. `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version."""
+
+    name: str
+    format: int
+    version: int
+
+    def inspect(self, body: Buffer) -> BodyInfo:
+        """Count the records of a stored body and give its times and flags. Raises CorruptBody."""
+
+    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
+        """Put offsets (and times, where the format holds them) into a checked body.
+
+        Works in place where the body is writable and its size stays; returns the body to store.
+        """
+
+    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+        """(offset, pos) of each stored record or entry start, ascending. Kafka's compressed wrapper and Pulsar's
+        batched entry are one start each, with the offset of their first record."""
+
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = 1 << 30,
+    ) -> Decoded:
+        """Records at or above start_offset, at most records_max of them. Never raises for bad user data: see Decoded."""
+
+    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
+        """A body of this format that holds the records at their own offsets; base_offset is that of the batch."""
+
+    def carries(self, record: Record) -> bool:
+        """Whether a reader of this format can be given the record at all (an empty payload breaks Iggy clients)."""

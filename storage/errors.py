@@ -1,0 +1,63 @@
+"""What storage can say went wrong. Knows no protocol; `broker/partition.py` turns these into broker errors."""
+
+
+class StorageError(Exception):
+    """Base of every error that storage raises on purpose."""
+
+
+class StorageFull(StorageError):
+    """No space left, or the file system is read-only: nothing was written, a later try may succeed."""
+
+
+class StorageFailed(StorageError):
+    """A write or sync failed in a way that must not be retried. The broker has to stop."""
+
+
+class OffsetOutOfRange(StorageError):
+    """The offset asked for is below the log start or above the log end."""
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside [{log_start_offset}, {log_end_offset}]")
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class DamagedLog(StorageError):
+    """Bytes that were acknowledged no longer read back as they were written."""
+
+    def __init__(self, path: str, file_pos: int, offset: int, reason: str) -> None:
+        super().__init__(f"{path} at byte {file_pos} (offset {offset}): {reason}")
+        self.path = path
+        self.file_pos = file_pos
+        self.offset = offset
+        self.reason = reason
+
+
+class WouldBlock(StorageError):
+    """A read with `wait=False` met pages that are not in memory: read again in a thread."""
+
+
+class DirectoryLocked(StorageError):
+    """Another broker has this data directory open."""
+
+
+class BodyError(StorageError):
+    """A record body breaks the rules of its own format."""
+
+
+class CorruptBody(BodyError):
+    """The bytes are not a body of that format: bad checksum, size or structure."""
+
+
+class RecordTooLarge(BodyError):
+    """A record is above the limit of the door it came in by."""
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(f"record of {size} bytes, at most {size_max} are taken")
+        self.size = size
+        self.size_max = size_max
+
+
+class UnreadableBody(BodyError):
+    """The body may be sound, but cannot be opened here: encrypted, or compressed in an unknown way."""
