@@ -1,0 +1,1 @@
+"""The cases: one short file each."""

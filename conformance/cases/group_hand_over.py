@@ -1,0 +1,26 @@
+"""A group's position carries over from library to library: no gap and no repeat when one closes
+first."""
+
+from itertools import permutations
+
+from conformance.drivers.base import Message
+from conformance.runner import Context
+
+GROUP = "1"  # The consumer id that iggy-py polls with.
+CLIENTS = [
+    *permutations(("kafka-python", "pulsar-client", "iggy-py")),
+    ("confluent-kafka", "pulsar-client", "kafka-python"),
+    ("pulsar-client", "confluent-kafka", "pulsar-client"),
+]
+EACH = 40
+
+
+def run(context: Context) -> None:
+    topic = context.topic()
+    writer = context.clients[0]
+    sent = [f"message {i}".encode() for i in range(EACH * len(context.clients))]
+    writer.produce(topic, [Message(value) for value in sent])
+    seen: list[bytes | None] = []
+    for reader in context.clients:
+        seen += [item.value for item in reader.read_as_group(topic, GROUP, EACH)]
+    assert seen == sent

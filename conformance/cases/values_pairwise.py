@@ -1,0 +1,16 @@
+"""Text values sent by one library are read by every other, all of them, in order."""
+
+from conformance.drivers.base import Message
+from conformance.runner import Context
+
+LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py")
+OLD = (("kafka-python-2", "pulsar-client"), ("pulsar-client-31", "kafka-python-2"))
+CLIENTS = [(writer, reader) for writer in LIBRARIES for reader in LIBRARIES] + list(OLD)
+
+
+def run(context: Context) -> None:
+    writer, reader = context.clients
+    topic = context.topic()
+    sent = [f"value {i} äöü €".encode() * (1 + i % 7) for i in range(300)]
+    writer.produce(topic, [Message(value) for value in sent])
+    assert [item.value for item in reader.read(topic, len(sent))] == sent

@@ -1,0 +1,81 @@
+"""Which client libraries there are, at which versions, and the environment each of them runs in.
+
+Libraries that get along share the project's own environment (extra `conformance`); a version
+that cannot
+gets an environment of its own, made when a case first asks for it.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client library at one version; `environment` None means the project's own."""
+
+    name: str
+    protocol: str
+    driver: str
+    requirement: str
+    environment: str | None = None
+
+    @property
+    def version(self) -> str:
+        """What the matrix shows beside the name."""
+        return self.requirement.partition("==")[2]
+
+
+class Unavailable(Exception):
+    """The client cannot be had here; the case is skipped with this reason."""
+
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client("kafka-python", "kafka", "kafka_python", "kafka-python==3.0.12"),
+        Client("kafka-python-2", "kafka", "kafka_python", "kafka-python==2.0.6", "kafka-python-2"),
+        Client("confluent-kafka", "kafka", "confluent_kafka_driver", "confluent-kafka==2.16.1"),
+        Client("pulsar-client", "pulsar", "pulsar_client", "pulsar-client==3.13.0"),
+        Client("pulsar-client-31", "pulsar", "pulsar_client", "pulsar-client==3.1.0", "pulsar-31"),
+        Client("iggy-py", "iggy", "iggy_py_driver", "iggy-py==0.4.0"),
+    )
+}
+
+# Frames made by hand, for what no library lets its users express.
+RAW = "raw frames"
+
+
+def python_for(client: Client) -> Path:
+    """The interpreter of the environment that has this client; makes the environment when it is
+    missing.
+
+    Raises:
+        Unavailable: the library cannot be installed here.
+    """
+    if client.environment is None:
+        python = Path(sys.executable)
+        if _has(python, client):
+            return python
+        raise Unavailable(f"{client.requirement} is not in the project's environment")
+    folder = ROOT / ".venv-conformance" / client.environment
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    if not _has(python, client):
+        install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+        done = subprocess.run([*install, client.requirement], capture_output=True, text=True)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no reason given"]
+            raise Unavailable(f"pip install {client.requirement}: {lines[-1]}")
+    return python
+
+
+def _has(python: Path, client: Client) -> bool:
+    name, _, version = client.requirement.partition("==")
+    code = f"import importlib.metadata as m; print(m.version({name!r}))"
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() == version

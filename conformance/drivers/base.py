@@ -1,0 +1,69 @@
+"""The neutral form in which cases and drivers speak of messages. Knows no client library."""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(slots=True)
+class Message:
+    """What a client sent or was given. Key and value: absent, empty or bytes."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+    partition: int = 0
+    offset: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form; bytes go as base64."""
+        return {
+            "value": _to_text(self.value),
+            "key": _to_text(self.key),
+            "headers": [[name, _to_text(value)] for name, value in self.headers],
+            "partition": self.partition,
+            "offset": self.offset,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Message":
+        """The reverse of `to_json`."""
+        return cls(
+            value=_from_text(fields["value"]),
+            key=_from_text(fields["key"]),
+            headers=[(name, _from_text(value) or b"") for name, value in fields["headers"]],
+            partition=fields["partition"],
+            offset=fields["offset"],
+        )
+
+
+class Driver(Protocol):
+    """What every library can be asked for. Each call opens its own connections and closes them
+    before it returns."""
+
+    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+        """Send in order, wait until every message is acknowledged.
+
+        Compression is the library's own name for a codec; None is none.
+        """
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        """The first `count` messages of the topic, without a group."""
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+        """The next `count` messages of the group, acknowledged, the consumer closed."""
+
+
+class Timeout(Exception):
+    """The client was not given what it waited for."""
+
+
+READ_TIMEOUT_S = 20.0
+
+
+def _to_text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _from_text(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,92 @@
+"""confluent-kafka (librdkafka), told that the broker is Kafka 0.8.2.1."""
+
+import time
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, Producer, TopicPartition
+
+from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+
+
+class ConfluentKafka:
+    """Keys and values; Kafka 0.8 has no headers, and a group's members assign themselves."""
+
+    def __init__(self, address: str) -> None:
+        self.common: dict[str, Any] = {
+            "bootstrap.servers": address,
+            "api.version.request": False,
+            "broker.version.fallback": "0.8.2.1",
+        }
+
+    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+        """acks -1, the library's own batching."""
+        failures: list[str] = []
+        codec = {"compression.type": compression or "none"}
+        producer = Producer({**self.common, **codec, "acks": "all", "linger.ms": 5})
+        for item in messages:
+            producer.produce(
+                topic,
+                value=item.value,
+                key=item.key,
+                partition=item.partition,
+                on_delivery=lambda error, _: failures.append(str(error)) if error else None,
+            )
+        left = producer.flush(READ_TIMEOUT_S)
+        if left or failures:
+            raise Timeout(f"{left} messages unanswered, failures: {failures[:3]}")
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        """From the beginning of every partition."""
+        return self._consume(topic, "reader-without-commits", OFFSET_BEGINNING, count)
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+        """From the committed offsets; commits what was taken."""
+        return self._consume(topic, group, OFFSET_STORED, count)
+
+    def _consume(self, topic: str, group: str, start: int, count: int) -> list[Message]:
+        consumer = Consumer(
+            {
+                **self.common,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        try:
+            partitions = (
+                consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].partitions
+            )
+            consumer.assign([TopicPartition(topic, p, start) for p in partitions])
+            taken = _take(consumer, count)
+            if start == OFFSET_STORED and taken:
+                last = {item.partition: item.offset for item in taken}
+                consumer.commit(
+                    offsets=[TopicPartition(topic, p, (o or 0) + 1) for p, o in last.items()],
+                    asynchronous=False,
+                )
+            return taken
+        finally:
+            consumer.close()
+
+
+def _take(consumer: Any, count: int) -> list[Message]:
+    taken: list[Message] = []
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while len(taken) < count:
+        message = consumer.poll(0.5)
+        if message is None or message.error():
+            if time.monotonic() > deadline:
+                raise Timeout(f"{len(taken)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
+            continue
+        taken.append(
+            Message(
+                message.value(),
+                message.key(),
+                partition=message.partition(),
+                offset=message.offset(),
+            )
+        )
+    return taken
+
+
+DRIVER = ConfluentKafka

@@ -1,0 +1,72 @@
+"""iggy-py 0.4.0: text payloads only, no keys or headers; it always polls as consumer 1."""
+
+import asyncio
+import time
+from typing import Any
+
+from iggy_py import IggyClient, PollingStrategy, SendMessage
+
+from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+
+STREAM = "default"
+SEND_BATCH = 1000
+EMPTY_POLL_PAUSE_S = 0.01  # The library has no long poll.
+CONSUMER_ID = "1"  # Fixed in the library; a Kafka or Pulsar group of this name shares its position.
+
+
+class IggyPy:
+    """Stream `default` is the namespace that Kafka's and Pulsar's short names are in."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+        """In batches, each to one partition."""
+        if compression:
+            raise ValueError("iggy-py does not compress")
+        asyncio.run(self._produce(topic, messages))
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        """Polls by offset, without storing a position."""
+        return asyncio.run(self._read(topic, count, None))
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+        """Polls NEXT with auto commit. The library can only be consumer 1."""
+        if group != CONSUMER_ID:
+            raise ValueError(f"iggy-py polls as consumer {CONSUMER_ID} only, not as {group!r}")
+        return asyncio.run(self._read(topic, count, PollingStrategy.Next()))
+
+    async def _connect(self) -> Any:
+        client = IggyClient(self.address)
+        await client.connect()
+        await client.login_user("iggy", "iggy")
+        return client
+
+    async def _produce(self, topic: str, messages: list[Message]) -> None:
+        client = await self._connect()
+        if await client.get_stream(STREAM) is None:
+            await client.create_stream(STREAM)
+        if await client.get_topic(STREAM, topic) is None:
+            await client.create_topic(STREAM, topic, 1)
+        for start in range(0, len(messages), SEND_BATCH):
+            batch = messages[start : start + SEND_BATCH]
+            payloads = [SendMessage((item.value or b"").decode()) for item in batch]
+            await client.send_messages(STREAM, topic, batch[0].partition + 1, payloads)
+
+    async def _read(self, topic: str, count: int, strategy: Any) -> list[Message]:
+        client = await self._connect()
+        taken: list[Message] = []
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while len(taken) < count:
+            wanted = min(SEND_BATCH, count - len(taken))
+            step = strategy or PollingStrategy.Offset(len(taken) and (taken[-1].offset or 0) + 1)
+            found = await client.poll_messages(STREAM, topic, 1, step, wanted, strategy is not None)
+            taken += [Message(item.payload(), offset=item.offset()) for item in found]
+            if not found:
+                if time.monotonic() > deadline:
+                    raise Timeout(f"{len(taken)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
+                await asyncio.sleep(EMPTY_POLL_PAUSE_S)
+        return taken
+
+
+DRIVER = IggyPy

@@ -1,0 +1,93 @@
+"""kafka-python (2 and 3), told that the broker is Kafka 0.8.2."""
+
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
+from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+
+API_VERSION = (0, 8, 2)
+
+
+class KafkaPython:
+    """Keys and values; Kafka 0.8 has no headers."""
+
+    def __init__(self, address: str) -> None:
+        self.common: dict[str, Any] = {"bootstrap_servers": address, "api_version": API_VERSION}
+
+    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+        """acks -1, the library's own batching."""
+        producer = KafkaProducer(
+            acks="all", linger_ms=5, compression_type=compression, **self.common
+        )
+        try:
+            futures = [
+                producer.send(topic, value=item.value, key=item.key, partition=item.partition)
+                for item in messages
+            ]
+            for future in futures:
+                future.get(READ_TIMEOUT_S)
+        finally:
+            producer.close()
+
+    def read(self, topic: str, count: int) -> list[Message]:
+        """From the beginning of every partition."""
+        return self._consume(topic, None, count)
+
+    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+        """From the committed offsets; commits what was taken."""
+        return self._consume(topic, group, count)
+
+    def _consume(self, topic: str, group: str | None, count: int) -> list[Message]:
+        consumer = KafkaConsumer(
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=int(READ_TIMEOUT_S * 1000),
+            **self.common,
+        )
+        try:
+            partitions = [TopicPartition(topic, p) for p in _partitions(consumer, topic)]
+            consumer.assign(partitions)
+            if group is None:
+                consumer.seek_to_beginning(*partitions)
+            taken, positions = _take(consumer, count)
+            if group is not None and positions:
+                consumer.commit({tp: _commit(offset) for tp, offset in positions.items()})
+            return taken
+        finally:
+            consumer.close()
+
+
+def _take(consumer: Any, count: int) -> tuple[list[Message], dict[Any, int]]:
+    taken: list[Message] = []
+    positions: dict[Any, int] = {}
+    if not count:
+        return taken, positions
+    for record in consumer:
+        taken.append(
+            Message(record.value, record.key, partition=record.partition, offset=record.offset)
+        )
+        positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        if len(taken) == count:
+            return taken, positions
+    raise Timeout(f"{len(taken)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
+
+
+def _partitions(consumer: Any, topic: str) -> list[int]:
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = consumer.partitions_for_topic(topic)
+        if found:
+            return sorted(found)
+    raise Timeout(f"no partitions of {topic} in {READ_TIMEOUT_S:.0f} s")
+
+
+def _commit(offset: int) -> OffsetAndMetadata:
+    # Version 3 of the library has a third field, the leader epoch, that version 2.0 lacks.
+    return OffsetAndMetadata(*(offset, "", -1)[: len(OffsetAndMetadata._fields)])
+
+
+DRIVER = KafkaPython

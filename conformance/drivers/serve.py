@@ -1,0 +1,48 @@
+"""The process around one driver: JSON lines in, JSON lines out.
+
+`python -m conformance.drivers.serve MODULE HOST:PORT`; a line in is {"call": name, "args":
+{...}}, a line out is
+{"result": ...} or {"error": text}.
+"""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+from conformance.drivers.base import Message
+
+
+def main() -> None:
+    """Answer calls until standard input ends."""
+    module_name, address = sys.argv[1:3]
+    # Native libraries log to descriptor 1, which carries the answers: give them standard error.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    driver = importlib.import_module(f"conformance.drivers.{module_name}").DRIVER(address)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"result": _call(driver, request["call"], request["args"])}
+        except (
+            Exception
+        ) as error:  # A driver's failure is the case's result, not this process's end.
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _call(driver: Any, name: str, args: dict[str, Any]) -> Any:
+    if "messages" in args:
+        args["messages"] = [Message.from_json(fields) for fields in args["messages"]]
+    result = getattr(driver, name)(**args)
+    if isinstance(result, list):
+        return [item.to_json() for item in result]
+    return result
+
+
+if __name__ == "__main__":
+    main()

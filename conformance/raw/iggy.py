@@ -1,0 +1,130 @@
+"""Iggy's classic frames by hand, dialect D2 (crates 0.5 to 0.6: login with a version, consumer
+as identifier)."""
+
+import struct
+from dataclasses import dataclass
+
+from conformance.raw.wire import Wire
+
+PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET = 1, 38, 100, 101, 120, 121
+CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
+STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
+BY_OFFSET, FIRST, NEXT = 1, 3, 5
+NEVER = (1 << 64) - 1
+
+
+def identifier(name: str) -> bytes:
+    """A text identifier."""
+    return struct.pack("<BB", 2, len(name.encode())) + name.encode()
+
+
+def text8(value: str) -> bytes:
+    """u8 length, then UTF-8."""
+    return struct.pack("<B", len(value.encode())) + value.encode()
+
+
+def headers_block(headers: list[tuple[bytes, int, bytes]]) -> bytes:
+    """(key, kind, value) each; behind the length of them all."""
+    body = b"".join(
+        struct.pack("<I", len(key)) + key + struct.pack("<BI", kind, len(value)) + value
+        for key, kind, value in headers
+    )
+    return struct.pack("<I", len(body)) + body
+
+
+@dataclass(slots=True)
+class Polled:
+    """A polled message."""
+
+    offset: int
+    timestamp_us: int
+    message_id: int
+    headers: list[tuple[bytes, int, bytes]]
+    payload: bytes
+
+
+class IggyWire(Wire):
+    """One connection that has logged in."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address)
+        login = text8("iggy") + text8("iggy") + struct.pack("<I", 7) + b"0.6.202" + bytes(4)
+        self.ok(LOGIN, login)
+
+    def ask(self, code: int, payload: bytes) -> tuple[int, bytes]:
+        """(status, payload) of the answer."""
+        self.send(struct.pack("<II", 4 + len(payload), code) + payload)
+        status, size = struct.unpack("<II", self.take(8))
+        return status, self.take(size)
+
+    def ok(self, code: int, payload: bytes) -> bytes:
+        """The payload of an answer that must be a success."""
+        status, answer = self.ask(code, payload)
+        assert status == 0, f"command {code}: error {status}"
+        return answer
+
+    def create_topic(self, topic: str, stream: str = "default", partitions: int = 1) -> None:
+        """A topic that keeps everything."""
+        tail = struct.pack("<IIBQQB", 0, partitions, 1, NEVER, 0, 0) + text8(topic)
+        self.ok(CREATE_TOPIC, identifier(stream) + tail)
+
+    def send_messages(
+        self,
+        topic: str,
+        messages: list[tuple[int, list[tuple[bytes, int, bytes]], bytes]],
+        partitioning: bytes = b"\x02\x04\x01\x00\x00\x00",
+    ) -> None:
+        """(id, headers, payload) each, to partition 1 unless told otherwise."""
+        body = identifier("default") + identifier(topic) + partitioning
+        for message_id, headers, payload in messages:
+            body += message_id.to_bytes(16, "little") + headers_block(headers)
+            body += struct.pack("<I", len(payload)) + payload
+        self.ok(SEND, body)
+
+    def poll(
+        self, topic: str, count: int, strategy: int = FIRST, value: int = 0, consumer: str = "raw"
+    ) -> list[Polled]:
+        """Up to `count` messages of partition 1, nothing stored."""
+        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
+        body += struct.pack("<IBQIB", 1, strategy, value, count, 0)
+        return _polled(self.ok(POLL, body))
+
+    def store_offset(self, topic: str, consumer: str, offset: int) -> None:
+        """The last consumed offset of partition 1."""
+        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
+        self.ok(STORE_OFFSET, body + struct.pack("<IQ", 1, offset))
+
+    def stored_offset(self, topic: str, consumer: str) -> int | None:
+        """The last consumed offset of partition 1, None when there is none."""
+        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
+        answer = self.ok(GET_OFFSET, body + struct.pack("<I", 1))
+        return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
+
+
+def _polled(answer: bytes) -> list[Polled]:
+    found = []
+    pos = 16
+    while pos < len(answer):
+        offset, _, timestamp = struct.unpack_from("<QBQ", answer, pos)
+        message_id = int.from_bytes(answer[pos + 17 : pos + 33], "little")
+        (headers_size,) = struct.unpack_from("<I", answer, pos + 37)
+        start = pos + 41
+        headers = _headers(answer[start : start + headers_size])
+        (size,) = struct.unpack_from("<I", answer, start + headers_size)
+        pos = start + headers_size + 4
+        found.append(Polled(offset, timestamp, message_id, headers, answer[pos : pos + size]))
+        pos += size
+    return found
+
+
+def _headers(block: bytes) -> list[tuple[bytes, int, bytes]]:
+    found = []
+    pos = 0
+    while pos < len(block):
+        (size,) = struct.unpack_from("<I", block, pos)
+        key = block[pos + 4 : pos + 4 + size]
+        pos += 4 + size
+        kind, size = struct.unpack_from("<BI", block, pos)
+        found.append((key, kind, block[pos + 5 : pos + 5 + size]))
+        pos += 5 + size
+    return found

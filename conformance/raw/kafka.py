@@ -1,0 +1,94 @@
+"""Kafka 0.8 requests by hand (protocol guide of 0.8: Produce, Fetch, Metadata, OffsetCommit and
+OffsetFetch)."""
+
+import struct
+import zlib
+
+from conformance.raw.wire import Wire
+
+PRODUCE, FETCH, OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 3, 8, 9
+
+
+def string(text: bytes | None) -> bytes:
+    """int16 length, then the bytes; None is null."""
+    return struct.pack(">h", -1) if text is None else struct.pack(">h", len(text)) + text
+
+
+def data(value: bytes | None) -> bytes:
+    """int32 length, then the bytes; None is null."""
+    return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
+
+
+def message(key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
+    """A message set of one message, magic 0, offset 0."""
+    body = struct.pack(">bb", 0, attributes) + data(key) + data(value)
+    return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+
+
+def parse_set(body: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of each whole message of an uncompressed set; CRCs are checked."""
+    found = []
+    pos = 0
+    while pos + 12 <= len(body):
+        offset, size, crc = struct.unpack_from(">qiI", body, pos)
+        end = pos + 12 + size
+        if end > len(body):
+            break
+        assert zlib.crc32(body[pos + 16 : end]) == crc, f"CRC of offset {offset}"
+        key, after_key = _data_at(body, pos + 18)
+        value, _ = _data_at(body, after_key)
+        found.append((offset, key, value))
+        pos = end
+    return found
+
+
+def _data_at(body: bytes, pos: int) -> tuple[bytes | None, int]:
+    (size,) = struct.unpack_from(">i", body, pos)
+    if size < 0:
+        return None, pos + 4
+    return body[pos + 4 : pos + 4 + size], pos + 4 + size
+
+
+class KafkaWire(Wire):
+    """One connection that speaks Kafka 0.8, a request at a time."""
+
+    def ask(self, key: int, version: int, body: bytes) -> bytes:
+        """Send a request and return the body of its answer."""
+        frame = struct.pack(">hhi", key, version, 7) + string(b"raw") + body
+        self.send(struct.pack(">i", len(frame)) + frame)
+        answer = self.take_frame()
+        assert answer[:4] == struct.pack(">i", 7), "correlation id"
+        return answer[4:]
+
+    def create(self, topic: str) -> None:
+        """Metadata, which creates the topic."""
+        self.ask(METADATA, 0, struct.pack(">i", 1) + string(topic.encode()))
+
+    def produce(self, topic: str, message_set: bytes, acks: int = 1) -> tuple[int, int]:
+        """(error code, base offset) of one set to partition 0."""
+        body = struct.pack(">hii", acks, 10_000, 1) + string(topic.encode())
+        body += struct.pack(">iii", 1, 0, len(message_set)) + message_set
+        answer = self.ask(PRODUCE, 0, body)
+        return struct.unpack_from(">hq", answer, len(answer) - 10)
+
+    def fetch(self, topic: str, offset: int, wait_ms: int = 5000) -> tuple[int, int, bytes]:
+        """(error code, high watermark, message set) of partition 0; waits for one byte."""
+        name = string(topic.encode())
+        body = struct.pack(">iiii", -1, wait_ms, 1, 1) + name
+        body += struct.pack(">iiqi", 1, 0, offset, 1 << 20)
+        answer = self.ask(FETCH, 0, body)
+        error, watermark, size = struct.unpack_from(">hqi", answer, 4 + len(name) + 8)
+        return error, watermark, answer[len(answer) - size :]
+
+    def commit(self, group: str, topic: str, offset: int) -> int:
+        """Error code of an OffsetCommit v1 for partition 0."""
+        body = string(group.encode()) + struct.pack(">i", -1) + string(b"") + struct.pack(">i", 1)
+        body += string(topic.encode()) + struct.pack(">iiqq", 1, 0, offset, -1) + string(b"")
+        return int(struct.unpack(">h", self.ask(OFFSET_COMMIT, 1, body)[-2:])[0])
+
+    def committed(self, group: str, topic: str) -> int:
+        """The offset that OffsetFetch v1 gives for partition 0, -1 for none."""
+        body = string(group.encode()) + struct.pack(">i", 1)
+        body += string(topic.encode()) + struct.pack(">ii", 1, 0)
+        answer = self.ask(OFFSET_FETCH, 1, body)
+        return int(struct.unpack_from(">q", answer, 4 + len(string(topic.encode())) + 8)[0])

@@ -1,0 +1,157 @@
+"""Pulsar commands by hand, with a protobuf writer of a few lines (PulsarApi.proto, wire format
+of proto2)."""
+
+import struct
+from dataclasses import dataclass, field
+
+from conformance.raw.wire import Wire
+
+Value = int | bytes
+Fields = list[tuple[int, Value]]
+
+CONNECT, SUBSCRIBE, PRODUCER, SEND, RECEIPT, MESSAGE, ACK, FLOW = 2, 4, 5, 6, 7, 9, 10, 11
+SUCCESS, PING, PONG = 13, 18, 19
+_FIELD_OF = {CONNECT: 2, SUBSCRIBE: 4, PRODUCER: 5, SEND: 6, ACK: 10, FLOW: 11, PONG: 19}
+
+
+def varint(number: int) -> bytes:
+    """Base-128, little-endian groups; negative numbers as 64-bit two's complement."""
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])
+
+
+def encode(fields: Fields) -> bytes:
+    """A protobuf message: ints as varints, bytes length-delimited."""
+    out = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+        else:
+            out += varint(number << 3 | 2) + varint(len(value)) + value
+    return out
+
+
+def parse(data: bytes) -> Fields:
+    """The fields of a protobuf message, in order; varints and length-delimited ones (all that
+    Pulsar uses)."""
+    found: Fields = []
+    pos = 0
+    while pos < len(data):
+        tag, pos = _varint_at(data, pos)
+        number, pos = _varint_at(data, pos)
+        if tag & 7 == 0:
+            found.append((tag >> 3, number))
+        else:
+            assert tag & 7 == 2, f"wire type {tag & 7}"
+            found.append((tag >> 3, data[pos : pos + number]))
+            pos += number
+    return found
+
+
+def _varint_at(data: bytes, pos: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[pos]
+        number |= (byte & 0x7F) << shift
+        pos += 1
+        shift += 7
+        if byte < 0x80:
+            return number, pos
+
+
+def field_of(fields: Fields, number: int) -> Value | None:
+    """The first value of a field."""
+    return next((value for found, value in fields if found == number), None)
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A MESSAGE frame: its id, the metadata's fields and the payload as it came."""
+
+    ledger: int
+    entry: int
+    metadata: Fields
+    payload: bytes
+    command: Fields = field(default_factory=list)
+
+
+class PulsarWire(Wire):
+    """One connection that has said CONNECT."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address)
+        self.command(CONNECT, [(1, b"raw frames"), (4, 20)])
+        self.expect(3)
+
+    def command(self, kind: int, fields: Fields, payload: bytes = b"") -> None:
+        """Send a command, with the payload section of a SEND behind it."""
+        command = encode([(1, kind), (_FIELD_OF[kind], encode(fields))])
+        self.send(
+            struct.pack(">II", 4 + len(command) + len(payload), len(command)) + command + payload
+        )
+
+    def take_command(self) -> tuple[int, Fields, bytes]:
+        """(type, fields of the command, what follows it); PINGs are answered on the way."""
+        while True:
+            frame = self.take_frame()
+            (size,) = struct.unpack_from(">I", frame)
+            (_, kind), *rest = parse(frame[4 : 4 + size])
+            assert isinstance(kind, int)
+            if kind != PING:
+                inner = rest[0][1] if rest else b""
+                assert isinstance(inner, bytes)
+                return kind, parse(inner), frame[4 + size :]
+            self.command(PONG, [])
+
+    def expect(self, kind: int) -> Fields:
+        """The fields of the next command, which must be of this type."""
+        found, fields, _ = self.take_command()
+        assert found == kind, f"command {found} {fields}, expected {kind}"
+        return fields
+
+    def open_producer(self, topic: str) -> None:
+        """Producer 0."""
+        name = f"persistent://public/default/{topic}".encode()
+        self.command(PRODUCER, [(1, name), (2, 0), (3, 1)])
+        self.expect(17)
+
+    def publish(self, sequence_id: int, metadata: Fields, payload: bytes) -> tuple[int, int]:
+        """Send one message without a checksum; returns the (ledger, entry) of its receipt."""
+        head = encode([(1, b"raw"), (2, sequence_id), *metadata])
+        self.command(
+            SEND, [(1, 0), (2, sequence_id)], struct.pack(">I", len(head)) + head + payload
+        )
+        message_id = field_of(self.expect(RECEIPT), 3)
+        assert isinstance(message_id, bytes)
+        return _ids(message_id)
+
+    def subscribe(self, topic: str, subscription: str, permits: int = 1000) -> None:
+        """Consumer 0, Exclusive, durable, from the earliest message."""
+        name = f"persistent://public/default/{topic}".encode()
+        fields: Fields = [(1, name), (2, subscription.encode()), (3, 0), (4, 0), (5, 2), (13, 1)]
+        self.command(SUBSCRIBE, fields)
+        self.expect(SUCCESS)
+        self.command(FLOW, [(1, 0), (2, permits)])
+
+    def next_message(self) -> Delivered:
+        """The next MESSAGE."""
+        kind, fields, rest = self.take_command()
+        assert kind == MESSAGE, f"command {kind} {fields}"
+        message_id = field_of(fields, 2)
+        assert isinstance(message_id, bytes)
+        if rest[:2] == b"\x0e\x01":
+            rest = rest[6:]
+        (size,) = struct.unpack_from(">I", rest)
+        ledger, entry = _ids(message_id)
+        return Delivered(ledger, entry, parse(rest[4 : 4 + size]), rest[4 + size :], fields)
+
+
+def _ids(message_id: bytes) -> tuple[int, int]:
+    fields = parse(message_id)
+    ledger, entry = field_of(fields, 1), field_of(fields, 2)
+    assert isinstance(ledger, int) and isinstance(entry, int)
+    return ledger, entry

@@ -1,0 +1,60 @@
+"""A blocking socket that sends and takes whole frames. Knows no protocol."""
+
+import socket
+import struct
+from types import TracebackType
+
+TIMEOUT_S = 20.0
+
+
+class Wire:
+    """One connection; also a context manager."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self.socket.sendall(data)
+
+    def take(self, size: int) -> bytes:
+        """Exactly `size` bytes.
+
+        Raises:
+            ConnectionError: the peer closed before.
+        """
+        parts = bytearray()
+        while len(parts) < size:
+            piece = self.socket.recv(size - len(parts))
+            if not piece:
+                raise ConnectionError(f"closed after {len(parts)} of {size} bytes")
+            parts += piece
+        return bytes(parts)
+
+    def take_frame(self) -> bytes:
+        """One frame that starts with its length, 4 bytes big endian; without the length."""
+        (size,) = struct.unpack(">I", self.take(4))
+        return self.take(size)
+
+    def is_closed(self) -> bool:
+        """Whether the peer ends the connection without another byte (waits for it)."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,116 @@
+"""Runs the cases and prints the matrix. A case is one short file in `cases/`; see
+`cases/README.md`."""
+
+import dataclasses
+import importlib
+import itertools
+import json
+import pkgutil
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import ModuleType
+
+from conformance import cases
+from conformance.clients import CLIENTS, RAW, Unavailable, python_for
+from conformance.drivers.proxy import DriverProxy
+
+PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """One cell of the matrix."""
+
+    case: str
+    clients: tuple[str, ...]
+    result: str
+    reason: str
+    seconds: float
+
+
+class Skip(Exception):
+    """Raised by a case: it does not apply here; the text says why."""
+
+
+class Context:
+    """What a case is given: the doors' addresses, its clients, and names that nobody else uses."""
+
+    _counter = itertools.count()
+
+    def __init__(self, addresses: dict[str, str], stack: ExitStack, names: tuple[str, ...]) -> None:
+        self.addresses = addresses
+        self._stack = stack
+        self.client_names = names
+        self.clients = [self._open(name) for name in names if name != RAW]
+
+    @property
+    def client(self) -> DriverProxy:
+        """The only client of a case with one."""
+        (client,) = self.clients
+        return client
+
+    def topic(self) -> str:
+        """A topic name that no other case uses. Not short: librdkafka refuses tiny metadata
+        answers."""
+        return f"conformance-{time.time_ns():x}-{next(self._counter)}"
+
+    def address(self, door: str) -> tuple[str, int]:
+        """Host and port of a door.
+
+        Raises:
+            Skip: the run was given no address for it.
+        """
+        if door not in self.addresses:
+            raise Skip(f"no {door} address was given")
+        host, _, port = self.addresses[door].rpartition(":")
+        return host, int(port)
+
+    def _open(self, name: str) -> DriverProxy:
+        client = CLIENTS[name]
+        host, port = self.address(client.protocol)
+        proxy = DriverProxy(python_for(client), client.driver, f"{host}:{port}")
+        return self._stack.enter_context(proxy)
+
+
+def find_cases(only: list[str]) -> list[ModuleType]:
+    """The modules of `cases/`, in order of name; `only` keeps those whose name contains one of
+    its words."""
+    names = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
+    wanted = [name for name in names if not only or any(word in name for word in only)]
+    return [importlib.import_module(f"conformance.cases.{name}") for name in wanted]
+
+
+def run_cases(modules: list[ModuleType], addresses: dict[str, str]) -> Iterator[Outcome]:
+    """Every case with each of its clients, one at a time."""
+    for module in modules:
+        for clients in module.CLIENTS:
+            names = (clients,) if isinstance(clients, str) else tuple(clients)
+            yield _run_one(module, names, addresses)
+
+
+def _run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
+    started = time.monotonic()
+    result, reason = PASS, ""
+    try:
+        with ExitStack() as stack:
+            module.run(Context(addresses, stack, names))
+    except (Skip, Unavailable) as skipped:
+        result, reason = SKIPPED, str(skipped)
+    except Exception as error:  # Whatever it was, it is this cell's failure and the run goes on.
+        result = FAIL
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+    case = module.__name__.rpartition(".")[2]
+    return Outcome(case, names, result, reason, time.monotonic() - started)
+
+
+def label(name: str) -> str:
+    """A client with its version, as the matrix shows it."""
+    return f"{name} {CLIENTS[name].version}" if name in CLIENTS else name
+
+
+def to_json(outcomes: list[Outcome]) -> str:
+    """The whole run, for machines."""
+    return json.dumps([dataclasses.asdict(outcome) for outcome in outcomes], indent=1)
