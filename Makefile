@@ -1,0 +1,85 @@
+# Everything lives in .venv/, made on first use from the hashed files in requirements/. Nothing else on the machine is
+# touched. Needs Python 3.11 or newer with its venv module, and make; no compiler, no Java.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+DATA_DIR ?= data
+# Options for the program that a target starts: make run ARGS="--listen kafka=off", make test ARGS="-k recovery".
+ARGS ?=
+
+# pyspark comes as source only and holds no code to compile; everything else must be a wheel.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+PIP_LOCKED := $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation --only-binary :all: --no-binary pyspark
+
+RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/project
+CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/check
+TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance
+
+.NOTPARALLEL:
+.PHONY: help install run check format test demo bench conformance proto lock clean
+
+help:  ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+install: $(TEST_NEEDS) $(STAMPS)/check  ## everything that the other targets need, into .venv/
+
+run: $(RUN_NEEDS)  ## start a broker on 127.0.0.1 with its log in data/
+	$(BIN)/braidlog serve --data-dir $(DATA_DIR) $(ARGS)
+
+check: $(CHECK_NEEDS)  ## format, lint and types, in seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMPS)/check  ## put the code into the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: $(TEST_NEEDS)  ## all tests, real clients and Spark included
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(TEST_NEEDS)  ## three clients on one log, one shared group, and its Parquet
+	$(BIN)/python -m conformance.demo $(ARGS)
+
+bench: $(TEST_NEEDS)  ## speed of the hot paths on this machine
+	$(BIN)/python -m conformance.bench $(ARGS)
+
+conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pass, fail, skipped
+	$(BIN)/python -m conformance $(ARGS)
+
+proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=storage/codecs/pb --python_out=storage/codecs/pb \
+	    --pyi_out=storage/codecs/pb PulsarApi.proto
+
+lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
+	$(BIN)/python scripts/lock.py
+
+clean:  ## remove what these targets made, except data/
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than what it was made from exactly when there is nothing to do.
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer," \
+	    "or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is" \
+	    "`$(PYTHON) -V 2>&1`: Braidlog needs 3.11 or newer; name one: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it" \
+	    "(on Debian and Ubuntu the package python3-venv) and run make again" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/project: pyproject.toml $(STAMPS)/build
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/build: requirements/build.txt $(STAMPS)/venv
+	$(PIP_LOCKED) --requirement $<
+	@touch $@
+
+$(STAMPS)/%: requirements/%.txt $(STAMPS)/build
+	$(PIP_LOCKED) --requirement $<
+	@touch $@
