@@ -1,0 +1,174 @@
+"""Receive buffers: a bounded pool, and the one buffer that a connection fills. Knows no socket and
+no protocol.
+
+A connection holds a large buffer only while bytes are in it, so that a thousand idle ones cost
+nothing; a short piece of a frame is copied aside, so that a thousand slow ones cost little. A
+buffer grows for a frame above its size only as fast as the frame's bytes really come in.
+"""
+
+from broker.limits import (
+    KIB,
+    LEFTOVER_BYTES_MAX,
+    RECEIVE_BUFFERS_FREE_MAX,
+    RECEIVE_BUFFERS_MAX,
+    RECEIVE_BYTES,
+    RECEIVE_BYTES_ALL_MAX,
+    RECEIVE_BYTES_SMALL,
+)
+
+ROOM_BYTES_MIN = (
+    64 * KIB
+)  # With less free space at the end, what is in the buffer moves to its start first.
+
+
+class OutOfBuffers(Exception):
+    """All memory for large frames is in use."""
+
+
+class BufferPool:
+    """Lends receive buffers. One per broker."""
+
+    def __init__(
+        self,
+        *,
+        buffers_max: int = RECEIVE_BUFFERS_MAX,
+        free_max: int = RECEIVE_BUFFERS_FREE_MAX,
+        bytes_max: int = RECEIVE_BYTES_ALL_MAX,
+    ) -> None:
+        self.lent = 0  # large buffers in use
+        self.grown_bytes = 0  # bytes in buffers grown beyond RECEIVE_BYTES
+        self._buffers_max = buffers_max
+        self._bytes_max = bytes_max
+        self._free_max = free_max
+        self._free: list[bytearray] = []
+
+    @property
+    def free(self) -> int:
+        """Large buffers kept for the next connection that has data."""
+        return len(self._free)
+
+    def borrow(self) -> bytearray:
+        """A buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large ones are lent."""
+        if self.lent >= self._buffers_max:
+            return bytearray(RECEIVE_BYTES_SMALL)
+        self.lent += 1
+        return self._free.pop() if self._free else bytearray(RECEIVE_BYTES)
+
+    def grow(self, old: bytearray, size: int) -> bytearray:
+        """A buffer of `size` bytes, larger than `old`, which is taken back. Raises OutOfBuffers."""
+        in_use = self.lent * RECEIVE_BYTES + self.grown_bytes
+        if in_use + size > self._bytes_max:
+            raise OutOfBuffers(f"frames in progress hold {in_use} bytes")
+        new = bytearray(size)
+        new[: len(old)] = old
+        self.give_back(old)
+        if size > RECEIVE_BYTES:
+            self.grown_bytes += size
+        else:
+            self.lent += 1
+        return new
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Take a lent or grown buffer back; nobody may use it any more."""
+        size = len(buffer)
+        if size == RECEIVE_BYTES:
+            self.lent -= 1
+            if len(self._free) < self._free_max:
+                self._free.append(buffer)
+        elif size > RECEIVE_BYTES:
+            self.grown_bytes -= size
+
+
+class ReceiveBuffer:
+    """What one connection has received and not handled yet."""
+
+    def __init__(self, pool: BufferPool) -> None:
+        self._pool = pool
+        self._buffer: bytearray | None = None
+        self._view = memoryview(b"")
+        self._start = 0
+        self._end = 0
+        self._needed = 0  # whole size of the frame that begins at _start, 0 if not known yet
+        self._aside = b""  # a short piece of a frame, while no buffer is held
+
+    def __len__(self) -> int:
+        return self._end - self._start + len(self._aside)
+
+    @property
+    def holds_buffer(self) -> bool:
+        """Whether memory of the pool is in use."""
+        return self._buffer is not None
+
+    def room(self) -> memoryview:
+        """Where the next receive may write; at least one byte. Raises OutOfBuffers."""
+        if self._buffer is None:
+            self._take(self._pool.borrow())
+            self._end = len(self._aside)
+            self._view[: self._end] = self._aside
+            self._aside = b""
+        capacity = len(self._view)
+        size = self._end - self._start
+        if self._start and (
+            not size
+            or capacity - self._end < ROOM_BYTES_MIN
+            or self._start + self._needed > capacity
+        ):
+            self._view[:size] = self._view[self._start : self._end]
+            self._start, self._end = 0, size
+        if self._end == capacity:
+            self._grow(capacity)
+        return self._view[self._end :]
+
+    def received(self, size: int) -> None:
+        """That many bytes were written into `room()`."""
+        self._end += size
+
+    def filled(self) -> memoryview:
+        """What is there and not consumed; valid until `room` or `rest` is called."""
+        return self._view[self._start : self._end]
+
+    def consume(self, size: int) -> None:
+        """The frame at the front has been handled."""
+        self._start += size
+        self._needed = 0
+
+    def expect(self, size: int) -> None:
+        """The frame at the front will have `size` bytes, of which some are missing."""
+        self._needed = size
+
+    def rest(self) -> None:
+        """Nothing is to be received soon: give the buffer back if it holds little or nothing."""
+        if self._buffer is not None and self._end - self._start <= LEFTOVER_BYTES_MAX:
+            self._aside = bytes(self._view[self._start : self._end])
+            self._release()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._aside = b""
+        if self._buffer is not None:
+            self._release()
+
+    def _take(self, buffer: bytearray) -> None:
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._start = self._end = 0
+
+    def _release(self) -> None:
+        assert self._buffer is not None
+        self._pool.give_back(self._buffer)
+        self._buffer = None
+        self._view = memoryview(b"")
+        self._start = self._end = 0
+
+    def _grow(self, capacity: int) -> None:
+        """Double, up to the frame that comes in: memory follows the bytes, not the length
+        announced.
+        """
+        assert self._buffer is not None
+        assert capacity < max(self._needed, RECEIVE_BYTES), (
+            "a frame of unknown size fills the buffer"
+        )
+        size = max(RECEIVE_BYTES, min(2 * capacity, self._needed))
+        filled = self._end
+        self._take(self._pool.grow(self._buffer, size))
+        self._end = filled

@@ -1,0 +1,145 @@
+"""One partition as the doors see it: append, read, wait. Knows no protocol; turns storage errors
+into broker errors.
+
+Appends and warm reads run in the loop (microseconds), cold reads in a thread. Nothing above the
+high watermark is ever handed out, and readers are woken by the high watermark, never by a timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+import storage.errors
+from broker import errors
+from broker.limits import READ_BYTES_MAX
+from storage.codecs.api import BodyInfo, Buffer
+
+if TYPE_CHECKING:
+    from storage.log.batch import Batch
+    from storage.log.committer import Committer
+    from storage.log.partition_log import PartitionLog
+
+    from broker.topics import Topic
+    from broker.waiters import Waiters
+
+T = TypeVar("T")
+
+BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]] = {
+    storage.errors.StorageFull: errors.StorageFull,
+    storage.errors.StorageFailed: errors.StorageFailed,
+    storage.errors.DamagedLog: errors.DamagedLog,
+    storage.errors.CorruptBody: errors.CorruptBatch,
+    storage.errors.RecordTooLarge: errors.RecordTooLarge,
+    storage.errors.UnreadableBody: errors.UnreadableRecord,
+}
+
+
+def broker_error(error: storage.errors.StorageError) -> errors.BrokerError:
+    """What the doors are told for an error of storage."""
+    if isinstance(error, storage.errors.OffsetOutOfRange):
+        return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
+    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(str(error))
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where an append went, and what its answer waits for (`Outbox.answer`)."""
+
+    base_offset: int
+    ticket: int
+
+
+class Partition:
+    """One partition of a topic."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: PartitionLog,
+        *,
+        committer: Committer,
+        waiters: Waiters,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self._committer = committer
+        self._waiters = waiters
+
+    @property
+    def partition_id(self) -> int:
+        """The number that names its folder; Pulsar's ledger id."""
+        return self.log.partition_id
+
+    @property
+    def next_offset(self) -> int:
+        """Base offset of the next append."""
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it may be delivered."""
+        return self.log.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset kept."""
+        return self.log.log_start_offset
+
+    def append(
+        self,
+        body: Sequence[Buffer],
+        info: BodyInfo,
+        *,
+        body_format: int,
+        append_us: int,
+        positions: Sequence[int] | None = None,
+    ) -> Appended:
+        """Write a checked body, stamped for `next_offset`, as one batch; `append_us` is
+        `Broker.now_us()`.
+
+        Returns at once: the answer waits for the ticket, 0 where the durability mode does not wait.
+        Raises StorageFull, StorageFailed, DamagedLog.
+        """
+        log = self.log
+        try:
+            base_offset = log.append(
+                body, info, body_format=body_format, append_us=append_us, positions=positions
+            )
+        except storage.errors.StorageError as error:
+            raise broker_error(error) from error
+        if log.high_watermark > base_offset:  # durability "written": deliverable at once
+            self.advanced()
+            return Appended(base_offset, 0)
+        return Appended(base_offset, self._committer.ticket)
+
+    async def read(self, offset: int, bytes_max: int) -> list[Batch]:
+        """Batches from the one that holds `offset`, or follows it, up to the high watermark.
+
+        At least one if there is one, more while their bodies stay within `bytes_max`; none at the
+        high watermark. Runs inline when the pages are in memory, in a thread otherwise.
+        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        """
+        bytes_max = min(bytes_max, READ_BYTES_MAX)
+        try:
+            try:
+                return self.log.read(offset, bytes_max, wait=False)
+            except storage.errors.WouldBlock:
+                return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
+        except storage.errors.StorageError as error:
+            raise broker_error(error) from error
+
+    async def wait_for(self, offset: int) -> None:
+        """Return when the high watermark is above `offset`, the partition is gone or the broker
+        stops.
+        """
+        await self._waiters.wait_any([(self, offset)])
+
+    def advanced(self) -> None:
+        """The high watermark moved: wake whom it concerns."""
+        self._waiters.wake(self)
