@@ -1,0 +1,424 @@
+"""The file layer under log and journals: every open, write, rename, cut, removal and sync goes
+through it.
+
+Three parts: `Disk` makes the system calls and nothing else (tests replace it by one that records or
+fails), `File` is one file with the error rules of the log, `Files` makes them and keeps the number
+of open descriptors within a budget. Knows nothing of segments, offsets or formats.
+"""
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from storage.errors import StorageFailed, StorageFull, WouldBlock
+from storage.log.file_system import FileSystem
+
+Buffer = bytes | bytearray | memoryview
+
+# Descriptors kept open while nobody uses them. Half of the usual soft limit of 1024, sockets need
+# the rest.
+HANDLES_MAX = 512
+
+# A single pwritev takes no more pieces than this (IOV_MAX of Linux).
+PARTS_MAX = 1024
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE}
+
+
+def storage_error(error: OSError, doing: str, path: str) -> StorageFull | StorageFailed:
+    """The error type that a failed system call stands for, with a text that names call and file."""
+    kind = StorageFull if error.errno in FULL else StorageFailed
+    return kind(f"cannot {doing} {path}: {error.strerror or error}")
+
+
+class FileGone(Exception):
+    """The file was removed or closed for good; whoever asked has to look again which file it wants."""
+
+
+class Disk:
+    """The system calls, one method each, raising OSError. Paths come along so that a twin can say
+    what happened.
+    """
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def close(self, path: str, fd: int) -> None:
+        os.close(fd)
+
+    def write(self, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> int:
+        return os.pwritev(fd, parts, pos)
+
+    def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
+        return os.pread(fd, size, pos)
+
+    def read_cached(self, path: str, fd: int, size: int, pos: int) -> bytearray:
+        buffer = bytearray(size)
+        got = os.preadv(fd, [buffer], pos, os.RWF_NOWAIT)
+        if got < size:
+            del buffer[got:]
+        return buffer
+
+    def truncate(self, path: str, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync_data(self, path: str, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file_system(self, file_system: FileSystem) -> None:
+        file_system.sync()
+
+    def rename(self, path: str, new_path: str) -> None:
+        os.rename(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path, 0o755)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+
+class File:
+    """One file. Its descriptor may be closed and opened again behind the scenes while nobody holds
+    it.
+
+    Safe in several threads. `hold` keeps the descriptor open, so that a sync later reports every
+    error of the writes before it.
+    """
+
+    __slots__ = ("_files", "fd", "gone", "holds", "path")
+
+    def __init__(self, files: "Files", path: str) -> None:
+        self._files = files
+        self.path = path
+        self.fd = -1
+        self.holds = 0
+        self.gone = False
+
+    def hold(self) -> int:
+        """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,
+        StorageFailed.
+        """
+        return self._files.hold(self)
+
+    def release(self) -> None:
+        """End one `hold`."""
+        self._files.release(self)
+
+    def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
+        """Write the parts one behind the other at the file's end, which is `pos`; all of them or
+        nothing.
+
+        Raises: StorageFull, with the file cut back to `pos`; StorageFailed.
+        """
+        fd = self.hold()
+        try:
+            write_parts(self._files.disk, self.path, fd, parts, pos)
+        except OSError as error:
+            failure = storage_error(error, "write to", self.path)
+            try:
+                self._files.disk.truncate(self.path, fd, pos)
+            except OSError as second:
+                raise StorageFailed(f"{failure}, nor cut it back: {second.strerror}") from error
+            raise failure from error
+        finally:
+            self.release()
+
+    def overwrite_at(self, data: Buffer, pos: int) -> None:
+        """Replace bytes inside the file (slots). Raises: StorageFull, StorageFailed; the bytes are
+        then unknown.
+        """
+        fd = self.hold()
+        try:
+            write_parts(self._files.disk, self.path, fd, [data], pos)
+        except OSError as error:
+            raise storage_error(error, "write to", self.path) from error
+        finally:
+            self.release()
+
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | bytearray:
+        """At most `size` bytes from `pos`, fewer at the file's end.
+
+        With `wait=False` only what the page cache holds, which may be fewer bytes too.
+        Raises: WouldBlock if it holds none; FileGone; OSError if the disk cannot read.
+        """
+        fd = self.hold()
+        try:
+            if wait or not self._files.reads_cached:
+                return self._files.disk.read(self.path, fd, size, pos)
+            try:
+                return self._files.disk.read_cached(self.path, fd, size, pos)
+            except BlockingIOError:
+                raise WouldBlock(self.path) from None
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                self._files.reads_cached = (
+                    False  # This file system always has it in memory, or cannot say.
+                )
+                return self._files.disk.read(self.path, fd, size, pos)
+        finally:
+            self.release()
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes. Raises StorageFailed, StorageFull."""
+        fd = self.hold()
+        try:
+            self._files.disk.truncate(self.path, fd, size)
+        except OSError as error:
+            raise storage_error(error, "cut", self.path) from error
+        finally:
+            self.release()
+
+    def datasync(self) -> None:
+        """Wait until all data written is on the disk. Raises StorageFailed, which must not be
+        retried.
+        """
+        fd = self.hold()
+        try:
+            self._files.disk.sync_data(self.path, fd)
+        except OSError as error:
+            raise StorageFailed(f"cannot sync {self.path}: {error.strerror or error}") from error
+        finally:
+            self.release()
+
+    def size(self) -> int:
+        """Size in bytes, as the file system has it."""
+        fd = self.hold()
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        """Never open it again; the descriptor goes as soon as the last holder lets go."""
+        self._files.forget(self)
+
+
+def write_parts(disk: Disk, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> None:
+    """Write all parts at `pos`, going on after short writes. Raises OSError."""
+    if len(parts) > PARTS_MAX:
+        parts = [b"".join(parts)]
+    total = sum(map(len, parts))
+    written = disk.write(path, fd, parts, pos)
+    while written < total:
+        if written <= 0:
+            raise OSError(errno.EIO, "a write took no bytes")
+        rest = memoryview(b"".join(parts))[written:]
+        total -= written
+        pos += written
+        parts = [rest]
+        written = disk.write(path, fd, parts, pos)
+
+
+class Files:
+    """Makes `File`s below one folder and keeps at most about `handles_max` of them open.
+
+    Files that are held (in use, or written and not yet synced) stay open beyond the budget.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        disk: Disk | None = None,
+        *,
+        handles_max: int = HANDLES_MAX,
+        read_only: bool = False,
+    ) -> None:
+        self.root = os.fspath(root)
+        self.disk = disk if disk is not None else Disk()
+        self.reads_cached = True
+        self._flags = os.O_RDONLY if read_only else os.O_RDWR
+        self._handles_max = handles_max
+        self._open_count = 0
+        self._idle: OrderedDict[File, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._file_system = FileSystem(self.root)
+
+    @property
+    def syncs_all_at_once(self) -> bool:
+        """Whether `sync_all` works on this file system, for everything that `adopt` was told of."""
+        return self._file_system.can_sync
+
+    @property
+    def open_count(self) -> int:
+        """Descriptors open now."""
+        return self._open_count
+
+    def create(self, path: str) -> File:
+        """A new, empty file; its folder is not synced. Raises StorageFull, StorageFailed."""
+        file = File(self, path)
+        with self._lock:
+            self._open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
+            self._idle[file] = None
+            self._close_idle()
+        return file
+
+    def open(self, path: str) -> File:
+        """A file that is there. It is opened when first used."""
+        return File(self, path)
+
+    def hold(self, file: File) -> int:
+        """See `File.hold`."""
+        with self._lock:
+            if file.gone:
+                raise FileGone(file.path)
+            if file.fd < 0:
+                self._open(file, self._flags, "open")
+                file.holds = 1
+                self._close_idle()
+            else:
+                if file.holds == 0:
+                    del self._idle[file]
+                file.holds += 1
+            return file.fd
+
+    def release(self, file: File) -> None:
+        """See `File.release`."""
+        with self._lock:
+            file.holds -= 1
+            if file.holds == 0:
+                if file.gone:
+                    self._close(file)
+                else:
+                    self._idle[file] = None
+                    self._close_idle()
+
+    def forget(self, file: File) -> None:
+        """See `File.close`."""
+        with self._lock:
+            file.gone = True
+            if file.fd >= 0 and file.holds == 0:
+                del self._idle[file]
+                self._close(file)
+
+    def read_whole(self, path: str) -> bytes:
+        """All bytes of a small file. Raises OSError."""
+        fd = self.disk.open(path, os.O_RDONLY)
+        try:
+            return self.disk.read(path, fd, os.fstat(fd).st_size, 0)
+        finally:
+            self.disk.close(path, fd)
+
+    def write_whole(self, path: str, data: bytes) -> None:
+        """Put `data` there whole or not at all, synced; the folder is not. Raises StorageFull,
+        StorageFailed.
+        """
+        new_path = path + ".new"
+        if os.path.exists(new_path):
+            self.unlink(new_path)
+        file = self.create(new_path)
+        try:
+            file.write_at([data], 0)
+            file.datasync()
+        finally:
+            file.close()
+        self.rename(new_path, path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file or folder another name. Raises StorageFull, StorageFailed."""
+        try:
+            self.disk.rename(path, new_path)
+        except OSError as error:
+            raise storage_error(error, "rename", path) from error
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is not there is removed already. Raises StorageFull,
+        StorageFailed.
+        """
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(error, "remove", path) from error
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder; its parent is not synced. Raises StorageFull, StorageFailed."""
+        try:
+            self.disk.make_folder(path)
+        except OSError as error:
+            raise storage_error(error, "make the folder", path) from error
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder and the files in it. Raises StorageFull, StorageFailed."""
+        for name in self.names(path):
+            self.unlink(os.path.join(path, name))
+        try:
+            self.disk.remove_folder(path)
+        except OSError as error:
+            raise storage_error(error, "remove the folder", path) from error
+
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none if there is no such folder. Raises StorageFailed."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise storage_error(error, "list", path) from error
+
+    def sync_folder(self, path: str) -> None:
+        """Make names that were made, changed or removed in a folder durable. Raises StorageFailed."""
+        try:
+            self.disk.sync_folder(path)
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot sync the folder {path}: {error.strerror or error}"
+            ) from error
+
+    def sync_all(self) -> None:
+        """Make everything below the root durable, in one call. Raises StorageFailed."""
+        try:
+            self.disk.sync_file_system(self._file_system)
+        except OSError as error:
+            raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
+
+    def adopt(self, folder: str) -> None:
+        """Note a folder that files will be written in: on another file system than the root's,
+        `sync_all` is off.
+        """
+        self._file_system.adopt(folder)
+
+    def close(self) -> None:
+        """Close every idle descriptor; held ones go with their holders."""
+        with self._lock:
+            while self._idle:
+                self._close(self._idle.popitem()[0])
+        self._file_system.close()
+
+    def _open(self, file: File, flags: int, doing: str) -> None:
+        try:
+            try:
+                file.fd = self.disk.open(file.path, flags)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._idle:
+                    raise
+                self._close(self._idle.popitem(last=False)[0])
+                file.fd = self.disk.open(file.path, flags)
+        except FileNotFoundError:
+            raise FileGone(file.path) from None
+        except OSError as error:
+            raise storage_error(error, doing, file.path) from error
+        self._open_count += 1
+
+    def _close_idle(self) -> None:
+        while self._open_count > self._handles_max and self._idle:
+            self._close(self._idle.popitem(last=False)[0])
+
+    def _close(self, file: File) -> None:
+        fd, file.fd = file.fd, -1
+        self._open_count -= 1
+        self.disk.close(file.path, fd)
