@@ -53,6 +53,9 @@ LINGER_S = (
 LINGER_BYTES_MAX = 4 * MIB  # What is read and thrown away meanwhile.
 ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at once would spin.
 
+# Committing.
+SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a disk may hang for good.
+
 # Reading.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
 READ_BYTES_MAX = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,13 +20,11 @@ from storage.codecs.api import BodyInfo, Buffer
 
 if TYPE_CHECKING:
     from storage.log.batch import Batch
-    from storage.log.committer import Committer
     from storage.log.partition_log import PartitionLog
 
+    from broker.durability import Durability
     from broker.topics import Topic
-    from broker.waiters import Waiters
-
-T = TypeVar("T")
+    from broker.waiters import Wait
 
 BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]] = {
     storage.errors.StorageFull: errors.StorageFull,
@@ -54,22 +52,15 @@ class Appended:
 
 
 class Partition:
-    """One partition of a topic."""
+    """One partition of a topic. Equal only to itself; made by `broker/topics.py` alone."""
 
-    def __init__(
-        self,
-        topic: Topic,
-        index: int,
-        log: PartitionLog,
-        *,
-        committer: Committer,
-        waiters: Waiters,
-    ) -> None:
+    def __init__(self, topic: Topic, index: int, log: PartitionLog, durability: Durability) -> None:
         self.topic = topic
         self.index = index
         self.log = log
-        self._committer = committer
-        self._waiters = waiters
+        self.waits: dict[Wait, int] = {}  # kept by `broker/waiters.py`
+        self.removed = False
+        self._durability = durability
 
     @property
     def partition_id(self) -> int:
@@ -106,17 +97,20 @@ class Partition:
         Returns at once: the answer waits for the ticket, 0 where the durability mode does not wait.
         Raises StorageFull, StorageFailed, DamagedLog.
         """
+        if self.removed:
+            raise errors.TopicNotFound(self.topic.name.full)
         log = self.log
         try:
             base_offset = log.append(
                 body, info, body_format=body_format, append_us=append_us, positions=positions
             )
         except storage.errors.StorageError as error:
-            raise broker_error(error) from error
-        if log.high_watermark > base_offset:  # durability "written": deliverable at once
-            self.advanced()
+            raise self._translated(error) from error
+        if log.high_watermark > base_offset:  # durability "written": to be delivered at once
+            self._durability.waiters.wake(self)
             return Appended(base_offset, 0)
-        return Appended(base_offset, self._committer.ticket)
+        self._durability.appended(self)
+        return Appended(base_offset, self._durability.ticket)
 
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.
@@ -125,6 +119,8 @@ class Partition:
         high watermark. Runs inline when the pages are in memory, in a thread otherwise.
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
+        if self.removed:
+            raise errors.TopicNotFound(self.topic.name.full)
         bytes_max = min(bytes_max, READ_BYTES_MAX)
         try:
             try:
@@ -132,14 +128,22 @@ class Partition:
             except storage.errors.WouldBlock:
                 return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
         except storage.errors.StorageError as error:
-            raise broker_error(error) from error
+            raise self._translated(error) from error
 
     async def wait_for(self, offset: int) -> None:
-        """Return when the high watermark is above `offset`, the partition is gone or the broker
-        stops.
+        """Return when the high watermark is above `offset`, the partition is removed or the
+        broker stops.
         """
-        await self._waiters.wait_any([(self, offset)])
+        await self._durability.waiters.wait_any([(self, offset)])
 
-    def advanced(self) -> None:
-        """The high watermark moved: wake whom it concerns."""
-        self._waiters.wake(self)
+    def remove(self) -> None:
+        """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
+        readers wake.
+        """
+        self.removed = True
+        self._durability.waiters.wake(self)
+
+    def _translated(self, error: storage.errors.StorageError) -> errors.BrokerError:
+        if isinstance(error, storage.errors.StorageFailed):
+            self._durability.fail(error)
+        return broker_error(error)
