@@ -1,0 +1,98 @@
+"""Kafka 0.8 load from prepared frames: the sender does nothing per message."""
+
+import struct
+import time
+import zlib
+
+from conformance.raw.kafka import FETCH, PRODUCE, KafkaWire, string
+
+SET_BYTES = 128 * 1024
+
+
+def message_set(count: int, value_bytes: int) -> bytes:
+    """A plain magic-0 set of equal messages without key."""
+    body = struct.pack(">bbii", 0, 0, -1, value_bytes) + b"v" * value_bytes
+    return (struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body) * count
+
+
+def set_of_128k(value_bytes: int) -> tuple[bytes, int]:
+    """(set, messages in it) of about 128 KiB."""
+    count = SET_BYTES // (value_bytes + 26)
+    return message_set(count, value_bytes), count
+
+
+def produce_frame(topic: str, partition: int, body: bytes) -> bytes:
+    """A whole Produce request, acks -1."""
+    request = struct.pack(">hhi", PRODUCE, 0, 1) + string(b"bench")
+    request += struct.pack(">hii", -1, 30_000, 1) + string(topic.encode())
+    request += struct.pack(">iii", 1, partition, len(body)) + body
+    return struct.pack(">i", len(request)) + request
+
+
+def fetch_frame(topic: str, offset: int, bytes_max: int) -> bytes:
+    """A whole Fetch request of partition 0 that waits for one byte."""
+    request = struct.pack(">hhi", FETCH, 0, 1) + string(b"bench")
+    request += struct.pack(">iiii", -1, 5000, 1, 1) + string(topic.encode())
+    request += struct.pack(">iiqi", 1, 0, offset, bytes_max)
+    return struct.pack(">i", len(request)) + request
+
+
+def produce_answer_bytes(topic: str) -> int:
+    """Size of the answer to `produce_frame`, length field included."""
+    return 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8
+
+
+def check_produced(answer: bytes) -> None:
+    """Raises AssertionError unless the answer's error code is 0."""
+    (error,) = struct.unpack_from(">h", answer, len(answer) - 10)
+    assert error == 0, f"produce failed with error {error}"
+
+
+def pipelined_produce(
+    address: tuple[str, int], topic: str, body: bytes, seconds: float, depth: int
+) -> int:
+    """Produce the same set over one connection with `depth` requests in flight; sets
+    acknowledged."""
+    frame = produce_frame(topic, 0, body)
+    size = produce_answer_bytes(topic)
+    done = 0
+    with KafkaWire(address) as wire:
+        wire.create(topic)
+        deadline = time.perf_counter() + seconds
+        for _ in range(depth):
+            wire.send(frame)
+        while time.perf_counter() < deadline:
+            check_produced(wire.take(size))
+            done += 1
+            wire.send(frame)
+        for _ in range(depth):
+            check_produced(wire.take(size))
+            done += 1
+    return done
+
+
+def fetch_all(address: tuple[str, int], topic: str, log_end: int, step: int, bytes_max: int) -> int:
+    """Fetch in `bytes_max` requests from the beginning until `log_end`; bytes of message sets
+    taken.
+
+    `step` is the size of one whole message with its offset and size: all are equal.
+    """
+    buffer = bytearray(bytes_max + 4096)
+    view = memoryview(buffer)
+    head = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 4
+    taken = offset = 0
+    with KafkaWire(address) as wire:
+        while offset < log_end:
+            wire.send(fetch_frame(topic, offset, bytes_max))
+            got = 0
+            while got < 4 or got < 4 + struct.unpack_from(">i", buffer)[0]:
+                piece = wire.socket.recv_into(view[got:])
+                if not piece:
+                    raise ConnectionError("closed during a fetch")
+                got += piece
+            messages = (got - head) // step
+            assert messages > 0, "a fetch brought nothing"
+            (first,) = struct.unpack_from(">q", buffer, head)
+            offset = first + messages
+            taken += got - head
+    return taken

@@ -1,0 +1,53 @@
+"""Publish to receive at a modest fixed rate, counted from the scheduled time of each send."""
+
+import select
+import struct
+import time
+
+from conformance.bench.pulsar_load import send_frame
+from conformance.raw.pulsar import PulsarWire
+
+PAYLOAD_BYTES = 100
+
+
+def publish_to_receive(
+    address: tuple[str, int], topic: str, rate: float, seconds: float
+) -> list[float]:
+    """Seconds from the scheduled send to the receive, for every message."""
+    count = int(rate * seconds)
+    frames = [send_frame(i, b"v" * PAYLOAD_BYTES) for i in range(count)]
+    with PulsarWire(address) as producer, PulsarWire(address) as consumer:
+        producer.open_producer(topic)
+        consumer.subscribe(topic, "latency", permits=count + 1)
+        poll = select.poll()
+        poll.register(producer.socket, select.POLLIN)
+        poll.register(consumer.socket, select.POLLIN)
+        started = time.perf_counter() + 0.05
+        latencies: list[float] = []
+        sent = 0
+        pending = b""
+        while len(latencies) < count:
+            now = time.perf_counter()
+            while sent < count and started + sent / rate <= now:
+                producer.send(frames[sent])
+                sent += 1
+            next_send = started + sent / rate if sent < count else now + 1
+            for fd, _ in poll.poll(max(0.0, (next_send - time.perf_counter()) * 1000)):
+                if fd == producer.socket.fileno():
+                    producer.socket.recv(1 << 16)
+                    continue
+                pending += consumer.socket.recv(1 << 16)
+                at = time.perf_counter()
+                for _ in range(_whole_frames(pending)):
+                    size = struct.unpack_from(">I", pending)[0]
+                    pending = pending[4 + size :]
+                    latencies.append(at - (started + len(latencies) / rate))
+    return latencies
+
+
+def _whole_frames(data: bytes) -> int:
+    pos = found = 0
+    while pos + 4 <= len(data):
+        pos += 4 + struct.unpack_from(">I", data, pos)[0]
+        found += pos <= len(data)
+    return found

@@ -1,0 +1,100 @@
+"""What this machine can do at most, measured without the broker, in the same run as the workloads.
+
+L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
+MB/s. P: blocking
+ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in sequence. D: MB/s of
+128 KiB
+appends with an fdatasync after each.
+"""
+
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PIECE = 128 * 1024
+MB = 1e6
+
+
+def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
+    """One round of each limit; files are made in `folder`, which is on the broker's file system."""
+    return {
+        "L": _loopback(seconds),
+        "W": _appends(folder, seconds, PIECE, lambda fd: None) * PIECE / MB,
+        "P": _ping_pong(seconds),
+        "S": _appends(folder, seconds, 1024, os.fdatasync),
+        "D": _appends(folder, seconds, PIECE, os.fdatasync) * PIECE / MB,
+    }
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+    for end in (near, far):
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+def _loopback(seconds: float) -> float:
+    near, far = _pair()
+    taken = 0
+
+    def take() -> None:
+        nonlocal taken
+        buffer = bytearray(1 << 20)
+        while got := far.recv_into(buffer):
+            taken += got
+
+    reader = threading.Thread(target=take)
+    piece = bytes(PIECE)
+    started = time.perf_counter()
+    reader.start()
+    while time.perf_counter() - started < seconds:
+        near.sendall(piece)
+    near.close()
+    reader.join()
+    far.close()
+    return taken / MB / (time.perf_counter() - started)
+
+
+def _ping_pong(seconds: float) -> float:
+    near, far = _pair()
+
+    def echo() -> None:
+        while data := far.recv(64):
+            far.sendall(data)
+
+    answering = threading.Thread(target=echo)
+    answering.start()
+    piece = bytes(64)
+    turns = 0
+    started = time.perf_counter()
+    while (spent := time.perf_counter() - started) < seconds:
+        near.sendall(piece)
+        near.recv(64)
+        turns += 1
+    near.close()
+    answering.join()
+    far.close()
+    return turns / spent
+
+
+def _appends(folder: Path, seconds: float, size: int, sync: Callable[[int], None]) -> float:
+    """Appends per second; the file starts again at 256 MiB so that it stays in the cache."""
+    piece = [os.urandom(size)]
+    turns = pos = 0
+    with tempfile.TemporaryFile(dir=folder) as file:
+        fd = file.fileno()
+        started = time.perf_counter()
+        while (spent := time.perf_counter() - started) < seconds:
+            pos += os.pwritev(fd, piece, pos)
+            sync(fd)
+            turns += 1
+            if pos > 256 << 20:
+                os.ftruncate(fd, 0)
+                pos = 0
+    return turns / spent

@@ -1,0 +1,47 @@
+"""Many connections from one process: each sends its next frame when its answer has come (epoll,
+no threads)."""
+
+import select
+import socket
+import time
+
+from conformance.bench.kafka_load import check_produced, produce_answer_bytes, produce_frame
+from conformance.raw.wire import TIMEOUT_S
+
+
+def synchronous_producers(
+    address: tuple[str, int], topics: list[str], body: bytes, seconds: float
+) -> list[float]:
+    """One producer a topic of the list (names may repeat), one request each in flight.
+
+    Returns the latency in seconds of every acknowledged request. Topic names must be of one length.
+    """
+    size = produce_answer_bytes(topics[0])
+    poll = select.epoll()
+    sockets: dict[int, tuple[socket.socket, bytes]] = {}
+    for topic in topics:
+        sock = socket.create_connection(address, timeout=TIMEOUT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets[sock.fileno()] = (sock, produce_frame(topic, 0, body))
+        poll.register(sock, select.EPOLLIN)
+    clock = time.perf_counter
+    latencies: list[float] = []
+    sent_at = {}
+    for fd, (sock, frame) in sockets.items():
+        sent_at[fd] = clock()
+        sock.sendall(frame)
+    deadline = clock() + seconds
+    while sent_at:
+        for fd, _ in poll.poll(TIMEOUT_S):
+            sock, frame = sockets[fd]
+            # An answer is far below a segment and comes in one piece.
+            check_produced(sock.recv(size, socket.MSG_WAITALL))
+            now = clock()
+            latencies.append(now - sent_at.pop(fd))
+            if now < deadline:
+                sent_at[fd] = now
+                sock.sendall(frame)
+    for sock, _ in sockets.values():
+        sock.close()
+    poll.close()
+    return latencies

@@ -1,0 +1,120 @@
+"""Pulsar load from prepared frames: what varies is counted, not parsed, wherever that is
+possible."""
+
+import struct
+import time
+
+import crc32c
+
+from conformance.raw.pulsar import (
+    ACK,
+    FLOW,
+    SEND,
+    Fields,
+    PulsarWire,
+    encode,
+    varint,
+)
+
+BLOCK = 100
+PERMITS = 1000
+
+
+def send_frame(sequence_id: int, payload: bytes, batch: int = 0) -> bytes:
+    """A whole SEND with checksum; `batch` messages of this payload in one entry when above 0."""
+    command_fields: Fields = [(1, 0), (2, sequence_id)]
+    metadata: Fields = [(1, b"bench"), (2, sequence_id), (3, int(time.time() * 1000))]
+    if batch:
+        command_fields.append((3, batch))
+        metadata.append((11, batch))
+        single = encode([(3, len(payload))])
+        payload = (struct.pack(">I", len(single)) + single + payload) * batch
+    head = encode(metadata)
+    rest = struct.pack(">I", len(head)) + head + payload
+    command = encode([(1, SEND), (6, encode(command_fields))])
+    checked = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
+    return struct.pack(">II", 4 + len(command) + len(checked), len(command)) + command + checked
+
+
+class FrameCounter:
+    """Counts whole frames in a stream of bytes without keeping them."""
+
+    def __init__(self, wire: PulsarWire) -> None:
+        self._wire = wire
+        self._buffer = b""
+
+    def some(self) -> int:
+        """Wait for bytes; how many frames became whole."""
+        piece = self._wire.socket.recv(1 << 20)
+        if not piece:
+            raise ConnectionError("closed by the broker")
+        data = self._buffer + piece if self._buffer else piece
+        pos = found = 0
+        while pos + 4 <= len(data):
+            end = pos + 4 + struct.unpack_from(">I", data, pos)[0]
+            if end > len(data):
+                break
+            pos = end
+            found += 1
+        self._buffer = data[pos:]
+        return found
+
+
+def sends_in_flight(
+    address: tuple[str, int], topic: str, payload: bytes, seconds: float, in_flight: int, batch: int
+) -> int:
+    """Keep `in_flight` SENDs unanswered on one connection; SENDs with a receipt."""
+    block = b"".join(send_frame(i, payload, batch) for i in range(BLOCK))
+    receipts = outstanding = 0
+    with PulsarWire(address) as wire:
+        wire.open_producer(topic)
+        counter = FrameCounter(wire)
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline or outstanding:
+            while outstanding <= in_flight - BLOCK and time.perf_counter() < deadline:
+                wire.send(block)
+                outstanding += BLOCK
+            got = counter.some()
+            receipts += got
+            outstanding -= got
+    return receipts
+
+
+def deliver(
+    address: tuple[str, int], topic: str, entries: int, batch: int, subscription: str
+) -> int:
+    """Take `entries` messages (or batches) with permits and grouped acks; how many came."""
+    taken = acked = 0
+    per_entry = batch or 1
+    with PulsarWire(address) as wire:
+        wire.subscribe(topic, subscription, PERMITS)
+        first = wire.next_message()
+        taken = 1
+        ledger = first.ledger
+        counter = FrameCounter(wire)
+        permits = PERMITS - per_entry
+        while taken < entries:
+            got = counter.some()
+            taken += got
+            permits -= got * per_entry
+            out = b""
+            if taken - acked >= BLOCK:
+                out += _ack(ledger, range(acked * per_entry, taken * per_entry, per_entry))
+                acked = taken
+            if permits <= PERMITS // 2:
+                out += _simple(FLOW, 11, [(1, 0), (2, PERMITS - permits)])
+                permits = PERMITS
+            if out:
+                wire.send(out)
+    return taken
+
+
+def _ack(ledger: int, entry_ids: range) -> bytes:
+    head = varint(1 << 3) + varint(ledger)
+    ids: Fields = [(3, head + varint(2 << 3) + varint(entry)) for entry in entry_ids]
+    return _simple(ACK, 10, [(1, 0), (2, 0), *ids])
+
+
+def _simple(kind: int, number: int, fields: Fields) -> bytes:
+    command = encode([(1, kind), (number, encode(fields))])
+    return struct.pack(">II", 4 + len(command), len(command)) + command

@@ -1,0 +1,119 @@
+"""`python -m conformance.crash [--kills N] [--seed N] [--report FILE]`: kill, restart, compare;
+again.
+
+The seed decides everything but the machine's own timing: writers, steps and the moments of the
+kills.
+A new topic is taken every few kills, so that reading back stays short.
+"""
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from conformance.crash.check import faults, position_faults, read_back
+from conformance.crash.groups import Committer
+from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter, Writer
+from conformance.raw.iggy import IggyWire
+from conformance.server import RunningBroker
+
+KILLS_PER_TOPIC = 5
+RUN_S = (0.05, 0.8)
+WRITERS: dict[str, type[Writer]] = {
+    "kafka-a": KafkaWriter,
+    "kafka-b": KafkaWriter,
+    "pulsar-a": PulsarWriter,
+    "pulsar-b": PulsarWriter,
+    "iggy-a": IggyWriter,
+}
+
+
+class Run:
+    """One topic over a few kills."""
+
+    def __init__(self, broker: RunningBroker, topic: str, rng: random.Random) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.random = rng
+        self.ledgers = {name: Ledger(name) for name in WRITERS}
+        self.positions = {"kafka": 0, "iggy": 0}
+        with IggyWire(self.address("iggy")) as wire:
+            wire.create_topic(topic)
+
+    def address(self, door: str) -> tuple[str, int]:
+        """Host and port of a door."""
+        host, _, port = self.broker.addresses[door].rpartition(":")
+        return host, int(port)
+
+    def kill_once(self) -> list[str]:
+        """Write and commit for a while, SIGKILL, restart; returns what was broken."""
+        writers = [
+            kind(self.address(name.split("-")[0]), self.topic, self.ledgers[name], self._seed())
+            for name, kind in WRITERS.items()
+        ]
+        committers = [
+            Committer(door, self.address(door), self.topic, position, self._seed())
+            for door, position in self.positions.items()
+        ]
+        threads: list[Writer | Committer] = [*writers, *committers]
+        for thread in threads:
+            thread.start()
+        time.sleep(self.random.uniform(*RUN_S))
+        self.broker.kill()
+        for thread in threads:
+            thread.stopping.set()
+            thread.join(30)
+        self.broker.start()
+        broken = [f"{thread!r}: {thread.fault!r}" for thread in threads if thread.fault]
+        log = read_back(self.address("kafka"), self.topic, 0)
+        broken += faults(log, list(self.ledgers.values()))
+        broken += position_faults(self.address("kafka"), self.topic, committers)
+        self.positions = {member.door: member.position for member in committers}
+        return broken
+
+    @property
+    def acknowledged(self) -> int:
+        """Values acknowledged so far."""
+        return sum(len(ledger.stored_somewhere) for ledger in self.ledgers.values())
+
+    def _seed(self) -> int:
+        return self.random.randrange(1 << 32)
+
+
+def run(kills: int, seed: int) -> tuple[int, list[str]]:
+    """(acknowledged values checked, broken promises)."""
+    rng = random.Random(seed)
+    acknowledged = 0
+    broken: list[str] = []
+    with RunningBroker() as broker:
+        for first in range(0, kills, KILLS_PER_TOPIC):
+            topic = f"crash-{seed}-{first}"
+            current = Run(broker, topic, rng)
+            for number in range(first, min(first + KILLS_PER_TOPIC, kills)):
+                found = current.kill_once()
+                told = f"{current.acknowledged} acknowledged, {len(found)} faults"
+                print(f"kill {number + 1}: {told}", flush=True)
+                broken += [f"kill {number + 1}: {text}" for text in found]
+            acknowledged += current.acknowledged
+    return acknowledged, broken
+
+
+def main() -> int:
+    """Exit code 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.crash", description=__doc__)
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, metavar="FILE")
+    arguments = parser.parse_args()
+    acknowledged, broken = run(arguments.kills, arguments.seed)
+    lines = [f"seed {arguments.seed}, {arguments.kills} kills, {acknowledged} acknowledged values"]
+    lines += broken or ["no acknowledged value lost, changed, repeated or reordered"]
+    print("\n".join(lines))
+    if arguments.report:
+        arguments.report.write_text("\n".join(lines) + "\n")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

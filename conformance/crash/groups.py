@@ -1,0 +1,51 @@
+"""Group members that commit all the time and remember the last commit that was acknowledged."""
+
+import random
+import threading
+
+from conformance.crash.writers import Address
+from conformance.raw.iggy import IggyWire
+from conformance.raw.kafka import KafkaWire
+
+
+class Committer(threading.Thread):
+    """Moves the position of its own group forward by small steps until the broker dies."""
+
+    def __init__(self, door: str, address: Address, topic: str, position: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.door = door
+        self.address = address
+        self.topic = topic
+        self.group = f"crash-{door}"
+        self.position = position
+        self.random = random.Random(seed)
+        self.stopping = threading.Event()
+        self.fault: BaseException | None = None
+
+    def run(self) -> None:
+        """Commit, wait for the answer, remember."""
+        try:
+            if self.door == "kafka":
+                self._commit_by_kafka()
+            else:
+                self._commit_by_iggy()
+        except (ConnectionError, TimeoutError):
+            return  # The kill.
+        except BaseException as fault:
+            self.fault = fault
+
+    def _commit_by_kafka(self) -> None:
+        with KafkaWire(self.address) as wire:
+            while not self.stopping.is_set():
+                wanted = self.position + self.random.randrange(3)
+                assert wire.commit(self.group, self.topic, wanted) == 0
+                self.position = wanted
+
+    def _commit_by_iggy(self) -> None:
+        """Only below the end of the log: Iggy refuses an offset that is not there."""
+        with IggyWire(self.address) as wire:
+            while not self.stopping.is_set():
+                found = wire.poll(self.topic, 1 + self.random.randrange(3), 1, self.position)
+                if found:
+                    wire.store_offset(self.topic, self.group, found[-1].offset)
+                    self.position = found[-1].offset + 1
