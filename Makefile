@@ -9,9 +9,10 @@ DATA_DIR ?= data
 # Options for the program that a target starts: make run ARGS="--listen kafka=off", make test ARGS="-k recovery".
 ARGS ?=
 
-# pyspark comes as source only and holds no code to compile; everything else must be a wheel.
+# Wheels only, so that no compiler is ever looked for. pyspark comes as source only, and has nothing to compile.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
-PIP_LOCKED := $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation --only-binary :all: --no-binary pyspark
+WHEELS_ONLY := --only-binary :all:
+PIP_LOCKED = $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation $(WHEELS_ONLY)
 
 RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/project
 CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/check
@@ -80,6 +81,7 @@ $(STAMPS)/build: requirements/build.txt $(STAMPS)/venv
 	$(PIP_LOCKED) --requirement $<
 	@touch $@
 
+$(STAMPS)/spark: WHEELS_ONLY :=
 $(STAMPS)/%: requirements/%.txt $(STAMPS)/build
 	$(PIP_LOCKED) --requirement $<
 	@touch $@
