@@ -42,7 +42,7 @@ class FileSystem:
             raise OSError(number, os.strerror(number))
 
     def adopt(self, folder: str) -> None:
-        """Note another folder that `sync` must cover: one on another device turns `can_sync` off."""
+        """Note another folder that `sync` must cover: one on another device ends `can_sync`."""
         if os.stat(folder).st_dev != self._device:
             self.can_sync = False
 

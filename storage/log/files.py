@@ -34,7 +34,7 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageFull | Storag
 
 
 class FileGone(Exception):
-    """The file was removed or closed for good; whoever asked has to look again which file it wants."""
+    """The file was removed or closed for good: look again which file it is to be."""
 
 
 class Disk:
@@ -371,7 +371,7 @@ class Files:
             raise storage_error(error, "list", path) from error
 
     def sync_folder(self, path: str) -> None:
-        """Make names that were made, changed or removed in a folder durable. Raises StorageFailed."""
+        """Make new, changed and removed names of a folder durable. Raises StorageFailed."""
         try:
             self.disk.sync_folder(path)
         except OSError as error:

@@ -1,0 +1,174 @@
+"""The batch header: 128 bytes before every stored body (FORMAT.md section 3). Knows no file."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from storage.codecs.api import BatchFlag
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"\xf3BA\xd7"
+VERSION = 1
+HEADER_BYTES = 128
+
+# How an absent time is written.
+ABSENT_US = -(1 << 63)
+
+# Offsets that one batch can cover; a longer gap takes several.
+BATCH_OFFSETS_MAX = 1 << 32
+
+FLAGS_KNOWN = sum(BatchFlag)
+
+# magic, header crc
+PREFIX = Struct("<4sI")
+
+# From byte 8 on: version, body version, body format, flags, partition_id, owner_epoch, base_offset,
+# last_offset_delta, record_count, durable_offset, first_publish_us, max_publish_us, append_us,
+# producer_id, producer_epoch, first_sequence, last_sequence, positions_bytes, body_bytes, body_crc,
+# reserved.
+REST = Struct("<BBHI QQq IIq qqq Qqqq IIII")
+
+assert PREFIX.size + REST.size == HEADER_BYTES
+
+
+class BadHeader(ValueError):
+    """These bytes are not a batch header of this segment; the text says why."""
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """What is known of a batch without opening its body. Times in microseconds, None: absent."""
+
+    partition_id: int
+    base_offset: int
+    last_offset_delta: int
+    record_count: int
+    durable_offset: int
+    append_us: int
+    body_format: int
+    body_version: int = 1
+    flags: int = 0
+    owner_epoch: int = 0
+    first_publish_us: int | None = None
+    max_publish_us: int | None = None
+    producer_id: int = 0
+    producer_epoch: int = 0
+    first_sequence: int = 0
+    last_sequence: int = 0
+    positions_bytes: int = 0
+    body_bytes: int = 0
+    body_crc: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        """Offset right after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def time_us(self) -> int:
+        """Greatest time of its records: publish time, where they have one, else append time."""
+        return self.append_us if self.max_publish_us is None else self.max_publish_us
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of header, positions table and body together."""
+        return HEADER_BYTES + self.positions_bytes + self.body_bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """One stored batch as it was read; all batches of one read are views of one buffer."""
+
+    header: BatchHeader
+    positions: memoryview
+    body: memoryview
+    file_pos: int
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record."""
+        return self.header.base_offset
+
+    @property
+    def next_offset(self) -> int:
+        """Offset right after the batch."""
+        return self.header.base_offset + self.header.last_offset_delta + 1
+
+
+def body_checksum(parts: Iterable[Buffer]) -> int:
+    """CRC-32C over the parts one behind the other: positions table, then body."""
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    return crc
+
+
+def pack(header: BatchHeader, salt: int) -> bytes:
+    """The header's 128 bytes in a segment with that salt."""
+    first, latest = header.first_publish_us, header.max_publish_us
+    rest = REST.pack(
+        VERSION,
+        header.body_version,
+        header.body_format,
+        header.flags,
+        header.partition_id,
+        header.owner_epoch,
+        header.base_offset,
+        header.last_offset_delta,
+        header.record_count,
+        header.durable_offset,
+        ABSENT_US if first is None else first,
+        ABSENT_US if latest is None else latest,
+        header.append_us,
+        header.producer_id,
+        header.producer_epoch,
+        header.first_sequence,
+        header.last_sequence,
+        header.positions_bytes,
+        header.body_bytes,
+        header.body_crc,
+        0,
+    )
+    return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
+
+
+def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:
+    """The header at `pos`, checked against the salt. Raises BadHeader."""
+    end = pos + HEADER_BYTES
+    if len(view) < end:
+        raise BadHeader(f"only {len(view) - pos} of {HEADER_BYTES} header bytes")
+    magic, crc = PREFIX.unpack_from(view, pos)
+    if magic != MAGIC:
+        raise BadHeader("no batch begins here")
+    if crc32c(view[pos + PREFIX.size : end], salt) != crc:
+        raise BadHeader("header checksum is wrong")
+    fields = REST.unpack_from(view, pos + PREFIX.size)
+    if fields[0] != VERSION:
+        raise BadHeader(f"version {fields[0]} is not known")
+    if fields[20] or fields[3] & ~FLAGS_KNOWN:
+        raise BadHeader("reserved bits are set")
+    first, latest = fields[10], fields[11]
+    return BatchHeader(
+        partition_id=fields[4],
+        base_offset=fields[6],
+        last_offset_delta=fields[7],
+        record_count=fields[8],
+        durable_offset=fields[9],
+        append_us=fields[12],
+        body_format=fields[2],
+        body_version=fields[1],
+        flags=fields[3],
+        owner_epoch=fields[5],
+        first_publish_us=None if first == ABSENT_US else first,
+        max_publish_us=None if latest == ABSENT_US else latest,
+        producer_id=fields[13],
+        producer_epoch=fields[14],
+        first_sequence=fields[15],
+        last_sequence=fields[16],
+        positions_bytes=fields[17],
+        body_bytes=fields[18],
+        body_crc=fields[19],
+    )

@@ -1,0 +1,188 @@
+"""The sparse index of one segment: where batches begin, by offset and by time (FORMAT.md section 4).
+
+A help only. A look-up checks the entries it relies on; where they are missing or wrong it says so
+(`BadIndex`) and the segment builds the index again from the log. Entries are kept in their stored
+form and searched there, so that loading an index is one read.
+"""
+
+import threading
+from struct import Struct
+
+from crc32c import crc32c
+
+from storage.errors import StorageFull
+from storage.log.batch import ABSENT_US
+from storage.log.files import File, FileGone, Files
+
+MAGIC = b"BRAIDIDX"
+VERSION = 1
+
+# magic, version, reserved, salt, base_offset, reserved
+HEADER = Struct("<8sHHIqI")
+# offset, file_pos, max_time_us, reserved
+ENTRY = Struct("<qQqI")
+CRC = Struct("<I")
+OFFSET = Struct("<q")
+TIME = Struct("<q")
+TIME_POS = 16
+HEADER_BYTES = HEADER.size + CRC.size
+ENTRY_BYTES = ENTRY.size + CRC.size
+
+# Entries gathered before they are written: at the default interval one small write per MiB of log.
+PENDING_ENTRIES_MAX = 64
+
+
+class BadIndex(Exception):
+    """The index does not say what is needed, or is wrong: build it again."""
+
+
+class SparseIndex:
+    """Index of one segment. The owner's thread adds entries, any thread looks up."""
+
+    def __init__(self, files: Files, path: str, salt: int, base_offset: int) -> None:
+        self.path = path
+        self._files = files
+        self._salt = salt
+        self._base_offset = base_offset
+        self._entries = bytearray()
+        self._written = (
+            0  # Bytes of entries that are in the file; -1: the file has to be made anew.
+        )
+        self._file: File | None = None
+        self._lock = threading.Lock()
+
+    def create(self) -> None:
+        """Start an empty index, for a new segment or before a rebuild. No file is made yet."""
+        with self._lock:
+            self._entries = bytearray()
+            self._written = -1
+
+    def load(self) -> None:
+        """Take what the file holds, unchecked but for its header. Raises BadIndex."""
+        try:
+            data = self._files.read_whole(self.path)
+        except OSError as error:
+            raise BadIndex(f"cannot be read: {error}") from error
+        if len(data) < HEADER_BYTES or data[:HEADER_BYTES] != self._header():
+            raise BadIndex("its header is wrong")
+        whole = (len(data) - HEADER_BYTES) // ENTRY_BYTES * ENTRY_BYTES
+        with self._lock:
+            self._entries = bytearray(data[HEADER_BYTES : HEADER_BYTES + whole])
+            self._written = whole
+            self._file = self._file or self._files.open(self.path)
+
+    def __len__(self) -> int:
+        return len(self._entries) // ENTRY_BYTES
+
+    def entry(self, number: int) -> tuple[int, int, int]:
+        """(offset, file_pos, max_time_us) of an entry. Raises BadIndex if its checksum is wrong."""
+        pos = number * ENTRY_BYTES
+        data = bytes(self._entries[pos : pos + ENTRY_BYTES])
+        if crc32c(data[: ENTRY.size], self._salt) != CRC.unpack_from(data, ENTRY.size)[0]:
+            raise BadIndex(f"entry {number} is wrong")
+        offset, file_pos, max_time_us, _ = ENTRY.unpack_from(data)
+        return offset, file_pos, max_time_us
+
+    def last(self) -> tuple[int, int, int] | None:
+        """The last entry, None if there is none. Raises BadIndex."""
+        return self.entry(len(self) - 1) if self._entries else None
+
+    def add(self, offset: int, file_pos: int, max_time_us: int | None) -> None:
+        """Note that the batch with that base offset begins at `file_pos`. Owner's thread only."""
+        entry = ENTRY.pack(offset, file_pos, ABSENT_US if max_time_us is None else max_time_us, 0)
+        with self._lock:
+            self._entries += entry + CRC.pack(crc32c(entry, self._salt))
+
+    def floor(self, offset: int) -> tuple[int, int] | None:
+        """(offset, file_pos) of the last entry at or below `offset`, None if none is.
+
+        Raises: BadIndex.
+        """
+        return self._checked_floor(offset, OFFSET, 0)
+
+    def floor_time(self, time_us: int) -> tuple[int, int] | None:
+        """(offset, file_pos) of the last entry before which every batch is older than `time_us`.
+
+        Raises: BadIndex.
+        """
+        return self._checked_floor(time_us - 1, TIME, TIME_POS)
+
+    def _checked_floor(self, wanted: int, field: Struct, field_pos: int) -> tuple[int, int] | None:
+        entries = self._entries
+        low, high = 0, len(entries) // ENTRY_BYTES
+        count = high
+        while low < high:
+            middle = (low + high) // 2
+            if field.unpack_from(entries, middle * ENTRY_BYTES + field_pos)[0] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        # A wrong entry can mislead the search, but not so that both neighbours are good and fit.
+        column = 0 if field_pos == 0 else 2
+        if low < count and self.entry(low)[column] <= wanted:
+            raise BadIndex("entries are out of order")
+        if low == 0:
+            return None
+        found = self.entry(low - 1)
+        if found[column] > wanted:
+            raise BadIndex("entries are out of order")
+        return found[0], found[1]
+
+    def cut(self, file_size: int) -> None:
+        """Drop entries for batches at or behind `file_size`, and trailing ones that are wrong."""
+        with self._lock:
+            while self._entries:
+                try:
+                    if self.entry(len(self) - 1)[1] < file_size:
+                        break
+                except BadIndex:
+                    pass
+                del self._entries[-ENTRY_BYTES:]
+            if self._written > len(self._entries):
+                self._written = -1
+
+    def flush(self, *, pending_min: int = 1) -> None:
+        """Write out entries once at least `pending_min` wait; no room on the disk is no error.
+
+        Raises: StorageFailed.
+        """
+        pending = len(self._entries) - max(self._written, 0)
+        if pending < pending_min * ENTRY_BYTES and not (self._written < 0 and pending_min == 1):
+            return
+        try:
+            if self._written < 0:
+                self._replace()
+            else:
+                assert self._file is not None
+                data = bytes(self._entries[self._written :])
+                self._file.write_at([data], HEADER_BYTES + self._written)
+        except (StorageFull, FileGone):
+            return  # It stays in memory, and the log can always give it again.
+        self._written = len(self._entries)
+
+    def _replace(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._files.unlink(self.path)
+        self._file = self._files.create(self.path)
+        self._file.write_at([self._header(), bytes(self._entries)], 0)
+
+    def remove(self) -> None:
+        """Remove the file. Raises StorageFailed, StorageFull."""
+        self.close()
+        self._files.unlink(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; look-ups still work on what is in memory."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def file(self) -> File | None:
+        """The file, if there is one: for a sync at a clean stop."""
+        return self._file
+
+    def _header(self) -> bytes:
+        header = HEADER.pack(MAGIC, VERSION, 0, self._salt, self._base_offset, 0)
+        return header + CRC.pack(crc32c(header))

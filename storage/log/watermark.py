@@ -1,0 +1,117 @@
+"""Slot files: the watermark of a partition and the reservation of `written` mode.
+
+Layout in FORMAT.md section 6. Knows nothing of segments; readers beside the broker use
+`read_watermark` without any lock.
+"""
+
+import os
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from storage.log.files import File, FileGone, Files
+
+WATERMARK_NAME = "watermark"
+RESERVED_NAME = "reserved"
+WATERMARK_MAGIC = b"BRAIDWMK"
+RESERVED_MAGIC = b"BRAIDRSV"
+
+VERSION = 1
+SLOT_BYTES = 64
+
+# A sector each, so that a write torn by a power cut harms one slot at most.
+SLOT_DISTANCE = 512
+
+# magic, version, kind, reserved, partition_id, sequence, log_start_offset, offset, reserved
+SLOT = Struct("<8sHHIQQqq12s")
+CRC = Struct("<I")
+
+assert SLOT.size + CRC.size == SLOT_BYTES
+
+
+@dataclass(slots=True)
+class Watermark:
+    """What one slot says. In a reservation `durable_offset` is the first offset not reserved."""
+
+    log_start_offset: int = 0
+    durable_offset: int = 0
+    sequence: int = 0
+
+
+def pack_slot(magic: bytes, kind: int, partition_id: int, mark: Watermark) -> bytes:
+    """The 64 bytes of a slot."""
+    fields = (mark.sequence, mark.log_start_offset, mark.durable_offset)
+    rest = SLOT.pack(magic, VERSION, kind, 0, partition_id, *fields, bytes(12))
+    return rest + CRC.pack(crc32c(rest))
+
+
+def unpack_slot(data: bytes, magic: bytes, kind: int, partition_id: int) -> Watermark | None:
+    """What the slot says, None if it is not a good slot of that partition."""
+    if len(data) < SLOT_BYTES or CRC.unpack_from(data, SLOT.size)[0] != crc32c(data[: SLOT.size]):
+        return None
+    fields = SLOT.unpack_from(data)
+    if fields[:5] != (magic, VERSION, kind, 0, partition_id) or any(fields[8]):
+        return None
+    return Watermark(log_start_offset=fields[6], durable_offset=fields[7], sequence=fields[5])
+
+
+def best_slot(data: bytes, magic: bytes, kind: int, partition_id: int) -> Watermark | None:
+    """The newest good slot of a whole slot file, None if there is none."""
+    slots = (data[:SLOT_BYTES], data[SLOT_DISTANCE : SLOT_DISTANCE + SLOT_BYTES])
+    marks = [unpack_slot(slot, magic, kind, partition_id) for slot in slots]
+    return max((mark for mark in marks if mark), key=lambda mark: mark.sequence, default=None)
+
+
+def read_watermark(folder: str, partition_id: int, kind: int = 1) -> Watermark:
+    """The watermark of a partition's folder; all zero where none can be read. For any process."""
+    try:
+        with open(os.path.join(folder, WATERMARK_NAME), "rb") as file:
+            data = file.read(SLOT_DISTANCE + SLOT_BYTES)
+    except OSError:
+        return Watermark()
+    return best_slot(data, WATERMARK_MAGIC, kind, partition_id) or Watermark()
+
+
+class SlotFile:
+    """Writes two slots in turn. The newest state is `mark`; `file` is what a round has to sync."""
+
+    def __init__(self, files: Files, path: str, magic: bytes, kind: int, partition_id: int) -> None:
+        self.path = path
+        self.mark = Watermark()
+        self.found = False
+        self.file: File | None = None
+        self._files = files
+        self._identity = (magic, kind, partition_id)
+        if os.path.exists(path):
+            self.file = files.open(path)
+            self._load(self.file)
+
+    def _load(self, file: File) -> None:
+        try:
+            data = bytes(file.read_at(SLOT_DISTANCE + SLOT_BYTES, 0))
+        except (OSError, FileGone):
+            return  # A slot that cannot be read is one that is too low.
+        mark = best_slot(data, *self._identity)
+        if mark is not None:
+            self.mark = mark
+            self.found = True
+
+    def write(self, log_start_offset: int, offset: int) -> bool:
+        """Say something new in the older slot, unsynced; True if the file was made by this.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        made = self.file is None
+        if self.file is None:
+            self.file = self._files.create(self.path)
+        mark = Watermark(log_start_offset, offset, self.mark.sequence + 1)
+        pos = mark.sequence % 2 * SLOT_DISTANCE
+        self.file.overwrite_at(pack_slot(self._identity[0], *self._identity[1:], mark), pos)
+        self.mark = mark
+        return made
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.file is not None:
+            self.file.close()
