@@ -1,0 +1,220 @@
+"""Requests from bytes: typed values against literal frames, and against construct's description."""
+
+import random
+import struct
+
+import pytest
+
+from broker.adapters import ProtocolError
+from protocols.kafka import messages as m
+from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
+from protocols.kafka.machine import KafkaMachine
+from tests.protocols.kafka.golden import GoldenFrame, golden_frames
+from tests.protocols.kafka.layouts import build_request
+
+MACHINE = KafkaMachine(frame_bytes_max=104857600)
+SERVED = [row for row in golden_frames() if (row.api_key, row.version) in DECODERS]
+FOO = b"foo"
+
+# Kafka 0.8.2 protocol guide, one literal frame for each api and version.
+PAIRS = {
+    "metadata of one topic": (
+        3,
+        0,
+        "00000016 0003 0000 00000001 0003636964 00000001 0003666f6f",
+        m.Request(1, b"cid", m.MetadataRequest([FOO])),
+    ),
+    "produce without a client id": (
+        0,
+        0,
+        "0000002a 0000 0000 fffffffb ffff ffff 00007530 00000001 0003666f6f 00000001"
+        " 00000002 00000005 6162636465",
+        m.Request(-5, None, m.ProduceRequest(-1, 30000, {FOO: {2: memoryview(b"abcde")}})),
+    ),
+    "fetch with an empty client id": (
+        1,
+        0,
+        "00000033 0001 0000 00000002 0000 ffffffff 000001f4 00000001 00000001 0003666f6f"
+        " 00000001 00000000 0000000000000007 00100000",
+        m.Request(2, b"", m.FetchRequest(-1, 500, 1, {FOO: {0: m.FetchTarget(7, 1 << 20)}})),
+    ),
+    "offsets, the earliest": (
+        2,
+        0,
+        "0000002e 0002 0000 00000001 0003636964 ffffffff 00000001 0003666f6f 00000001"
+        " 00000000 fffffffffffffffe 00000001",
+        m.Request(1, b"cid", m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-2, 1)}})),
+    ),
+    "commit v0 with null metadata": (
+        8,
+        0,
+        "0000002c 0008 0000 00000001 0003636964 00026731 00000001 0003666f6f 00000001"
+        " 00000000 0000000000000015 ffff",
+        m.Request(
+            1,
+            b"cid",
+            m.OffsetCommitRequest(0, b"g1", -1, b"", {FOO: {0: m.CommitTarget(21, None, None)}}),
+        ),
+    ),
+    "commit v1, one with a time": (
+        8,
+        1,
+        "00000052 0008 0001 00000002 0003636964 00026731 00000005 000178 00000001 0003666f6f"
+        " 00000002 00000000 0000000000000015 ffffffffffffffff 00016d"
+        " 00000001 0000000000000003 0000000000000064 0000",
+        m.Request(
+            2,
+            b"cid",
+            m.OffsetCommitRequest(
+                1,
+                b"g1",
+                5,
+                b"x",
+                {FOO: {0: m.CommitTarget(21, b"m", None), 1: m.CommitTarget(3, b"", 100)}},
+            ),
+        ),
+    ),
+    "offset fetch v0": (
+        9,
+        0,
+        "00000022 0009 0000 00000001 0003636964 00026731 00000001 0003666f6f 00000001 00000004",
+        m.Request(1, b"cid", m.OffsetFetchRequest(0, b"g1", {FOO: [4]})),
+    ),
+    "offset fetch v1, null group": (
+        9,
+        1,
+        "00000020 0009 0001 00000001 0003636964 ffff 00000001 0003666f6f 00000001 00000004",
+        m.Request(1, b"cid", m.OffsetFetchRequest(1, None, {FOO: [4]})),
+    ),
+    "consumer metadata": (
+        10,
+        0,
+        "00000011 000a 0000 00000001 0003636964 00026731",
+        m.Request(1, b"cid", m.ConsumerMetadataRequest(b"g1")),
+    ),
+}
+
+
+def decode(frame: bytes) -> m.Request:
+    return MACHINE.decode(memoryview(frame))
+
+
+def body(api_key: int, data: bytes) -> m.RequestBody:
+    return DECODERS[api_key, 0](RequestReader(memoryview(data)))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_literal_frame_and_typed_request_are_each_other(name: str) -> None:
+    api_key, version, text, request = PAIRS[name]
+    frame = bytes.fromhex(text)
+    assert decode(frame) == request
+    assert build_request(api_key, version, request) == frame
+
+
+@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.label)
+def test_frame_of_a_real_client_agrees_with_the_second_description(row: GoldenFrame) -> None:
+    assert build_request(row.api_key, row.version, decode(row.request)) == row.request
+
+
+@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.label)
+def test_frame_cut_anywhere_raises_protocol_error(row: GoldenFrame) -> None:
+    for end in range(4, len(row.request)):
+        with pytest.raises(ProtocolError):
+            decode(row.request[:end])
+
+
+@pytest.mark.parametrize("row", SERVED, ids=lambda row: row.label)
+def test_bytes_behind_the_body_are_ignored(row: GoldenFrame) -> None:
+    assert decode(row.request + b"\xff" * 7) == decode(row.request)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_damaged_frames_raise_protocol_error_or_decode(seed: int) -> None:
+    rng = random.Random(seed)
+    for row in SERVED:
+        for _ in range(20):
+            frame = bytearray(row.request)
+            for _ in range(rng.randint(1, 4)):
+                frame[rng.randrange(12, len(frame))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            try:
+                decode(bytes(frame))
+            except ProtocolError:
+                pass
+
+
+def test_message_set_is_a_view_of_the_frame_so_that_it_can_be_stamped_in_place() -> None:
+    frame = bytearray(bytes.fromhex(PAIRS["produce without a client id"][2]))
+    request = MACHINE.decode(memoryview(frame)).body
+    assert isinstance(request, m.ProduceRequest)
+    request.topics[FOO][2][0] = ord("X")
+    assert frame.endswith(b"Xbcde")
+
+
+def targets(*topics: tuple[bytes, list[int]]) -> bytes:
+    """An OffsetFetch body without its group."""
+    out = struct.pack(">i", len(topics))
+    for name, partitions in topics:
+        out += struct.pack(">h", len(name)) + name
+        out += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return out
+
+
+def test_partition_named_twice_is_there_once_also_when_its_topic_is_listed_twice() -> None:
+    data = targets((b"a", [3, 1, 3]), (b"b", [0]), (b"a", [1, 2]))
+    request = body(9, b"\x00\x01g" + data)
+    assert request == m.OffsetFetchRequest(0, b"g", {b"a": [3, 1, 2], b"b": [0]})
+
+
+def test_of_a_partition_named_twice_the_last_entry_wins() -> None:
+    one = struct.pack(">iqi", 0, 5, 100)
+    two = struct.pack(">iqi", 0, 6, 200)
+    data = struct.pack(">iiii", -1, 0, 0, 1) + b"\x00\x01a" + struct.pack(">i", 2) + one + two
+    request = body(1, data)
+    assert isinstance(request, m.FetchRequest)
+    assert request.topics == {b"a": {0: m.FetchTarget(6, 200)}}
+
+
+def test_topic_without_partitions_is_left_out() -> None:
+    assert body(9, b"\x00\x01g" + targets((b"a", []), (b"b", [0]))) == m.OffsetFetchRequest(
+        0, b"g", {b"b": [0]}
+    )
+
+
+def test_topic_asked_twice_in_metadata_is_there_once() -> None:
+    data = struct.pack(">i", 4) + b"\x00\x01b\x00\x01a\x00\x01b\xff\xff"
+    assert body(3, data) == m.MetadataRequest([b"b", b"a", None])
+
+
+@pytest.mark.parametrize("api_key", [0, 1, 2, 8, 9])
+def test_negative_count_is_an_empty_array(api_key: int) -> None:
+    head = {0: 6, 1: 12, 2: 4, 8: 2, 9: 2}[api_key]
+    request = body(api_key, bytes(head) + b"\xff\xff\xff\xff")
+    assert not isinstance(request, m.MetadataRequest | m.ConsumerMetadataRequest)
+    assert request.topics == {}
+
+
+def test_negative_count_of_metadata_ends_the_connection() -> None:
+    with pytest.raises(ProtocolError):
+        body(3, b"\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize("length", [b"\xff\xff", b"\xff\xfe", b"\x80\x00"])
+def test_any_negative_string_length_is_null(length: bytes) -> None:
+    assert body(10, length) == m.ConsumerMetadataRequest(None)
+
+
+@pytest.mark.parametrize("size", [-1, 6, 2**31 - 1])
+def test_message_set_size_outside_the_frame_ends_the_connection(size: int) -> None:
+    data = struct.pack(">hii", 1, 0, 1) + b"\x00\x01a" + struct.pack(">iii", 1, 0, size) + b"abcde"
+    with pytest.raises(ProtocolError):
+        body(0, data)
+
+
+def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None:
+    with pytest.raises(ProtocolError, match="more than"):
+        body(9, b"\x00\x01g" + struct.pack(">i", ENTRIES_MAX + 1))
+    with pytest.raises(ProtocolError):
+        body(3, struct.pack(">i", ENTRIES_MAX + 1))
+    split = struct.pack(">i", 1) + b"\x00\x01a" + struct.pack(">i", ENTRIES_MAX)
+    with pytest.raises(ProtocolError, match="more than"):
+        body(9, b"\x00\x01g" + split)

@@ -1,0 +1,107 @@
+"""Replies to bytes: typed values against recorded frames, and against construct's description."""
+
+import pytest
+
+from protocols.kafka import messages as m
+from protocols.kafka.decoding import DECODERS
+from protocols.kafka.encoding import PIECE_BYTES_MIN, encode, string
+from tests.protocols.kafka.golden import golden_answers, golden_frames
+from tests.protocols.kafka.layouts import parse_reply
+
+HEX = set("0123456789abcdef")
+ANSWERS = [
+    pytest.param(row.api_key, row.answer, id=f"frames {row.label}")
+    for row in golden_frames()
+    if row.answer and (row.api_key, row.version) in DECODERS
+] + [
+    pytest.param(row.api_key, bytes.fromhex(row.answer), id=f"answers {row.label}")
+    for row in golden_answers()
+    if row.answer and set(row.answer) <= HEX and row.api_key not in (11, 12)
+]
+FOO = b"foo"
+US = m.BrokerAddress(1, b"127.0.0.1", 43233)
+
+PAIRS = {
+    "produce": (
+        0,
+        "0000001f 00000001 00000001 0003666f6f 00000001 00000000 0000 0000000000000003",
+        m.ProduceReply({FOO: {0: m.Produced(0, 3)}}),
+    ),
+    "fetch, one error and one set": (
+        1,
+        "00000038 00000001 00000001 0003666f6f 00000002"
+        " 00000000 0001 ffffffffffffffff 00000000"
+        " 00000001 0000 0000000000000009 00000003 616263",
+        m.FetchReply({FOO: {0: m.Fetched(1, -1, []), 1: m.Fetched(0, 9, [b"abc"], 3)}}),
+    ),
+    "offsets": (
+        2,
+        "0000002b 00000001 00000001 0003666f6f 00000001 00000000 0000 00000002"
+        " 000000000000000b 0000000000000000",
+        m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [11, 0])}}),
+    ),
+    "metadata": (
+        3,
+        "00000044 00000001 00000001 00000001 0009 3132372e302e302e31 0000a8e1 00000001"
+        " 0000 0003666f6f 00000001 0000 00000000 00000001 00000001 00000001 00000001 00000001",
+        m.MetadataReply([US], [m.TopicMetadata(0, FOO, [m.PartitionMetadata(0, 0, 1, [1], [1])])]),
+    ),
+    "commit": (
+        8,
+        "0000001d 00000001 00000001 0003666f6f 00000002 00000000 0000 00000001 000c",
+        m.OffsetCommitReply({FOO: {0: 0, 1: 12}}),
+    ),
+    "offset fetch, null and empty metadata": (
+        9,
+        "00000031 00000001 00000001 0003666f6f 00000002"
+        " 00000000 ffffffffffffffff ffff 0003"
+        " 00000001 0000000000000016 0000 0000",
+        m.OffsetFetchReply(
+            {FOO: {0: m.CommittedOffset(-1, None, 3), 1: m.CommittedOffset(22, b"", 0)}}
+        ),
+    ),
+    "consumer metadata": (
+        10,
+        "00000019 00000001 0000 00000001 0009 3132372e302e302e31 0000a8e1",
+        m.ConsumerMetadataReply(0, US),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_literal_frame_and_typed_reply_are_each_other(name: str) -> None:
+    api_key, text, reply = PAIRS[name]
+    frame = bytes.fromhex(text)
+    assert b"".join(encode(1, reply)) == frame
+    assert parse_reply(api_key, frame) == (1, reply)
+
+
+@pytest.mark.parametrize(("api_key", "frame"), ANSWERS)
+def test_recorded_answer_survives_both_descriptions(api_key: int, frame: bytes) -> None:
+    correlation_id, reply = parse_reply(api_key, frame)
+    assert b"".join(encode(correlation_id, reply)) == frame
+
+
+def test_large_pieces_of_a_fetch_are_handed_on_uncopied_and_small_ones_joined() -> None:
+    large = memoryview(bytearray(PIECE_BYTES_MIN))
+    reply = m.FetchReply(
+        {FOO: {0: m.Fetched(0, 9, [b"a", large, b"b"], PIECE_BYTES_MIN + 2), 1: m.Fetched(0, 9)}}
+    )
+    parts = encode(7, reply)
+    assert len(parts) == 4  # size and correlation id, fields and "a", the large piece, the rest
+    assert parts[2] is large
+    joined = b"".join(parts)
+    assert parse_reply(1, joined)[0] == 7
+    assert len(joined) == 4 + int.from_bytes(joined[:4], "big")
+
+
+def test_reply_without_large_pieces_is_one_part() -> None:
+    assert len(encode(1, m.FetchReply({FOO: {0: m.Fetched(0, 9, [b"abc"], 3)}}))) == 1
+    assert len(encode(1, m.FetchReply({}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "data"), [(None, b"\xff\xff"), (b"", b"\x00\x00"), (b"ab", b"\x00\x02ab")]
+)
+def test_null_and_empty_strings_are_two_things(value: bytes | None, data: bytes) -> None:
+    assert string(value) == data
