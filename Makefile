@@ -51,8 +51,7 @@ conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pa
 	$(BIN)/python -m conformance $(ARGS)
 
 proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
-	$(BIN)/python -m grpc_tools.protoc --proto_path=storage/codecs/pb --python_out=storage/codecs/pb \
-	    --pyi_out=storage/codecs/pb PulsarApi.proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. storage/codecs/pb/*.proto
 
 lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py

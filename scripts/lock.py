@@ -1,7 +1,8 @@
 """Compile requirements/*.txt: one file per extra with exact versions and hashes, no addresses.
 
-Run by `make lock`. All files agree, because each is compiled against one resolution of everything, and that
-resolution holds for every Python and platform that wheels exist for. Knows nothing of what the packages are for.
+Run by `make lock`. All files agree, because each is compiled against one resolution of everything,
+and that resolution holds for every Python and platform that wheels exist for. Knows nothing of what
+the packages are for.
 """
 
 import subprocess

@@ -1,0 +1,334 @@
+"""The rules of the house, so that nobody has to argue about them: imports, sizes, words, errors.
+
+Each test lists every offender with its place. Reads files only, and imports no more than the
+adapters' error tables.
+"""
+
+import ast
+import importlib
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from broker.errors import BrokerError
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("storage", "broker", "protocols")
+CODE = (*PRODUCT, "scripts", "tests", "conformance")
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+NESTING_MAX = 4
+CONSTRUCTOR_ARGUMENTS_MAX = 7
+
+# A name stands for itself and everything inside it.
+STORAGE_FOR_DOORS = ("storage.codecs", "storage.errors", "storage.metadata.names")
+# Pulsar's entry ids are a function of its stored entries, and this module alone makes them.
+NAMES_A_CODEC = {"broker/entries.py"}
+NO_IO = {"trio", "socket", "asyncio", "anyio"}
+PURE_FILES = {"framing.py", "reader.py", "machine.py", "messages.py"}
+BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(slots=True)
+class Source:
+    """One Python file of the house."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.path.split("/")[0]
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Line and dotted name of everything imported, wherever in the file it stands."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if node.level == 0:
+            return node.module or ""
+        folder = self.path.split("/")[: -node.level]
+        return ".".join([*folder, *([node.module] if node.module else [])])
+
+    def functions(self) -> Iterator[Function]:
+        """Every function and method, nested ones too."""
+        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    """All Python files written by hand."""
+    return tuple(
+        Source(path.relative_to(ROOT).as_posix(), text := path.read_text(), ast.parse(text))
+        for folder in CODE
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not path.name.endswith("_pb2.py")
+    )
+
+
+def product() -> Iterator[Source]:
+    return (source for source in sources() if source.package in PRODUCT)
+
+
+def inside(name: str, *homes: str) -> bool:
+    return any(name == home or name.startswith(home + ".") for home in homes)
+
+
+def body_lines(function: Function) -> int:
+    """Lines from `def` to the end, the docstring not counted."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        first = function.body[0]
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def nesting(node: ast.AST) -> int:
+    """Depth of blocks in blocks; `elif` is as deep as its `if`, an inner function begins anew."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function | ast.Lambda | ast.ClassDef):
+            continue
+        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and child in node.orelse
+        deepest = max(deepest, nesting(child) + int(isinstance(child, BLOCKS) and not is_elif))
+    return deepest
+
+
+# Imports.
+
+
+def test_imports_point_down() -> None:
+    above = {"storage": ("broker", "protocols"), "broker": ("protocols",), "protocols": ()}
+    above = {package: (*names, "tests", "conformance") for package, names in above.items()}
+    offenders = [
+        f"{source.path}:{line} imports {name}"
+        for source in product()
+        for line, name in source.imports()
+        if inside(name, *above[source.package])
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_doors_reach_into_storage_only_for_codecs_and_names() -> None:
+    offenders = [
+        f"{source.path}:{line} imports {name}"
+        for source in product()
+        if source.package == "protocols"
+        for line, name in source.imports()
+        if inside(name, "storage") and not inside(name, *STORAGE_FOR_DOORS)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_adapters_never_import_each_other() -> None:
+    offenders = []
+    for source in product():
+        parts = source.path.split("/")
+        if parts[0] != "protocols" or len(parts) < 3:
+            continue
+        others = [f"protocols.{name}" for name in adapters() if name != parts[1]]
+        offenders += [
+            f"{source.path}:{line} imports {name}"
+            for line, name in source.imports()
+            if inside(name, *others)
+        ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_storage_and_the_pure_parts_of_adapters_know_no_event_loop_and_no_socket() -> None:
+    offenders = [
+        f"{source.path}:{line} imports {name}"
+        for source in product()
+        if source.package == "storage" or is_pure(source)
+        for line, name in source.imports()
+        if name.split(".")[0] in NO_IO
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def is_pure(source: Source) -> bool:
+    return source.package == "protocols" and source.path.rsplit("/", 1)[1] in PURE_FILES
+
+
+def test_broker_names_no_concrete_adapter_or_codec() -> None:
+    concrete = [f"storage.codecs.{name}" for name in ("plain", "kafka", "pulsar", "iggy", "pb")]
+    offenders = [
+        f"{source.path}:{line} imports {name}"
+        for source in product()
+        if source.package == "broker" and source.path not in NAMES_A_CODEC
+        for line, name in source.imports()
+        if inside(name, *concrete)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+# Sizes.
+
+
+def test_files_are_short() -> None:
+    offenders = [
+        f"{source.path}: {lines} lines"
+        for source in sources()
+        if (lines := len(source.text.splitlines())) > FILE_LINES_MAX
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def over(measure: Callable[[Function], int], limit: int, which: str = "") -> list[str]:
+    return [
+        f"{source.path}:{function.lineno} {function.name}: {size}"
+        for source in sources()
+        for function in source.functions()
+        if which in ("", function.name) and (size := measure(function)) > limit
+    ]
+
+
+def test_functions_are_short() -> None:
+    offenders = over(body_lines, FUNCTION_LINES_MAX)
+    assert not offenders, "\n".join(offenders)
+
+
+def test_blocks_are_not_nested_deeply() -> None:
+    offenders = over(nesting, NESTING_MAX)
+    assert not offenders, "\n".join(offenders)
+
+
+def test_constructors_take_few_arguments() -> None:
+    def arguments(function: Function) -> int:
+        given = function.args
+        return len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
+
+    offenders = over(arguments, CONSTRUCTOR_ARGUMENTS_MAX, which="__init__")
+    assert not offenders, "\n".join(offenders)
+
+
+# Words.
+
+
+def test_every_function_of_the_product_is_annotated() -> None:
+    offenders = [
+        f"{source.path}:{function.lineno} {function.name}: {', '.join(missing)}"
+        for source in sources()
+        if source.package in (*PRODUCT, "scripts")
+        for function in source.functions()
+        if (missing := list(not_annotated(function)))
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def not_annotated(function: Function) -> Iterator[str]:
+    given = function.args
+    everything = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    for argument in everything:
+        if argument and argument.annotation is None and argument.arg not in ("self", "cls"):
+            yield argument.arg
+    if function.returns is None:
+        yield "return"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    offenders = [
+        source.path
+        for source in sources()
+        if source.text.strip() and ast.get_docstring(source.tree) is None
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_no_drawer_for_everything() -> None:
+    offenders = [
+        source.path for source in sources() if source.path.endswith(("utils.py", "helpers.py"))
+    ]
+    offenders += [
+        f"{source.path}:{node.lineno} {node.name}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Manager")
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+TEXT_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".txt", ".proto", ".tsv", ".json", ".sh", ""}
+BESIDES = ("docs", "requirements", ".ci")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Path and text of every text file of the project, whoever wrote it."""
+    tops = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
+    for folder in (*CODE, *BESIDES):
+        tops += (path for path in (ROOT / folder).rglob("*") if path.is_file())
+    for path in sorted(tops):
+        if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
+            yield path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [
+        ("a path of somebody's machine", r"(?<![\w.])/(?:work|root|home)/\w"),
+        ("unfinished business", r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b"),
+    ],
+)
+def test_no_text_holds(what: str, pattern: str) -> None:
+    found = re.compile(pattern)
+    offenders = [
+        f"{path}:{number} {what}: {line.strip()[:80]}"
+        for path, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if found.search(line)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_requirements_are_pinned_with_hashes_and_name_no_address() -> None:
+    offenders = []
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        text = path.read_text()
+        if "://" in text or re.search(r"^\s*-(?!-hash)", text, re.MULTILINE):
+            offenders.append(f"{path.name}: an address or an option")
+        offenders += [
+            f"{path.name}: not pinned with hashes: {block.splitlines()[0]}"
+            for block in re.split(r"\n(?=\w)", text.split("\n", 1)[1])
+            if "==" not in block or "--hash=sha256:" not in block
+        ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_each_extra_has_its_requirements() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    expected = {"core", "build", *project["optional-dependencies"]}
+    assert {path.stem for path in (ROOT / "requirements").glob("*.txt")} == expected
+
+
+# Errors.
+
+
+def adapters() -> list[str]:
+    """Names of the protocol folders."""
+    return sorted(path.parent.name for path in (ROOT / "protocols").glob("*/__init__.py"))
+
+
+def subclasses(of: type[BrokerError]) -> set[type[BrokerError]]:
+    direct = set(of.__subclasses__())
+    return direct.union(*(subclasses(one) for one in direct))
+
+
+@pytest.mark.parametrize("adapter", adapters())
+def test_every_broker_error_has_a_wire_code(adapter: str) -> None:
+    table = importlib.import_module(f"protocols.{adapter}.errors").WIRE_CODES
+    own = {error for error in subclasses(BrokerError) if error.__module__ == "broker.errors"}
+    missing = sorted(error.__name__ for error in own - set(table))
+    assert not missing, f"protocols/{adapter}/errors.py maps nothing for {', '.join(missing)}"
