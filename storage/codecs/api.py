@@ -1,4 +1,7 @@
-"""What a body codec can do. A codec is pure: bytes and records in, bytes and records out; no file, clock or socket."""
+"""What a body codec can do.
+
+A codec is pure: bytes and records in, bytes and records out; it knows no file, clock or socket.
+"""
 
 import enum
 from collections.abc import Sequence
@@ -10,9 +13,11 @@ from storage.errors import BodyError
 
 Buffer = bytes | bytearray | memoryview
 
+RECORDS_MAX = 1 << 30  # "all of them", for decode
+
 
 class BodyFormat(enum.IntEnum):
-    """Number of a body format in the batch header. Numbers below 64 are ours, others are free for plug-ins."""
+    """Number of a body format in the batch header; below 64 ours, others free for plug-ins."""
 
     PLAIN = 1
     KAFKA = 2
@@ -36,7 +41,7 @@ class BatchFlag(enum.IntFlag):
 
 @dataclass(slots=True)
 class BodyInfo:
-    """What the batch header needs to know of a body; times in microseconds, None where no record has one."""
+    """What the batch header needs to know of a body; times in us, None where no record has one."""
 
     record_count: int
     first_publish_us: int | None = None
@@ -49,12 +54,25 @@ class BodyInfo:
 
 
 @dataclass(slots=True)
+class Prepared:
+    """A client's bytes, checked and made into a body to append.
+
+    `record_count` of the info is 0 where there is nothing to append; `empty_compressed` tells
+    Kafka's compressed set of nothing (answered with the log end) from an empty set (with -1).
+    """
+
+    body: Buffer
+    info: BodyInfo
+    empty_compressed: bool = False
+
+
+@dataclass(slots=True)
 class Decoded:
     """Records of a body in offset order, up to the first that could not be opened.
 
-    `failed` says why decoding stopped early and `failed_offset` at which offset; both None when all was read.
-    `next_offset` is the offset after the last one looked at, records that are not for readers (markers, removed
-    ones) included.
+    `failed` says why decoding stopped early and `failed_offset` at which offset; both None when all
+    was read. `next_offset` is the offset after the last one looked at, records that are not for
+    readers (markers, removed ones) included.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -64,14 +82,20 @@ class Decoded:
 
 
 class Codec(Protocol):
-    """One stored body format. `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version."""
+    """One stored body format.
+
+    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
+    """
 
     name: str
     format: int
     version: int
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records of a stored body and give its times and flags. Raises CorruptBody."""
+        """Count the records of a stored body and give its times and flags.
+
+        Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
+        """
 
     def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
         """Put offsets (and times, where the format holds them) into a checked body.
@@ -80,8 +104,11 @@ class Codec(Protocol):
         """
 
     def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
-        """(offset, pos) of each stored record or entry start, ascending. Kafka's compressed wrapper and Pulsar's
-        batched entry are one start each, with the offset of their first record."""
+        """(offset, pos) of each stored record or entry start, ascending.
+
+        Kafka's compressed wrapper and Pulsar's batched entry are one start each, with the offset of
+        their first record.
+        """
 
     def decode(
         self,
@@ -90,12 +117,18 @@ class Codec(Protocol):
         append_us: int,
         *,
         start_offset: int = 0,
-        records_max: int = 1 << 30,
+        records_max: int = RECORDS_MAX,
     ) -> Decoded:
-        """Records at or above start_offset, at most records_max of them. Never raises for bad user data: see Decoded."""
+        """Records at or above start_offset, at most records_max of them.
+
+        Never raises for bad user data: see Decoded.
+        """
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """A body of this format that holds the records at their own offsets; base_offset is that of the batch."""
+        """A body that holds the records at their own offsets; base_offset is that of the batch."""
 
     def carries(self, record: Record) -> bool:
-        """Whether a reader of this format can be given the record at all (an empty payload breaks Iggy clients)."""
+        """Whether a reader of this format can be given the record at all.
+
+        An empty payload breaks Iggy clients, for one.
+        """

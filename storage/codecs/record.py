@@ -1,6 +1,7 @@
-"""The one record that every protocol maps to and from (DESIGN section 2). Knows no protocol and no file.
+"""The one record that every protocol maps to and from. Knows no protocol and no file.
 
-All times are int64 microseconds since 1970. A key or value is absent (None), empty or bytes: three different things.
+All times are int64 microseconds since 1970. A key or value is absent (None), empty or bytes: three
+different things. Text of any protocol is bytes here.
 """
 
 import enum
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 
 class HeaderKind(enum.IntEnum):
-    """Type of a header value; the numbers are those of Apache Iggy's header kinds, little-endian values."""
+    """Type of a header value: the numbers are Apache Iggy's, number values are little-endian."""
 
     RAW = 1
     STRING = 2
