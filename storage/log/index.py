@@ -1,4 +1,4 @@
-"""The sparse index of one segment: where batches begin, by offset and by time (FORMAT.md section 4).
+"""The sparse index of one segment: where batches begin, by offset and time (FORMAT.md section 4).
 
 A help only. A look-up checks the entries it relies on; where they are missing or wrong it says so
 (`BadIndex`) and the segment builds the index again from the log. Entries are kept in their stored
@@ -89,9 +89,18 @@ class SparseIndex:
 
     def add(self, offset: int, file_pos: int, max_time_us: int | None) -> None:
         """Note that the batch with that base offset begins at `file_pos`. Owner's thread only."""
-        entry = ENTRY.pack(offset, file_pos, ABSENT_US if max_time_us is None else max_time_us, 0)
         with self._lock:
-            self._entries += entry + CRC.pack(crc32c(entry, self._salt))
+            self._entries += self._packed(offset, file_pos, max_time_us)
+
+    def replace(self, entries: list[tuple[int, int, int | None]], end_pos: int) -> None:
+        """Put freshly built entries for everything before `end_pos` in place of those there are."""
+        with self._lock:
+            rebuilt = b"".join(self._packed(*entry) for entry in entries)
+            keep = len(self._entries)
+            while keep and ENTRY.unpack_from(self._entries, keep - ENTRY_BYTES)[1] >= end_pos:
+                keep -= ENTRY_BYTES
+            self._entries = bytearray(rebuilt) + self._entries[keep:]
+            self._written = -1
 
     def floor(self, offset: int) -> tuple[int, int] | None:
         """(offset, file_pos) of the last entry at or below `offset`, None if none is.
@@ -159,6 +168,10 @@ class SparseIndex:
         except (StorageFull, FileGone):
             return  # It stays in memory, and the log can always give it again.
         self._written = len(self._entries)
+
+    def _packed(self, offset: int, file_pos: int, max_time_us: int | None) -> bytes:
+        entry = ENTRY.pack(offset, file_pos, ABSENT_US if max_time_us is None else max_time_us, 0)
+        return entry + CRC.pack(crc32c(entry, self._salt))
 
     def _replace(self) -> None:
         if self._file is not None:

@@ -1,0 +1,190 @@
+"""Reading batches out of one segment: place by index, one read of the range, checks, views.
+
+Works beside an append to the same segment, in any thread, because bytes below `segment.size` never
+change. Knows no high watermark of its own: the caller says where to stop.
+"""
+
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from storage.errors import WouldBlock
+from storage.log.batch import HEADER_BYTES, Batch, BatchHeader
+from storage.log.index import BadIndex, SparseIndex
+from storage.log.scan import Fault, find_good, header_at, load_checked, read_checked, walk
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+
+# Read beyond what was asked for: the header of a batch that fills the request exactly, and the
+# walk from an index entry to the batch wanted.
+SLACK_BYTES = 16 * 1024
+
+# An offset above all others, for walks that check no bodies.
+NO_OFFSET = 1 << 63
+
+
+@dataclass(slots=True)
+class Want:
+    """What a read wants: batches that end above `offset`, and none that ends above `stop`."""
+
+    offset: int
+    stop: int
+    bytes_max: int
+    wait: bool = True
+
+
+def place_of_offset(segment: Segment, offset: int, interval_bytes: int) -> tuple[int, int]:
+    """(offset, file_pos) of a batch at or shortly before the one that contains `offset`.
+
+    Raises: Fault, FileGone.
+    """
+    index = sound_index(segment, interval_bytes)
+    try:
+        found = index.floor(offset)
+    except BadIndex:
+        found = build_index(segment, interval_bytes).floor(offset)
+    return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
+
+
+def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[int, int]:
+    """(offset, file_pos) of a batch before which all are older than `time_us`.
+
+    Raises: Fault, FileGone.
+    """
+    index = sound_index(segment, interval_bytes)
+    try:
+        found = index.floor_time(time_us)
+    except BadIndex:
+        found = build_index(segment, interval_bytes).floor_time(time_us)
+    return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
+
+
+def sound_index(segment: Segment, interval_bytes: int) -> SparseIndex:
+    """The segment's index: in memory, from its file, or built. Raises Fault, FileGone."""
+    if segment.has_index:
+        return segment.index
+    load_checked(segment)
+    try:
+        index = segment.load_index()
+        last = index.last()
+        if last is not None and last[1] == segment.size:  # Only full segments are loaded here.
+            return index
+    except BadIndex:
+        pass
+    return build_index(segment, interval_bytes)
+
+
+def build_index(segment: Segment, interval_bytes: int) -> SparseIndex:
+    """Build the index from the log as it is now. Raises Fault, FileGone."""
+    load_checked(segment)
+    end_pos = segment.size
+    entries: list[tuple[int, int, int | None]] = []
+    offset, pos = segment.base_offset, SEGMENT_HEADER_BYTES
+    indexed_pos, max_time_us = pos, None
+    while pos < end_pos:
+        try:
+            batches = walk(segment, pos, offset, check_bodies_from=NO_OFFSET, end_pos=end_pos)
+            for file_pos, header in batches:
+                if file_pos - indexed_pos >= interval_bytes:
+                    entries.append((header.base_offset, file_pos, max_time_us))
+                    indexed_pos = file_pos
+                max_time_us = later(max_time_us, header)
+                offset = header.next_offset
+            break
+        except Fault as fault:
+            behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)
+            if behind is None:
+                break
+            pos, offset = behind[0], behind[1].base_offset
+            indexed_pos = pos - interval_bytes  # Readers must be able to get behind the fault.
+    entries.append((offset, end_pos, max_time_us))
+    index = segment.index
+    index.replace(entries, end_pos)
+    return index
+
+
+def later(max_time_us: int | None, header: BatchHeader) -> int:
+    """The greater of a time and the batch's."""
+    return header.time_us if max_time_us is None else max(max_time_us, header.time_us)
+
+
+def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
+    """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
+
+    The first is returned whatever its size, more while their bodies together fit `bytes_max`.
+    Raises: Fault where the first one is not good; WouldBlock; FileGone.
+    """
+    load_checked(segment)
+    batches: list[Batch] = []
+    while True:
+        try:
+            return read_run(segment, place, want, batches)
+        except Fault as fault:
+            if batches:
+                return batches
+            if fault.offset > want.offset or not want.wait:
+                raise
+            place = place_behind(segment, fault, want.offset)
+
+
+def place_behind(segment: Segment, fault: Fault, offset: int) -> tuple[int, int]:
+    """Where the good batch with `offset` is behind a fault. Raises the fault if it is within."""
+    for pos, header in find_good(segment, fault.file_pos + 1, fault.offset, segment.size):
+        if header.base_offset > offset:
+            break
+        if header.next_offset > offset:
+            return header.base_offset, pos
+    raise fault
+
+
+def read_run(
+    segment: Segment, place: tuple[int, int], want: Want, batches: list[Batch]
+) -> list[Batch]:
+    """Put good batches from `place` on into `batches`, up to the first fault.  # hot"""
+    at, pos = place
+    end_pos, budget = segment.size, want.bytes_max
+    view, view_pos = fill(segment, min(want.bytes_max + SLACK_BYTES, end_pos - pos), pos, at, want)
+    while pos < end_pos and at < want.stop:
+        start = pos - view_pos
+        if start + HEADER_BYTES > len(view):
+            if batches:
+                break
+            view, view_pos = fill(segment, min(SLACK_BYTES, end_pos - pos), pos, at, want)
+            start = 0
+        header = header_at(segment, view[start : start + HEADER_BYTES], pos, at, end_pos)
+        if header.next_offset > want.stop:
+            break
+        stored_bytes = header.stored_bytes
+        if header.next_offset > want.offset:
+            if batches and header.body_bytes > budget:
+                break
+            if start + stored_bytes > len(view):
+                if batches:
+                    break
+                size = max(stored_bytes, min(want.bytes_max + SLACK_BYTES, end_pos - pos))
+                view, view_pos = fill(segment, size, pos, at, want, size_min=stored_bytes)
+                start = 0
+            body_pos = start + HEADER_BYTES
+            content = view[body_pos : start + stored_bytes]
+            if crc32c(content) != header.body_crc:
+                raise Fault(segment, pos, at, "body checksum is wrong")
+            split = header.positions_bytes
+            batches.append(Batch(header, content[:split], content[split:], pos))
+            budget -= header.body_bytes
+        at = header.next_offset
+        pos += stored_bytes
+    return batches
+
+
+def fill(
+    segment: Segment, size: int, pos: int, offset: int, want: Want, *, size_min: int = HEADER_BYTES
+) -> tuple[memoryview, int]:
+    """(view, pos) of at most `size` and at least `size_min` bytes read from `pos`.
+
+    Raises: WouldBlock, Fault, FileGone.
+    """
+    data = read_checked(segment, size, pos, offset, wait=want.wait)
+    if len(data) < min(size_min, size):
+        if not want.wait:
+            raise WouldBlock(segment.path)
+        raise Fault(segment, pos, offset, "the file ends too early")
+    return memoryview(data).toreadonly(), pos

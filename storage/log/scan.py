@@ -1,0 +1,161 @@
+"""Walking a segment batch by batch, and finding batches again behind a fault.
+
+For recovery, `log verify`, building indexes and reading. Trusts no byte: everything is checked
+against FORMAT.md section 3. Decides nothing about what a fault means.
+"""
+
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from storage.errors import DamagedLog, WouldBlock
+from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, unpack
+from storage.log.files import FileGone
+from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, Segment
+
+# What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
+CHUNK_BYTES = 256 * 1024
+
+# What is read after a jump: a header, and a few more where batches are small.
+LEAP_BYTES = 4096
+
+
+class Fault(Exception):
+    """No good batch here: the place, the offset expected there, and why it is not good."""
+
+    def __init__(self, segment: Segment, file_pos: int, offset: int, reason: str) -> None:
+        super().__init__(f"{segment.path} at byte {file_pos} (offset {offset}): {reason}")
+        self.path = segment.path
+        self.file_pos = file_pos
+        self.offset = offset
+        self.reason = reason
+
+    def damage(self) -> DamagedLog:
+        """The error that a reader gets."""
+        return DamagedLog(self.path, self.file_pos, self.offset, self.reason)
+
+
+class Window:
+    """A piece of a segment file in memory, moved forward as a walk needs it."""
+
+    def __init__(self, segment: Segment, end_pos: int) -> None:
+        self._segment = segment
+        self._end_pos = end_pos
+        self._start = 0
+        self._view = memoryview(b"")
+
+    def get(self, pos: int, size: int, offset: int) -> memoryview:
+        """`size` bytes at `pos`, fewer at the end. Raises Fault if the disk cannot read."""
+        start = pos - self._start
+        if start < 0 or start + size > len(self._view):
+            near = 0 <= start <= len(self._view)
+            want = min(max(size, CHUNK_BYTES if near else LEAP_BYTES), self._end_pos - pos)
+            self._view = memoryview(read_checked(self._segment, want, pos, offset))
+            self._start, start = pos, 0
+        return self._view[start : start + size]
+
+
+def read_checked(
+    segment: Segment, size: int, pos: int, offset: int, *, wait: bool = True
+) -> bytes | bytearray:
+    """Bytes of a segment. Raises Fault if the disk cannot read, WouldBlock, FileGone."""
+    if size <= 0:
+        return b""
+    try:
+        return segment.file.read_at(size, pos, wait=wait)
+    except (FileGone, WouldBlock):
+        raise
+    except OSError as error:
+        raise Fault(segment, pos, offset, f"cannot be read: {error.strerror}") from error
+
+
+def load_checked(segment: Segment) -> None:
+    """Read a segment's header. Raises Fault, FileGone."""
+    try:
+        segment.load()
+    except (BadSegment, OSError) as error:
+        raise Fault(segment, 0, segment.base_offset, str(error)) from error
+
+
+def header_at(
+    segment: Segment, view: memoryview, file_pos: int, offset: int, end_pos: int
+) -> BatchHeader:
+    """The good header that `view` begins with, for the batch expected there. Raises Fault."""
+    try:
+        header = unpack(view, segment.salt)
+    except BadHeader as error:
+        raise Fault(segment, file_pos, offset, str(error)) from None
+    if header.partition_id != segment.partition_id:
+        raise Fault(segment, file_pos, offset, f"partition {header.partition_id}'s batch is here")
+    if header.base_offset != offset:
+        raise Fault(segment, file_pos, offset, f"the batch here begins at {header.base_offset}")
+    if file_pos + header.stored_bytes > end_pos:
+        raise Fault(segment, file_pos, offset, "the batch goes beyond the end of the file")
+    return header
+
+
+def walk(
+    segment: Segment, file_pos: int, offset: int, *, check_bodies_from: int, end_pos: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(file_pos, header) of the batches from `file_pos`, where one with `offset` must begin.
+
+    Bodies are checked in batches that end above the offset `check_bodies_from`.
+    Raises: Fault at the first batch that is not good; FileGone.
+    """
+    window = Window(segment, end_pos)
+    while file_pos < end_pos:
+        view = window.get(file_pos, HEADER_BYTES, offset)
+        header = header_at(segment, view, file_pos, offset, end_pos)
+        if header.next_offset > check_bodies_from:
+            size = header.positions_bytes + header.body_bytes
+            body = window.get(file_pos + HEADER_BYTES, size, offset)
+            if len(body) != size or crc32c(body) != header.body_crc:
+                raise Fault(segment, file_pos, offset, "body checksum is wrong")
+        yield file_pos, header
+        offset = header.next_offset
+        file_pos += header.stored_bytes
+
+
+def find_good(
+    segment: Segment, file_pos: int, offset: int, end_pos: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Good batches, bodies checked, that begin at or behind `file_pos` with at least that offset.
+
+    A search for the magic, for what lies behind a fault; they may have faults between them.
+    Raises: FileGone.
+    """
+    pos = max(file_pos, SEGMENT_HEADER_BYTES)
+    while pos < end_pos:
+        pos = find_magic(segment, pos, offset, end_pos)
+        try:
+            view = memoryview(read_checked(segment, HEADER_BYTES, pos, offset))
+            header = unpack(view, segment.salt)
+            header = next(
+                walk(segment, pos, header.base_offset, check_bodies_from=0, end_pos=end_pos)
+            )[1]
+        except (Fault, BadHeader, StopIteration):
+            pos += 1
+            continue
+        if header.base_offset < offset:
+            pos += 1
+            continue
+        yield pos, header
+        offset = header.next_offset
+        pos += header.stored_bytes
+
+
+def find_magic(segment: Segment, pos: int, offset: int, end_pos: int) -> int:
+    """Where the next batch magic is, at or behind `pos`; `end_pos` if nowhere."""
+    while pos < end_pos:
+        try:
+            chunk = read_checked(segment, min(CHUNK_BYTES, end_pos - pos), pos, offset)
+        except Fault:
+            pos += CHUNK_BYTES  # A bad place of the disk: look behind it.
+            continue
+        found = chunk.find(MAGIC)
+        if found >= 0:
+            return pos + found
+        if len(chunk) < len(MAGIC):
+            break
+        pos += len(chunk) - len(MAGIC) + 1
+    return end_pos

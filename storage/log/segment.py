@@ -1,0 +1,248 @@
+"""One segment: a log file of batches and its index. Knows its header, not its neighbours.
+
+The owner's thread appends; any thread reads, at the same time. The size counts only what is written
+whole. FORMAT.md sections 2 to 4.
+"""
+
+import os
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from storage.log.batch import BatchHeader, Buffer, pack
+from storage.log.files import File, Files
+from storage.log.index import PENDING_ENTRIES_MAX, BadIndex, SparseIndex
+
+MAGIC = b"BRAIDLOG"
+VERSION = 1
+SEGMENT_HEADER_BYTES = 64
+
+KIND_PARTITION = 1
+KIND_CATALOGUE = 2
+KIND_CURSORS = 3
+
+FLAG_SNAPSHOT = 1
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+BASE_DIGITS = 20
+
+# magic, version, kind, salt, partition_id, base_offset, flags, reserved
+HEADER = Struct("<8sHHIQqH26s")
+CRC = Struct("<I")
+
+assert HEADER.size + CRC.size == SEGMENT_HEADER_BYTES
+
+
+class BadSegment(ValueError):
+    """The file does not begin with a good segment header; the text says why."""
+
+
+@dataclass(slots=True, frozen=True)
+class SegmentHeader:
+    """The first 64 bytes of a segment file."""
+
+    kind: int
+    salt: int
+    partition_id: int
+    base_offset: int
+    flags: int = 0
+
+
+def pack_segment_header(header: SegmentHeader) -> bytes:
+    """The header's 64 bytes."""
+    fields = (header.kind, header.salt, header.partition_id, header.base_offset, header.flags)
+    rest = HEADER.pack(MAGIC, VERSION, *fields, bytes(26))
+    return rest + CRC.pack(crc32c(rest))
+
+
+def unpack_segment_header(data: Buffer) -> SegmentHeader:
+    """The header in the first 64 bytes. Raises BadSegment."""
+    if len(data) < SEGMENT_HEADER_BYTES:
+        raise BadSegment(f"only {len(data)} of {SEGMENT_HEADER_BYTES} header bytes")
+    if CRC.unpack_from(data, HEADER.size)[0] != crc32c(data[: HEADER.size]):
+        raise BadSegment("segment header checksum is wrong")
+    magic, version, kind, salt, partition_id, base_offset, flags, rest = HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION:
+        raise BadSegment(f"not a segment of version {VERSION}")
+    if any(rest) or flags & ~FLAG_SNAPSHOT or not salt:
+        raise BadSegment("reserved bits are set")
+    return SegmentHeader(kind, salt, partition_id, base_offset, flags)
+
+
+def segment_path(folder: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+    """Path of a segment's file; the name is the base offset in 20 digits."""
+    return os.path.join(folder, f"{base_offset:0{BASE_DIGITS}d}{suffix}")
+
+
+def segment_bases(names: Sequence[str]) -> list[int]:
+    """Base offsets of the segment files among names of a folder, ascending."""
+    stems = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
+    return sorted(int(stem) for stem in stems if len(stem) == BASE_DIGITS and stem.isdecimal())
+
+
+class Segment:
+    """A segment file that is there. Its header is read when first needed: few ever are."""
+
+    def __init__(
+        self, files: Files, folder: str, base_offset: int, kind: int, partition_id: int
+    ) -> None:
+        self.path = segment_path(folder, base_offset)
+        self.base_offset = base_offset
+        self.kind = kind
+        self.partition_id = partition_id
+        self.file: File = files.open(self.path)
+        self.size = 0
+        self.header: SegmentHeader | None = None
+        self.salt = 0
+        self.max_time_us: int | None = None  # Greatest batch time; known in the active segment.
+        self.first_append_us: int | None = None
+        self.last_append_us = 0  # Of a segment from before this start: when the file was changed.
+        self._files = files
+        self._index: SparseIndex | None = None
+        self._indexed_pos = SEGMENT_HEADER_BYTES
+        self._index_lock = threading.Lock()
+
+    @classmethod
+    def create(cls, files: Files, folder: str, header: SegmentHeader) -> "Segment":
+        """A new segment with nothing but its header; neither file nor folder are synced.
+
+        Raises: StorageFull, StorageFailed; nothing stays behind then.
+        """
+        segment = cls(files, folder, header.base_offset, header.kind, header.partition_id)
+        segment.file = files.create(segment.path)
+        try:
+            segment.file.write_at([pack_segment_header(header)], 0)
+        except Exception:
+            segment.file.close()
+            files.unlink(segment.path)
+            raise
+        segment.size = SEGMENT_HEADER_BYTES
+        segment._take_header(header)
+        segment.index.create()
+        return segment
+
+    def stat(self) -> None:
+        """Take size and age from the file system. Raises OSError."""
+        found = os.stat(self.path)
+        self.size = found.st_size
+        self.last_append_us = found.st_mtime_ns // 1000
+
+    def load(self) -> None:
+        """Read the header, unless that was done. Raises BadSegment, OSError, FileGone."""
+        if self.header is not None:
+            return
+        header = unpack_segment_header(self.file.read_at(SEGMENT_HEADER_BYTES, 0))
+        if (header.kind, header.partition_id) != (self.kind, self.partition_id):
+            raise BadSegment("it belongs to another partition")
+        if header.base_offset != self.base_offset:
+            raise BadSegment(f"its header says base offset {header.base_offset}")
+        self._take_header(header)
+
+    def _take_header(self, header: SegmentHeader) -> None:
+        self.salt = header.salt
+        self.header = header  # Last: another thread takes it for the sign that all is there.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no batch."""
+        return self.size <= SEGMENT_HEADER_BYTES
+
+    @property
+    def index(self) -> SparseIndex:
+        """The index, empty until it is created, loaded or built."""
+        if self._index is None:
+            assert self.header is not None, "load() comes first"
+            path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+            self._index = SparseIndex(self._files, path, self.salt, self.base_offset)
+        return self._index
+
+    @property
+    def has_index(self) -> bool:
+        """Whether an index is in memory."""
+        return self._index is not None
+
+    def load_index(self) -> SparseIndex:
+        """The index, taken from its file if it is not in memory. Raises BadIndex."""
+        with self._index_lock:
+            index = self._index
+            if index is None:
+                index = self.index
+                try:
+                    index.load()
+                except BadIndex:
+                    self._index = None
+                    raise
+            return index
+
+    def drop_index(self) -> None:
+        """Give the index's memory back; it is loaded again when needed."""
+        with self._index_lock:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
+
+    def append(self, header: BatchHeader, parts: Sequence[Buffer]) -> int:
+        """Write one batch at the end with one call; returns where. Owner's thread.  # hot
+
+        Raises: StorageFull, StorageFailed; the segment is then as it was.
+        """
+        file_pos = self.size
+        self.file.write_at([pack(header, self.salt), *parts], file_pos)
+        self.size = file_pos + header.stored_bytes
+        self.note(header)
+        return file_pos
+
+    def note(self, header: BatchHeader) -> None:
+        """Count the times of a batch in, when it is written or found at the end by recovery."""
+        time_us = header.time_us
+        if self.max_time_us is None or time_us > self.max_time_us:
+            self.max_time_us = time_us
+        if self.first_append_us is None:
+            self.first_append_us = header.append_us
+        self.last_append_us = header.append_us
+
+    def note_in_index(
+        self, offset: int, file_pos: int, max_time_before_us: int | None, interval_bytes: int
+    ) -> None:
+        """Give the batch at `file_pos` an index entry, if it is far enough behind the last one.
+
+        Raises: StorageFailed.
+        """
+        if file_pos - self._indexed_pos >= interval_bytes:
+            self._indexed_pos = file_pos
+            self.index.add(offset, file_pos, max_time_before_us)
+            self.index.flush(pending_min=PENDING_ENTRIES_MAX)
+
+    def end_index(self, next_offset: int) -> None:
+        """Add the end entry and write the index out. Raises StorageFailed."""
+        last = self.index.last()
+        if last is None or last[1] != self.size:
+            self.index.add(next_offset, self.size, self.max_time_us)
+        self.index.flush()
+        self._indexed_pos = self.size
+
+    def resume_index(self) -> None:
+        """Go on behind the last entry, after recovery."""
+        last = self.index.last()
+        self._indexed_pos = last[1] if last is not None else SEGMENT_HEADER_BYTES
+
+    def remove(self) -> None:
+        """Remove log file and index; readers that hold them finish. Raises StorageFailed."""
+        self.close()
+        self._files.unlink(self.path)
+        self._files.unlink(self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.file.close()
+        self.drop_index()
+
+
+def new_salt() -> int:
+    """A random salt, never 0."""
+    return secrets.randbelow((1 << 32) - 1) + 1
