@@ -8,15 +8,17 @@ bytes) or brings its own server (`ServingAdapter`).
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-import msgspec
-import trio
-
 if TYPE_CHECKING:
+    # For the types alone: the sans-I/O parts of adapters raise the errors below and import no more.
+    import socket
+
+    import msgspec
+    import trio
+
     from broker.broker import Broker
     from broker.connection import Connection
 
