@@ -87,10 +87,11 @@ def run_cases(modules: list[ModuleType], addresses: dict[str, str]) -> Iterator[
     for module in modules:
         for clients in module.CLIENTS:
             names = (clients,) if isinstance(clients, str) else tuple(clients)
-            yield _run_one(module, names, addresses)
+            yield run_one(module, names, addresses)
 
 
-def _run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
+def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
+    """One cell of the matrix; whatever happens in it is in the outcome."""
     started = time.monotonic()
     result, reason = PASS, ""
     try:

@@ -7,7 +7,6 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 BODY_BYTES = 10 * 1024

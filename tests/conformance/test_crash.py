@@ -1,0 +1,46 @@
+"""SIGKILL under mixed writers and groups, 25 times."""
+
+import pytest
+
+from conformance.crash.__main__ import run
+from conformance.crash.check import faults
+from conformance.crash.writers import Ledger
+
+
+@pytest.mark.slow
+@pytest.mark.clients
+def test_nothing_acknowledged_is_lost_over_25_kills():
+    acknowledged, broken = run(kills=25, seed=25)
+    assert broken == []
+    assert acknowledged > 1000
+
+
+def ledger(*values):
+    found = Ledger("a")
+    found.acknowledged = dict(enumerate(values))
+    found.stored_somewhere = set(values)
+    return found
+
+
+def test_a_sound_log_has_no_faults():
+    assert faults({0: b"a:0", 1: b"a:1"}, [ledger(b"a:0", b"a:1")]) == []
+
+
+def test_a_lost_value_is_a_fault():
+    assert len(faults({0: b"a:0"}, [ledger(b"a:0", b"a:1")])) == 2
+
+
+def test_another_value_at_an_acknowledged_offset_is_a_fault():
+    assert any("offset 0" in text for text in faults({0: b"a:1", 1: b"a:0"}, [ledger(b"a:0")]))
+
+
+def test_a_repeated_value_is_a_fault_unless_it_was_sent_again():
+    log = {0: b"a:0", 1: b"a:0"}
+    assert any("twice" in text for text in faults(log, [ledger(b"a:0")]))
+    again = ledger(b"a:0")
+    again.sent_again = {b"a:0"}
+    assert faults(log, [again]) == []
+
+
+def test_a_broken_order_is_a_fault():
+    assert any("order" in text for text in faults({0: b"a:1", 1: b"a:0"}, [ledger()]))
