@@ -1,0 +1,157 @@
+"""Group commit: one sync for everything that was written since the last one.
+
+Whoever wrote something marks itself here; a round takes all of them, syncs, and tells them. The
+broker runs the rounds: `begin` and `finish` in the thread that owns the logs, `sync` in a thread of
+its own, while the next round gathers. Knows no log: only what a `Member` says of itself.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage.errors import StorageFailed
+from storage.log.files import File, Files
+
+
+@dataclass(slots=True)
+class SyncPoint:
+    """What a member has to have synced: files it wrote and folders in which names changed.
+
+    The files are held open by the member until `finish_sync`. `end_offset` is for the member
+    itself: how far the log had come.
+    """
+
+    files: Sequence[File]
+    folders: Sequence[str] = ()
+    end_offset: int = 0
+
+
+class Member(Protocol):
+    """A log or journal that takes part in rounds."""
+
+    def begin_sync(self) -> SyncPoint:
+        """What to sync now. Raises StorageFailed."""
+
+    def finish_sync(self, point: SyncPoint) -> None:
+        """That point is durable. Raises StorageFailed."""
+
+
+@dataclass(slots=True)
+class Round:
+    """A round under way: its ticket and what each member waits for."""
+
+    ticket: int
+    points: list[tuple[Member, SyncPoint]]
+
+
+class Committer:
+    """Gathers members into rounds. All but `sync` belong to the thread that owns the logs.
+
+    `ticket` is the number of the gathering round: what was marked until now is durable once
+    `durable_ticket` has reached it. `on_dirty` is called when a round gets its first member.
+    """
+
+    def __init__(self, files: Files, on_dirty: Callable[[], None] | None = None) -> None:
+        self.ticket = 1
+        self.durable_ticket = 0
+        self.on_dirty = on_dirty
+        self.failure: StorageFailed | None = None
+        self._files = files
+        self._gathering: dict[Member, None] = {}  # A dict, because it keeps the order.
+        self._lazy: dict[Member, None] = {}
+        self._running: Round | None = None
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the gathering round has a member that waits for it."""
+        return bool(self._gathering)
+
+    @property
+    def has_lazy(self) -> bool:
+        """Whether something waits for `promote_lazy`."""
+        return bool(self._lazy)
+
+    def mark(self, member: Member) -> int:
+        """Put the member into the gathering round; returns the round's ticket."""
+        gathering = self._gathering
+        if member not in gathering:
+            gathering[member] = None
+            if len(gathering) == 1 and self.on_dirty is not None:
+                self.on_dirty()
+        return self.ticket
+
+    def mark_lazy(self, member: Member) -> None:
+        """Let the member ride along with the next round, or with `promote_lazy`."""
+        self._lazy[member] = None
+
+    def promote_lazy(self) -> None:
+        """Put all lazy members into the gathering round."""
+        lazy, self._lazy = self._lazy, {}
+        for member in lazy:
+            self.mark(member)
+
+    def forget(self, member: Member) -> None:
+        """The member is closed: leave it out of the next round."""
+        self._gathering.pop(member, None)
+        self._lazy.pop(member, None)
+
+    def begin(self) -> Round | None:
+        """Close the gathering round and start the next; None if nobody waits.
+
+        Raises: StorageFailed, also whenever an earlier round failed: a sync is never retried.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._running is None, "one round at a time"
+        if not self._gathering:
+            return None
+        members = self._gathering | self._lazy
+        self._gathering, self._lazy = {}, {}
+        self._running = Round(self.ticket, [])
+        self.ticket += 1
+        try:
+            self._running.points = [(member, member.begin_sync()) for member in members]
+        except StorageFailed as failure:
+            self.failure = failure
+            raise
+        return self._running
+
+    def sync(self, round_: Round) -> None:
+        """Make everything of the round durable. Blocks; for any thread. Raises StorageFailed."""
+        try:
+            sync_points(self._files, (point for _, point in round_.points))
+        except StorageFailed as failure:
+            self.failure = failure
+            raise
+
+    def finish(self, round_: Round) -> None:
+        """Tell the members of a synced round. Raises StorageFailed."""
+        assert round_ is self._running, "only the round that began"
+        self._running = None
+        for member, point in round_.points:
+            member.finish_sync(point)
+        self.durable_ticket = round_.ticket
+
+    def commit(self) -> None:
+        """Run one round here and now, lazy members included. Raises StorageFailed."""
+        self.promote_lazy()
+        round_ = self.begin()
+        if round_ is not None:
+            self.sync(round_)
+            self.finish(round_)
+
+
+def sync_points(files: Files, points: Iterable[SyncPoint]) -> None:
+    """Sync the files and folders of all points in the cheapest way there is. Raises StorageFailed."""
+    dirty: dict[File, None] = {}
+    folders: dict[str, None] = {}
+    for point in points:
+        dirty.update(dict.fromkeys(point.files))
+        folders.update(dict.fromkeys(point.folders))
+    if len(dirty) + len(folders) > 1 and files.syncs_all_at_once:
+        files.sync_all()  # Covers names in folders too.
+        return
+    for file in dirty:
+        file.datasync()
+    for folder in folders:  # After the files: a name must not come before its content.
+        files.sync_folder(folder)
