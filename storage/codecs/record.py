@@ -40,12 +40,19 @@ class Header:
 
 @dataclass(slots=True)
 class Chunk:
-    """Which piece of a chunked message a record is (Pulsar's chunk metadata)."""
+    """Which piece of a chunked message a record is (Pulsar's chunk metadata).
+
+    A compressed message is cut after compression, so a piece cannot be unpacked by itself:
+    `compression` is Pulsar's number of the codec (0 for none) and `uncompressed_bytes` the size of
+    the whole message.
+    """
 
     uuid: bytes
     chunk_id: int
     chunk_count: int
     total_bytes: int
+    compression: int = 0
+    uncompressed_bytes: int = 0
 
 
 @dataclass(slots=True)

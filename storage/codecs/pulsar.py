@@ -1,0 +1,221 @@
+"""Stored runs of Pulsar entries, as SEND brings and MESSAGE delivers them.
+
+Each entry is untouched from its magic (or metadata size) on, behind a prefix with its length, first
+offset delta and record count. What is inside an entry is in `pulsar_entry.py`. Knows no command,
+producer or subscription.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from storage.codecs.api import RECORDS_MAX, BodyFormat, BodyInfo, Buffer, Decoded
+from storage.codecs.pulsar_entry import (
+    chunk_of,
+    decode_entry,
+    flags_of,
+    publish_us_of,
+    read_metadata,
+    record_to_entry,
+    unpack,
+    us_of,
+)
+from storage.codecs.record import Chunk, Record
+from storage.errors import BodyError, CorruptBody, RecordTooLarge
+
+__all__ = [
+    "ENTRY_PREFIX",
+    "PULSAR",
+    "EntryRef",
+    "PulsarCodec",
+    "SendInfo",
+    "entries",
+    "join_chunks",
+    "parse_send",
+    "record_to_entry",
+]
+
+ENTRY_PREFIX = struct.Struct("<III")  # length, first offset delta, record count
+
+# More than a frame of Pulsar's default size holds of the smallest messages.
+BATCH_RECORDS_MAX = 1 << 20
+# Metadata size and a payload size of one byte: no message of a batch is smaller.
+BATCHED_MIN = 6
+
+
+@dataclass(slots=True)
+class SendInfo:
+    """What the broker needs to know of one SEND; times in microseconds, None where absent."""
+
+    record_count: int
+    publish_us: int | None
+    event_us: int | None
+    flags: int
+    uncompressed_bytes: int
+    chunk: Chunk | None
+    schema_version: bytes | None
+    deliver_at_us: int | None
+
+
+@dataclass(slots=True)
+class EntryRef:
+    """One stored entry: its first offset, and where it lies in the body, magic included."""
+
+    offset: int
+    record_count: int
+    start: int
+    end: int
+
+
+def parse_send(metadata_and_payload: Buffer) -> SendInfo:
+    """Check what follows the command of a SEND, without opening the payload.
+
+    Raises:
+        CorruptBody: wrong checksum, broken metadata, or a batch count that cannot be.
+    """
+    view = memoryview(metadata_and_payload)
+    metadata, payload_pos = read_metadata(view, check=True)
+    payload_bytes = len(view) - payload_pos
+    size = metadata.uncompressed_size if metadata.compression else payload_bytes
+    count = 1
+    if metadata.HasField("num_messages_in_batch"):
+        count = metadata.num_messages_in_batch
+        if not 1 <= count <= BATCH_RECORDS_MAX or count * BATCHED_MIN > size:
+            raise CorruptBody(f"batch of {count} messages in {size} bytes")
+    return SendInfo(
+        record_count=count,
+        publish_us=publish_us_of(metadata),
+        event_us=us_of(metadata.event_time),
+        flags=flags_of(metadata),
+        uncompressed_bytes=size,
+        chunk=chunk_of(metadata),
+        schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
+        deliver_at_us=us_of(metadata.deliver_at_time) if metadata.deliver_at_time > 0 else None,
+    )
+
+
+def entries(body: Buffer, base_offset: int) -> list[EntryRef]:
+    """Where each entry of a stored body lies.
+
+    Raises:
+        CorruptBody: the prefixes do not fill the body.
+    """
+    refs = []
+    unpack, head = ENTRY_PREFIX.unpack_from, ENTRY_PREFIX.size
+    pos, body_end = 0, len(body)
+    while pos < body_end:  # hot: see make bench
+        if body_end - pos < head:
+            raise CorruptBody("entry prefix is cut short")
+        size, delta, count = unpack(body, pos)
+        start = pos + head
+        pos = start + size
+        if pos > body_end:
+            raise CorruptBody(f"entry of {size} bytes does not fit its body")
+        refs.append(EntryRef(base_offset + delta, count, start, pos))
+    return refs
+
+
+def join_chunks(pieces: Sequence[Record], joined_bytes_max: int) -> Record:
+    """The whole message of all its pieces, in order, at the last one's offset.
+
+    Raises:
+        RecordTooLarge: the message is above joined_bytes_max.
+        UnreadableBody: it does not unpack.
+    """
+    last = pieces[-1]
+    chunk = last.chunk
+    assert chunk is not None, "only pieces of a chunked message are joined"
+    if (size := max(chunk.uncompressed_bytes, chunk.total_bytes)) > joined_bytes_max:
+        raise RecordTooLarge(size, joined_bytes_max)
+    value: Buffer = b"".join(piece.value or b"" for piece in pieces)
+    if len(value) > joined_bytes_max:
+        raise RecordTooLarge(len(value), joined_bytes_max)
+    if chunk.compression:
+        value = unpack(chunk.compression, value, chunk.uncompressed_bytes, joined_bytes_max)
+    return replace(last, value=bytes(value), chunk=None)
+
+
+class PulsarCodec:
+    """Body format 3. See the module."""
+
+    name = "pulsar"
+    format = int(BodyFormat.PULSAR)
+    version = 1
+
+    def inspect(self, body: Buffer) -> BodyInfo:
+        """Counts come from the prefixes, times and flags from each entry's metadata."""
+        info = BodyInfo(0)
+        view = memoryview(body)
+        for entry in entries(view, 0):
+            metadata, _ = read_metadata(view[entry.start : entry.end], check=False)
+            info.record_count += entry.record_count
+            info.flags |= flags_of(metadata)
+            publish_us = publish_us_of(metadata)
+            if publish_us is None:
+                continue
+            if info.first_publish_us is None:
+                info.first_publish_us = publish_us
+            info.max_publish_us = max(publish_us, info.max_publish_us or publish_us)
+        return info
+
+    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
+        """Nothing to do: prefixes count from the batch's base offset, entries stay untouched."""
+        return body
+
+    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+        """Entry starts, prefix included."""
+        head = ENTRY_PREFIX.size
+        return [(entry.offset, entry.start - head) for entry in entries(body, base_offset)]
+
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = RECORDS_MAX,
+    ) -> Decoded:
+        """Batches are split; markers and messages that compaction took out are walked over."""
+        decoded = Decoded(next_offset=base_offset)
+        data = bytes(body)
+        try:
+            for entry in entries(data, base_offset):
+                if entry.offset + entry.record_count <= start_offset:
+                    decoded.next_offset = entry.offset + entry.record_count
+                    continue
+                if len(decoded.records) >= records_max:
+                    break
+                decoded.next_offset = max(entry.offset, start_offset)
+                decoded.records += decode_entry(
+                    data[entry.start : entry.end],
+                    entry.offset,
+                    entry.record_count,
+                    append_us,
+                    start_offset,
+                )
+                decoded.next_offset = entry.offset + entry.record_count
+        except BodyError as error:
+            decoded.failed = error
+            decoded.failed_offset = decoded.next_offset
+            return decoded
+        if len(decoded.records) > records_max:
+            del decoded.records[records_max:]
+            decoded.next_offset = decoded.records[-1].offset + 1
+        return decoded
+
+    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
+        """Each record as an unbatched entry of its own."""
+        parts = []
+        for record in records:
+            entry = record_to_entry(record)
+            parts.append(ENTRY_PREFIX.pack(len(entry), record.offset - base_offset, 1))
+            parts.append(entry)
+        return b"".join(parts)
+
+    def carries(self, record: Record) -> bool:
+        """Always: absent keys and values have fields of their own."""
+        return True
+
+
+PULSAR = PulsarCodec()

@@ -1,0 +1,291 @@
+"""One Pulsar entry, opened into records or made of one: checksum, metadata, payload.
+
+Knows nothing of how entries are stored together, nor of any command. Layouts: Pulsar binary
+protocol, "Framing" and "Batch messages", and PulsarApi.proto.
+"""
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterable, Sequence
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError
+
+from storage.codecs.api import BatchFlag, Buffer
+from storage.codecs.compression import INFLATED_BYTES_MAX, decompress_block
+from storage.codecs.headers import header_text, is_text
+from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata, Property
+from storage.codecs.record import Chunk, Header, Record
+from storage.errors import CorruptBody, UnreadableBody
+
+CHECKSUM_MAGIC = b"\x0e\x01"
+CHECKED_MIN = 10  # magic, checksum and metadata size
+COMPRESSIONS = {1: "lz4", 2: "zlib", 3: "zstd", 4: "snappy"}
+
+# Largest millisecond time whose microseconds are an int64; a client may send any uint64.
+TIME_MS_MAX = (2**63 - 1) // 1000
+
+UINT64_MAX = (1 << 64) - 1
+
+# What a Pulsar reader sees of a record whose own protocol has no producer names.
+FOREIGN_PRODUCER = b"braidlog"
+# Property that lists, by their places, the properties whose name and value are given in Base64.
+BASE64_PROPERTY = b"braidlog.base64"
+
+_U32 = struct.Struct(">I")
+
+
+def read_metadata(view: Buffer, *, check: bool) -> tuple[EntryMetadata, int]:
+    """Metadata of an entry and the position of its payload. Raises CorruptBody."""
+    end = len(view)
+    pos = 0
+    if view[:2] == CHECKSUM_MAGIC:
+        if end < CHECKED_MIN:
+            raise CorruptBody("entry is cut short")
+        pos = 6
+        if check and crc32c(view[6:]) != _U32.unpack_from(view, 2)[0]:
+            raise CorruptBody("checksum of an entry is wrong")
+    if end - pos < 4:
+        raise CorruptBody("entry is cut short")
+    start = pos + 4
+    payload_pos = start + _U32.unpack_from(view, pos)[0]
+    if payload_pos > end:
+        raise CorruptBody("metadata is longer than its entry")
+    try:
+        # upb reads any buffer; the stubs know bytes only.
+        metadata = EntryMetadata.FromString(view[start:payload_pos])  # type: ignore[arg-type]
+    except DecodeError as error:
+        raise CorruptBody(f"metadata of an entry: {error}") from error
+    return metadata, payload_pos
+
+
+def us_of(time_ms: int) -> int | None:
+    """Microseconds of a time in Pulsar metadata, where 0 is no time."""
+    return min(time_ms, TIME_MS_MAX) * 1000 if time_ms else None
+
+
+def publish_us_of(metadata: EntryMetadata) -> int | None:
+    """Publish time; required in Pulsar, yet Apache's broker stores entries without."""
+    if not metadata.HasField("publish_time"):
+        return None
+    return min(metadata.publish_time, TIME_MS_MAX) * 1000
+
+
+def flags_of(metadata: EntryMetadata) -> int:
+    """What the batch header must say of a batch with this entry."""
+    flags = 0
+    if metadata.compression:
+        flags |= BatchFlag.COMPRESSED
+        if metadata.compression not in COMPRESSIONS:
+            flags |= BatchFlag.OPAQUE
+    if metadata.encryption_keys:
+        flags |= BatchFlag.OPAQUE
+    if metadata.num_chunks_from_msg > 1:
+        flags |= BatchFlag.CHUNK
+    if metadata.deliver_at_time > 0:
+        flags |= BatchFlag.DELAYED
+    if metadata.HasField("marker_type"):
+        flags |= BatchFlag.MARKER
+    return flags
+
+
+def chunk_of(metadata: EntryMetadata) -> Chunk | None:
+    """Which piece of a chunked message the entry is, if it is one."""
+    if metadata.num_chunks_from_msg <= 1:
+        return None
+    return Chunk(
+        metadata.uuid,
+        metadata.chunk_id,
+        metadata.num_chunks_from_msg,
+        metadata.total_chunk_msg_size,
+        metadata.compression,
+        metadata.uncompressed_size,
+    )
+
+
+def unpack(compression: int, data: Buffer, size: int, size_max: int) -> Buffer:
+    """Undo Pulsar's compression, given by its number.
+
+    Raises UnreadableBody, or RecordTooLarge where size is above size_max.
+    """
+    if compression not in COMPRESSIONS:
+        raise UnreadableBody(f"compression {compression} is unknown")
+    return decompress_block(COMPRESSIONS[compression], data, size, size_max)
+
+
+def decode_entry(
+    entry: bytes, offset: int, record_count: int, append_us: int, start_offset: int
+) -> list[Record]:
+    """The records of one entry at or above start_offset.
+
+    Markers, which brokers write for each other, and messages that compaction took out are none.
+
+    Raises:
+        CorruptBody: the entry does not hold record_count messages.
+        UnreadableBody: encrypted, or compressed in a way that cannot be undone.
+        RecordTooLarge: it would unpack to more than INFLATED_BYTES_MAX.
+    """
+    metadata, payload_pos = read_metadata(entry, check=False)
+    if metadata.HasField("marker_type"):
+        return []
+    if metadata.encryption_keys:
+        raise UnreadableBody("entry is encrypted")
+    payload: Buffer = entry[payload_pos:]
+    if (chunk := chunk_of(metadata)) is None and metadata.compression:
+        size = metadata.uncompressed_size
+        payload = unpack(metadata.compression, payload, size, INFLATED_BYTES_MAX)
+    if metadata.HasField("num_messages_in_batch"):
+        if metadata.num_messages_in_batch != record_count:
+            raise CorruptBody("entry was stored with another count than its metadata has")
+        batch = range(offset, offset + record_count)
+        return _decode_batch(bytes(payload), metadata, batch, append_us, start_offset)
+    if record_count != 1:
+        raise CorruptBody(f"unbatched entry stored as {record_count} records")
+    return [
+        Record(
+            offset,
+            append_us,
+            publish_us_of(metadata),
+            us_of(metadata.event_time),
+            _key(metadata),
+            None if metadata.null_value else bytes(payload),
+            _headers(metadata.properties),
+            metadata.ordering_key if metadata.HasField("ordering_key") else None,
+            metadata.producer_name if metadata.HasField("producer_name") else None,
+            metadata.sequence_id if metadata.HasField("sequence_id") else None,
+            0,
+            metadata.schema_version if metadata.HasField("schema_version") else None,
+            chunk,
+        )
+    ]
+
+
+def record_to_entry(record: Record) -> bytes:
+    """A record of another protocol as an unbatched entry, from the magic on.
+
+    Names and values of properties, and keys, that are not UTF-8 are Base64, since clients in
+    several languages refuse other text; `BASE64_PROPERTY` and `partition_key_b64_encoded` say so.
+    """
+    metadata = EntryMetadata()
+    name = record.producer_name
+    metadata.producer_name = name if name is not None and is_text(name) else FOREIGN_PRODUCER
+    sequence_id = record.offset if record.sequence_id is None else record.sequence_id
+    metadata.sequence_id = sequence_id & UINT64_MAX
+    publish_us = record.append_us if record.publish_us is None else record.publish_us
+    metadata.publish_time = max(publish_us // 1000, 0)
+    if record.headers:
+        metadata.properties.extend(_properties(record.headers))
+    if record.event_us is not None and record.event_us >= 1000:
+        metadata.event_time = record.event_us // 1000
+    if record.schema_version is not None:
+        metadata.schema_version = record.schema_version
+    if record.ordering_key is not None:
+        metadata.ordering_key = record.ordering_key
+    _set_key(metadata, record.key)
+    if record.chunk is not None:
+        _set_chunk(metadata, record.chunk)
+    if record.value is None:
+        metadata.null_value = True
+    packed = metadata.SerializeToString()
+    checked = b"".join((_U32.pack(len(packed)), packed, record.value or b""))
+    return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(checked)), checked))
+
+
+def _decode_batch(
+    payload: bytes, metadata: EntryMetadata, offsets: range, append_us: int, start_offset: int
+) -> list[Record]:
+    """The messages of a batch, without those that compaction took out."""
+    publish_us = publish_us_of(metadata)
+    producer = metadata.producer_name if metadata.HasField("producer_name") else None
+    schema = metadata.schema_version if metadata.HasField("schema_version") else None
+    batch_sequence = metadata.sequence_id if metadata.HasField("sequence_id") else None
+    parse, size_at = BatchedMetadata.FromString, _U32.unpack_from
+    records = []
+    pos, end = 0, len(payload)
+    for offset in offsets:  # hot: see make bench
+        if end - pos < 4:
+            raise CorruptBody("batch holds fewer messages than it says")
+        value_pos = pos + 4 + size_at(payload, pos)[0]
+        if value_pos > end:
+            raise CorruptBody("message metadata is longer than its batch")
+        try:
+            single = parse(payload[pos + 4 : value_pos])
+        except DecodeError as error:
+            raise CorruptBody(f"metadata of a message in a batch: {error}") from error
+        size = single.payload_size
+        pos = value_pos + size
+        if size < 0 or pos > end:
+            raise CorruptBody("message is longer than its batch")
+        if offset < start_offset or single.compacted_out:
+            continue
+        records.append(
+            Record(
+                offset,
+                append_us,
+                publish_us,
+                us_of(single.event_time),
+                _key(single),
+                None if single.null_value else payload[value_pos:pos],
+                _headers(single.properties),
+                single.ordering_key if single.HasField("ordering_key") else None,
+                producer,
+                single.sequence_id if single.HasField("sequence_id") else batch_sequence,
+                0,
+                schema,
+            )
+        )
+    if pos != end:
+        raise CorruptBody("batch holds more than it says")
+    return records
+
+
+def _key(metadata: EntryMetadata | BatchedMetadata) -> bytes | None:
+    if metadata.null_partition_key or not metadata.HasField("partition_key"):
+        return None
+    key = metadata.partition_key
+    if not metadata.partition_key_b64_encoded:
+        return key
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error:  # The flag is a client's word; what it flagged is kept as it came.
+        return key
+
+
+def _headers(properties: Sequence[Property]) -> Sequence[Header]:
+    return [Header(p.key, p.value) for p in properties] if properties else ()
+
+
+def _properties(headers: Iterable[Header]) -> list[Property]:
+    """Properties of a foreign record, and which of them are Base64."""
+    properties = []
+    encoded = []
+    for place, header in enumerate(headers):
+        name, value = header.name, header_text(header)
+        if not (is_text(name) and is_text(value)):
+            name, value = base64.b64encode(name), base64.b64encode(value)
+            encoded.append(b"%d" % place)
+        properties.append(Property(key=name, value=value))
+    if encoded:
+        properties.append(Property(key=BASE64_PROPERTY, value=b",".join(encoded)))
+    return properties
+
+
+def _set_key(metadata: EntryMetadata, key: bytes | None) -> None:
+    if key is None:
+        metadata.null_partition_key = True
+    elif is_text(key):
+        metadata.partition_key = key
+    else:
+        metadata.partition_key = base64.b64encode(key)
+        metadata.partition_key_b64_encoded = True
+
+
+def _set_chunk(metadata: EntryMetadata, chunk: Chunk) -> None:
+    metadata.uuid = chunk.uuid
+    metadata.chunk_id = chunk.chunk_id
+    metadata.num_chunks_from_msg = chunk.chunk_count
+    metadata.total_chunk_msg_size = chunk.total_bytes
+    if chunk.compression:
+        metadata.compression = chunk.compression
+        metadata.uncompressed_size = chunk.uncompressed_bytes
