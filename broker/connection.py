@@ -93,7 +93,6 @@ class Connection:
             except Exception:
                 self.log.exception("connection_failed")
             finally:
-                self._inlet.close()
                 self.outbox.abandon()
                 trio.lowlevel.notify_closing(self._sock)
 
@@ -110,6 +109,7 @@ class Connection:
         except Exception as error:
             self._ended_by(error)
         finally:
+            self._inlet.close()
             if self._session is not None:
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):
                     await self._session.closed()
