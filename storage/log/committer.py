@@ -142,7 +142,7 @@ class Committer:
 
 
 def sync_points(files: Files, points: Iterable[SyncPoint]) -> None:
-    """Sync the files and folders of all points in the cheapest way there is. Raises StorageFailed."""
+    """Sync files and folders of all points in the cheapest way. Raises StorageFailed."""
     dirty: dict[File, None] = {}
     folders: dict[str, None] = {}
     for point in points:

@@ -273,7 +273,7 @@ class Files:
     def hold(self, file: File) -> int:
         """See `File.hold`."""
         with self._lock:
-            if file.gone:
+            if file.gone and file.holds == 0:
                 raise FileGone(file.path)
             if file.fd < 0:
                 self._open(file, self._flags, "open")
@@ -374,6 +374,8 @@ class Files:
         """Make new, changed and removed names of a folder durable. Raises StorageFailed."""
         try:
             self.disk.sync_folder(path)
+        except FileNotFoundError:
+            return  # Removed meanwhile: it has no names left to keep.
         except OSError as error:
             raise StorageFailed(
                 f"cannot sync the folder {path}: {error.strerror or error}"

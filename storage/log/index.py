@@ -137,18 +137,16 @@ class SparseIndex:
             raise BadIndex("entries are out of order")
         return found[0], found[1]
 
-    def cut(self, file_size: int) -> None:
-        """Drop entries for batches at or behind `file_size`, and trailing ones that are wrong."""
+    def cut(self, file_pos: int) -> None:
+        """Drop the entries for batches behind `file_pos`: they are added again or were cut off."""
         with self._lock:
-            while self._entries:
-                try:
-                    if self.entry(len(self) - 1)[1] < file_size:
-                        break
-                except BadIndex:
-                    pass
+            while self._entries and self._last_pos() > file_pos:
                 del self._entries[-ENTRY_BYTES:]
             if self._written > len(self._entries):
                 self._written = -1
+
+    def _last_pos(self) -> int:
+        return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self, *, pending_min: int = 1) -> None:
         """Write out entries once at least `pending_min` wait; no room on the disk is no error.
@@ -181,9 +179,10 @@ class SparseIndex:
         self._file.write_at([self._header(), bytes(self._entries)], 0)
 
     def remove(self) -> None:
-        """Remove the file. Raises StorageFailed, StorageFull."""
+        """Remove the file; it is made anew by the next flush. Raises StorageFailed, StorageFull."""
         self.close()
         self._files.unlink(self.path)
+        self._written = -1
 
     def close(self) -> None:
         """Let go of the file; look-ups still work on what is in memory."""

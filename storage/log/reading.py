@@ -11,15 +11,20 @@ from crc32c import crc32c
 from storage.errors import WouldBlock
 from storage.log.batch import HEADER_BYTES, Batch, BatchHeader
 from storage.log.index import BadIndex, SparseIndex
-from storage.log.scan import Fault, find_good, header_at, load_checked, read_checked, walk
+from storage.log.scan import (
+    NO_OFFSET,
+    Fault,
+    find_good,
+    header_at,
+    load_checked,
+    read_checked,
+    walk,
+)
 from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 # Read beyond what was asked for: the header of a batch that fills the request exactly, and the
 # walk from an index entry to the batch wanted.
 SLACK_BYTES = 16 * 1024
-
-# An offset above all others, for walks that check no bodies.
-NO_OFFSET = 1 << 63
 
 
 @dataclass(slots=True)

@@ -19,6 +19,9 @@ CHUNK_BYTES = 256 * 1024
 # What is read after a jump: a header, and a few more where batches are small.
 LEAP_BYTES = 4096
 
+# An offset above all others, for walks that check no bodies.
+NO_OFFSET = 1 << 63
+
 
 class Fault(Exception):
     """No good batch here: the place, the offset expected there, and why it is not good."""

@@ -1,0 +1,308 @@
+"""What a start does with one log: walk its end, tell a torn tail from damage, cut or keep.
+
+The rules are in FORMAT.md section 7. The log files alone are the truth; index and slot only say
+where to begin. Knows partitions and journals alike, and nothing of topics.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.log.batch import BatchHeader
+from storage.log.files import Files
+from storage.log.index import BadIndex
+from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment, segment_bases
+from storage.log.watermark import Watermark
+
+
+@dataclass(slots=True, frozen=True)
+class Cut:
+    """A torn tail that was taken off: bytes of one file from `file_pos` on, never acknowledged."""
+
+    path: str
+    file_pos: int
+    offset: int
+    bytes_removed: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Damage:
+    """Acknowledged offsets `[offset, next_offset)` that cannot be read: nothing was cut."""
+
+    path: str
+    file_pos: int
+    offset: int
+    next_offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a start found in one folder; `is_clean` when there is nothing to tell."""
+
+    folder: str
+    cuts: list[Cut] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    batches_walked: int = 0
+    gap: tuple[int, int] | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the log ended as a clean stop or a plain kill leaves it."""
+        return not self.cuts and not self.damages and self.gap is None
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The log as it is after recovery. The last segment takes the appends.
+
+    What lies at or above `durable_offset` is in the files, but has to be synced before it is shown:
+    `unsynced` are the segments that hold it.
+    """
+
+    segments: list[Segment]
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    unsynced: list[Segment]
+    takes_appends: bool
+    report: RecoveryReport
+
+
+@dataclass(slots=True, frozen=True)
+class LogIdentity:
+    """Which log a folder holds: `kind` and number as in its segment headers."""
+
+    folder: str
+    kind: int
+    partition_id: int
+
+
+def recover(files: Files, identity: LogIdentity, slot: Watermark, interval_bytes: int) -> Recovered:
+    """Bring one log to a state that readers and appends can rely on.
+
+    Raises: StorageFailed, StorageFull.
+    """
+    folder = identity.folder
+    names = files.names(folder)
+    for name in names:
+        if name.endswith(".new"):
+            files.unlink(os.path.join(folder, name))
+    segments = [
+        Segment(files, folder, base, identity.kind, identity.partition_id)
+        for base in segment_bases(names)
+    ]
+    for segment in segments:
+        segment.stat()
+    return _Recovery(files, folder, slot, interval_bytes).run(segments)
+
+
+class _Recovery:
+    """One recovery under way. `proven`: everything below it is known to have been durable."""
+
+    def __init__(self, files: Files, folder: str, slot: Watermark, interval_bytes: int) -> None:
+        self.files = files
+        self.folder = folder
+        self.slot = slot
+        self.interval_bytes = interval_bytes
+        self.proven = slot.durable_offset
+        self.searched = False
+        self.report = RecoveryReport(folder)
+
+    def run(self, segments: list[Segment]) -> Recovered:
+        self.segments = self.drop_below_start(segments)
+        log_start = self.slot.log_start_offset
+        if self.segments:
+            log_start = max(log_start, self.segments[0].base_offset)
+            takes_appends, log_end = self.walk_end()
+        else:
+            log_end = max(log_start, self.proven)
+            takes_appends = False
+            self.add_damage(self.folder, 0, log_start, log_end, "there is no segment file")
+        durable, walked = self.slot.durable_offset, self.walked()
+        if self.report.cuts:
+            self.sync(walked)
+            durable = log_end
+        return Recovered(
+            segments=self.segments,
+            log_start_offset=log_start,
+            log_end_offset=log_end,
+            durable_offset=min(durable, log_end),
+            unsynced=walked if durable < log_end else [],
+            takes_appends=takes_appends,
+            report=self.report,
+        )
+
+    def drop_below_start(self, segments: list[Segment]) -> list[Segment]:
+        """Finish a retention that a crash interrupted: remove what lies below the log start."""
+        while len(segments) > 1 and segments[1].base_offset <= self.slot.log_start_offset:
+            segments.pop(0).remove()
+        return segments
+
+    def walk_end(self) -> tuple[bool, int]:
+        """Walk from the slot's offset to the end; (whether appends are taken, log end)."""
+        number = len(self.segments) - 1
+        while number > 0 and self.segments[number].base_offset > self.proven:
+            number -= 1
+        offset = self.segments[number].base_offset
+        file_pos: int | None = None  # None: begin where the index says, or at the first batch.
+        while True:
+            segment = self.segments[number]
+            try:
+                offset = self.walk_segment(segment, file_pos, offset)
+                if number + 1 == len(self.segments):
+                    return True, offset
+                number += 1
+                file_pos = None
+                self.check_joint(segment, self.segments[number], offset)
+            except Fault as fault:
+                found = self.judge(number, fault)
+                if found is None:
+                    return self.end_at(number, fault)
+                number, file_pos, offset = found
+
+    def walk_segment(self, segment: Segment, file_pos: int | None, offset: int) -> int:
+        """Walk one segment to its end, completing its index; returns the offset after it."""
+        load_checked(segment)
+        if file_pos is None:
+            offset, file_pos = self.starting_place(segment)
+        for pos, header in self.batches(segment, file_pos, offset):
+            self.report.batches_walked += 1
+            before_us = segment.max_time_us
+            segment.note(header)
+            segment.note_in_index(header.base_offset, pos, before_us, self.interval_bytes)
+            offset = header.next_offset
+        if segment is not self.segments[-1]:
+            segment.end_index(offset)
+        return offset
+
+    def batches(
+        self, segment: Segment, file_pos: int, offset: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        return walk(segment, file_pos, offset, check_bodies_from=self.proven, end_pos=segment.size)
+
+    def starting_place(self, segment: Segment) -> tuple[int, int]:
+        """(offset, file_pos) of the last batch at or below what is proven that the index knows.
+
+        The first batch's append time is taken along, for the roll by age.
+        """
+        first = (segment.base_offset, SEGMENT_HEADER_BYTES)
+        place = self.indexed_place(segment)
+        if place is None:
+            segment.index.create()
+            segment.resume_index()
+            return first
+        segment.index.cut(place[1])
+        segment.resume_index()
+        last = segment.index.last()
+        segment.max_time_us = last[2] if last is not None else None
+        try:
+            segment.first_append_us = next(self.headers(segment, *first)).append_us
+        except (Fault, StopIteration):
+            segment.first_append_us = segment.last_append_us
+        return place
+
+    def indexed_place(self, segment: Segment) -> tuple[int, int] | None:
+        """The place that the index gives, if a batch does begin there or the file ends there."""
+        try:
+            index = segment.load_index()
+            index.cut(segment.size)
+            while (place := index.floor(self.proven)) is not None and place[1] < segment.size:
+                try:
+                    next(self.headers(segment, *place))
+                    break
+                except (Fault, StopIteration):
+                    index.cut(place[1] - 1)
+        except BadIndex:
+            return None
+        return place
+
+    def headers(self, segment: Segment, offset: int, file_pos: int) -> Iterator[BatchHeader]:
+        batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
+        return (header for _, header in batches)
+
+    def check_joint(self, segment: Segment, following: Segment, offset: int) -> None:
+        """Raise Fault where a segment does not go on where the one before it ends."""
+        if following.base_offset > offset:
+            reason = f"the records up to {following.base_offset} are missing"
+            raise Fault(segment, segment.size, offset, reason)
+        if following.base_offset < offset:
+            raise Fault(following, 0, offset, f"it begins below the end of {segment.path}")
+
+    def judge(self, number: int, fault: Fault) -> tuple[int, int, int] | None:
+        """Where to go on behind damage (segment number, file_pos, offset); None: nowhere."""
+        found: tuple[int, int, BatchHeader] | None = None
+        for good in self.good_behind(number, fault):
+            found = found or good
+            self.proven = max(self.proven, good[2].durable_offset)
+            if self.searched:
+                break  # An earlier search went to the end: only the next place is wanted.
+        self.searched = True
+        if found is None or fault.offset >= self.proven:
+            return None
+        number, file_pos, header = found
+        self.add_damage(fault.path, fault.file_pos, fault.offset, header.base_offset, fault.reason)
+        return number, file_pos, header.base_offset
+
+    def good_behind(self, number: int, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
+        """Good batches behind the fault, in its segment and all later ones."""
+        offset = fault.offset
+        for later in range(number, len(self.segments)):
+            segment = self.segments[later]
+            try:
+                load_checked(segment)
+            except Fault:
+                continue  # Without its salt nothing in it can be told from a client's bytes.
+            begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
+            for file_pos, header in find_good(segment, begin, offset, segment.size):
+                yield later, file_pos, header
+                offset = header.next_offset
+
+    def end_at(self, number: int, fault: Fault) -> tuple[bool, int]:
+        """The log ends at the fault: as a torn tail, or in damage that nothing good follows."""
+        if fault.offset < self.proven:
+            self.add_damage(fault.path, fault.file_pos, fault.offset, self.proven, fault.reason)
+            return False, self.proven
+        self.cut(number, fault)
+        return True, fault.offset
+
+    def cut(self, number: int, fault: Fault) -> None:
+        """Take off the torn tail: later segments, the last one first, then the rest of this one."""
+        whole = fault.file_pos < SEGMENT_HEADER_BYTES
+        keep = number if whole else number + 1
+        while len(self.segments) > keep:
+            segment = self.segments.pop()
+            self.report.cuts.append(
+                Cut(segment.path, 0, segment.base_offset, segment.size, "behind a torn tail")
+                if segment.path != fault.path
+                else Cut(segment.path, 0, fault.offset, segment.size, fault.reason)
+            )
+            segment.remove()
+        if whole:
+            return
+        segment = self.segments[-1]
+        removed = segment.size - fault.file_pos
+        if removed > 0:
+            segment.index.remove()  # Entries for what is cut must not come back.
+            segment.file.truncate(fault.file_pos)
+            segment.size = fault.file_pos
+            self.report.cuts.append(
+                Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
+            )
+
+    def walked(self) -> list[Segment]:
+        """The segments that may hold what is not durable: those that were looked into."""
+        return [segment for segment in self.segments if segment.header is not None]
+
+    def sync(self, walked: list[Segment]) -> None:
+        """Make a cut durable before anything is written in its place."""
+        for segment in walked:
+            segment.file.datasync()
+        self.files.sync_folder(self.folder)
+
+    def add_damage(
+        self, path: str, file_pos: int, offset: int, next_offset: int, reason: str
+    ) -> None:
+        self.report.damages.append(Damage(path, file_pos, offset, next_offset, reason))

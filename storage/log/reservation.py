@@ -1,0 +1,78 @@
+"""Offsets reserved ahead, for durability `written`: no offset ever names two records.
+
+Records are shown before they are synced there, so after an unclean start nobody can say which
+offsets were seen. They are all below the reservation, which is synced before they are given out
+(FORMAT.md section 6). Knows no segment.
+"""
+
+import os
+
+from storage.log.files import File, Files
+from storage.log.segment import KIND_PARTITION
+from storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
+
+# Offsets reserved at once: at a million records a second still a second between two extensions,
+# and a gap of a million offsets after a crash is nothing out of 2^63.
+RESERVE_OFFSETS = 1 << 20
+
+
+class Reservation:
+    """The reservation of one partition. `limit`: offsets below it may be given out."""
+
+    def __init__(self, files: Files, folder: str, partition_id: int) -> None:
+        self._files = files
+        self._folder = folder
+        path = os.path.join(folder, RESERVED_NAME)
+        self._slots = SlotFile(files, path, RESERVED_MAGIC, KIND_PARTITION, partition_id)
+        self.limit = self._slots.mark.durable_offset
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is, or was, a reservation."""
+        return self._slots.file is not None
+
+    def reserve_now(self, needed_offset: int) -> None:
+        """Reserve at least up to that offset and wait for the disk.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        self._write_now(needed_offset + RESERVE_OFFSETS)
+
+    def settle(self, log_end_offset: int) -> None:
+        """Give back what is above the log end, all below being durable. Raises StorageFailed, StorageFull.
+
+        Waits for the disk.
+        """
+        if self.is_used:
+            self._write_now(log_end_offset)
+
+    def extend(self, log_end_offset: int) -> tuple[File, int] | None:
+        """Write, without a sync, a further reservation when half of this one is used.
+
+        Returns the file to sync and the limit to `confirm` then, None when there is no need yet.
+        Raises: StorageFull, StorageFailed.
+        """
+        if self.limit - log_end_offset > RESERVE_OFFSETS // 2 or self._slots.file is None:
+            return None
+        limit = log_end_offset + RESERVE_OFFSETS
+        self._slots.write(0, limit)
+        return self._slots.file, limit
+
+    def confirm(self, limit: int) -> None:
+        """That reservation is durable. Raises StorageFull, StorageFailed."""
+        if limit > self.limit:
+            self.limit = limit
+            self._slots.write(0, limit)  # Into the other slot too: neither may say less.
+
+    def _write_now(self, limit: int) -> None:
+        made = self._slots.write(0, limit)
+        assert self._slots.file is not None
+        self._slots.file.datasync()
+        if made:
+            self._files.sync_folder(self._folder)
+        self.limit = limit
+        self._slots.write(0, limit)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._slots.close()

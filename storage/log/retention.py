@@ -1,0 +1,67 @@
+"""Which old segments may go: one pure function. Knows sizes, ages and offsets, and no file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class RetentionSettings:
+    """What is kept of a topic. None: no limit of that kind.
+
+    `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
+    `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
+    """
+
+    retention_bytes: int | None = None
+    retention_ms: int | None = None
+    keep_unacknowledged: bool = False
+    delete_acknowledged: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class SegmentFacts:
+    """What the decision needs of one segment, oldest first in a list of them."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    last_append_us: int
+
+
+def new_log_start(
+    segments: Sequence[SegmentFacts],
+    settings: RetentionSettings,
+    now_us: int,
+    acknowledged_offset: int | None = None,
+) -> int:
+    """Base offset of the first segment to keep; the last segment is always kept.
+
+    `acknowledged_offset` is the lowest position of all subscriptions, None if there are none: then
+    nothing is held back by `keep_unacknowledged` and nothing dropped by `delete_acknowledged`.
+    """
+    bytes_left = sum(segment.size_bytes for segment in segments)
+    for segment in segments[:-1]:
+        bytes_left -= segment.size_bytes
+        acknowledged = (
+            acknowledged_offset is not None and segment.next_offset <= acknowledged_offset
+        )
+        if settings.delete_acknowledged and acknowledged:
+            continue
+        held = settings.keep_unacknowledged and acknowledged_offset is not None and not acknowledged
+        if held or not is_over(segment, settings, now_us, bytes_left):
+            return segment.base_offset
+    return segments[-1].base_offset
+
+
+def is_over(
+    segment: SegmentFacts, settings: RetentionSettings, now_us: int, bytes_left: int
+) -> bool:
+    """Whether the limits let a segment go: without it enough is left, or it is too old."""
+    size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
+    return size_over or is_too_old(segment.last_append_us, settings, now_us)
+
+
+def is_too_old(last_append_us: int, settings: RetentionSettings, now_us: int) -> bool:
+    """Whether the newest record is older than the limit."""
+    limit_ms = settings.retention_ms
+    return limit_ms is not None and now_us - last_append_us > limit_ms * 1000
