@@ -1,0 +1,64 @@
+"""The HTTP door as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once it
+serves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import trio
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+MIB = 1024 * 1024
+
+Serve = Callable[["Broker", Sequence[socket.socket], "RestOptions", trio.Event], Awaitable[None]]
+
+
+class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of an HTTP listener."""
+
+    # Bodies of this API are a few hundred bytes; the rest is room for settings yet to come.
+    request_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = MIB
+    # From the head of a request to the end of its body: a slower client is told so and let go.
+    request_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0
+    disk_free_bytes_min: Annotated[int, msgspec.Meta(ge=0)] = 64 * MIB  # Not ready below this.
+
+
+class RestAdapter:
+    """Brings its own server: Starlette's routes on Hypercorn's trio worker."""
+
+    name = "http"
+    default_address = ("127.0.0.1", 8080)
+    options_type = RestOptions
+
+    async def serve(
+        self,
+        broker: Broker,
+        sockets: Sequence[socket.socket],
+        options: RestOptions,
+        stopping: trio.Event,
+    ) -> None:
+        """Serve the sockets until `stopping`; running requests are answered first, see
+        `server.py`.
+        """
+        # A tenth of a second of importing: in a thread, so that no other door waits for it.
+        serve = await trio.to_thread.run_sync(_import_server)
+        await serve(broker, sockets, options, stopping)
+
+    def describe(self, host: str, port: int) -> str:
+        """A line to copy and paste."""
+        shown = f"[{host}]" if ":" in host else host
+        return f"curl http://{shown}:{port}/api/v1/topics"
+
+
+def _import_server() -> Serve:
+    from protocols.rest.server import serve
+
+    return serve
+
+
+ADAPTER = RestAdapter()

@@ -1,0 +1,158 @@
+"""Reading a request's parts under limits: its body, its query, the names in its path.
+
+Knows no route and no topic.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import unquote_to_bytes
+
+import trio
+from starlette.requests import ClientDisconnect, Request
+
+from protocols.rest.errors import (
+    BAD_BODY,
+    BAD_QUERY,
+    BODY_TIMEOUT,
+    BODY_TOO_LARGE,
+    INVALID_NAME,
+    NOT_JSON,
+    SHUTTING_DOWN,
+    Refused,
+)
+from protocols.rest.messages import BadBody, Encoding, decode
+from storage.metadata.names import (
+    InvalidTopicName,
+    TopicName,
+    check_topic_name,
+    parse_topic,
+    split_partition,
+)
+
+PAGE_DEFAULT = 1000
+PAGE_MAX = 10_000  # Lines in one answer: a few ms of the loop, 2 MB of JSON.
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReader:
+    """Takes in bodies: no more than `bytes_max`, within `timeout_s`, and not once the broker stops.
+
+    Neither Starlette nor Hypercorn bounds a body, and a client that is slow, or silent, would hold
+    a stop.
+    """
+
+    bytes_max: int
+    timeout_s: float
+    stopping: trio.Event
+
+    async def read(self, request: Request, into: type[T]) -> T:
+        """The request's JSON body as an `into`. Raises Refused."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in ("", "application/json"):
+            raise Refused(NOT_JSON, f"the body has to be application/json, not {media_type}")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(NOT_JSON, "the body has to come uncompressed")
+        body = await self._take(request)
+        try:
+            return decode(body, into)
+        except BadBody as error:
+            raise Refused(BAD_BODY, str(error)) from None
+
+    async def _take(self, request: Request) -> bytes:
+        body: bytes | None = None
+        with trio.move_on_after(self.timeout_s):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
+                body = await self._collect(request)
+                nursery.cancel_scope.cancel()
+        if body is None:
+            if self.stopping.is_set():
+                raise Refused(SHUTTING_DOWN, "the broker is stopping")
+            raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
+        if len(body) > self.bytes_max:
+            raise Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
+        return body
+
+    async def _collect(self, request: Request) -> bytes:
+        """The body, or as much of it as shows that it is too large."""
+        body = bytearray()
+        try:
+            async for piece in request.stream():
+                body += piece
+                if len(body) > self.bytes_max:
+                    break
+        except ClientDisconnect:
+            return b""  # Nobody is there to be answered.
+        return bytes(body)
+
+    async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
+        await self.stopping.wait()
+        scope.cancel()
+
+
+def topic_name(request: Request) -> TopicName:
+    """The topic that the path names. Raises Refused, also for `x-partition-3`."""
+    try:
+        parts = [path_bytes(request, part).decode() for part in ("tenant", "namespace", "topic")]
+        name = TopicName(*parts)
+        check_topic_name(name)
+    except (UnicodeDecodeError, InvalidTopicName) as error:
+        raise Refused(INVALID_NAME, str(error)) from None
+    return _no_partition(name)
+
+
+def parsed_topic(text: str) -> TopicName:
+    """A topic named in a query, as `t` or `tenant/namespace/t`. Raises Refused."""
+    try:
+        return _no_partition(parse_topic(text))
+    except InvalidTopicName as error:
+        raise Refused(INVALID_NAME, str(error)) from None
+
+
+def _no_partition(name: TopicName) -> TopicName:
+    if split_partition(name.topic) is not None:
+        raise Refused(INVALID_NAME, f"{name.topic!r} names a partition, not a topic")
+    return name
+
+
+def group_name(request: Request) -> bytes:
+    """The group that the path names: any bytes, percent-encoded, or base64 with `encoding=base64`.
+
+    Raises Refused.
+    """
+    name = path_bytes(request, "group")
+    encoding = request.query_params.get("encoding", "utf8")
+    if encoding == "utf8":
+        return name
+    if encoding != "base64":
+        raise Refused(BAD_QUERY, f"encoding is utf8 or base64, not {encoding!r}")
+    try:
+        return base64.b64decode(name, validate=True)
+    except binascii.Error:
+        raise Refused(BAD_QUERY, "the group's name is not base64") from None
+
+
+def group_text(name: bytes) -> tuple[str, Encoding]:
+    """A group's name for JSON, and its encoding: base64 where it is not UTF-8."""
+    try:
+        return name.decode(), "utf8"
+    except UnicodeDecodeError:
+        return base64.b64encode(name).decode(), "base64"
+
+
+def path_bytes(request: Request, part: str) -> bytes:
+    """One piece of the path, percent-decoded once."""
+    return unquote_to_bytes(request.path_params[part])
+
+
+def page_limit(request: Request) -> int:
+    """How many lines of a list are asked for at once. Raises Refused."""
+    text = request.query_params.get("limit", str(PAGE_DEFAULT))
+    if not text.isdecimal() or not 1 <= int(text) <= PAGE_MAX:
+        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text!r}")
+    return int(text)

@@ -1,0 +1,100 @@
+"""`/api/v1/groups`: what a Kafka group, a Pulsar subscription and an Iggy consumer of one name have
+read. Knows bodies and the broker, no connection and no file.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from protocols.rest import messages
+from protocols.rest.bodies import group_name, group_text, page_limit, parsed_topic, topic_name
+from protocols.rest.requests import json_response
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.subscriptions import Subscription
+    from broker.topics import Topic
+
+RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
+
+
+class GroupsApi:
+    """Handlers of one broker's groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def list_groups(self, request: Request) -> Response:
+        """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
+
+        A page ends with a whole topic, so it may hold more than was asked for.
+        """
+        limit = page_limit(request)
+        wanted = request.query_params.get("group")
+        groups: list[messages.GroupSummary] = []
+        last: str | None = None
+        for topic in self._topics(request):
+            if len(groups) >= limit:
+                return json_response(messages.GroupPage(groups, next=last))
+            groups += (
+                summarize_group(self._broker.subscriptions.get(topic, name))
+                for name in self._broker.subscriptions.names(topic)
+                if wanted is None or name == wanted.encode()
+            )
+            last = topic.name.full
+        return json_response(messages.GroupPage(groups, next=None))
+
+    async def show(self, request: Request) -> Response:
+        """One group of one topic, partition by partition. Raises SubscriptionNotFound."""
+        topic = self._broker.topics.get(topic_name(request))
+        subscription = self._broker.subscriptions.get(topic, group_name(request))
+        positions = [_position(subscription, index) for index in range(len(topic.partitions))]
+        group, encoding = group_text(subscription.name)
+        detail = messages.GroupDetail(
+            topic=topic.name.full,
+            group=group,
+            encoding=encoding,
+            backlog=sum(position.backlog for position in positions),
+            partitions=positions,
+        )
+        return json_response(detail)
+
+    def _topics(self, request: Request) -> list[Topic]:
+        topics = self._broker.topics
+        given = request.query_params.get("topic")
+        if given is not None:
+            return [topics.get(parsed_topic(given))]
+        after = request.query_params.get("after", "")
+        found = (topic for topic in topics.all() if topic.name.full > after)
+        return sorted(found, key=lambda topic: topic.name.full)
+
+
+def summarize_group(subscription: Subscription) -> messages.GroupSummary:
+    """One line about a group."""
+    group, encoding = group_text(subscription.name)
+    count = len(subscription.topic.partitions)
+    return messages.GroupSummary(
+        topic=subscription.topic.name.full,
+        group=group,
+        encoding=encoding,
+        partitions=count,
+        backlog=sum(subscription.backlog(index) for index in range(count)),
+    )
+
+
+def _position(subscription: Subscription, index: int) -> messages.GroupPosition:
+    partition = subscription.topic.partition(index)
+    ranges = subscription.acked(index)
+    return messages.GroupPosition(
+        partition=index,
+        position=subscription.position(index),
+        acknowledged=[(start, end - 1) for start, end in islice(ranges, RANGES_TOLD_MAX)],
+        acknowledged_ranges=len(ranges),
+        backlog=subscription.backlog(index),
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+    )

@@ -1,0 +1,74 @@
+"""`/healthz`, `/readyz` and `/metrics`. Knows what is asked about, not how it is counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from protocols.rest import messages
+from protocols.rest.requests import json_response
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+# Rendering a thousand samples takes 6 ms: above this in a thread, so that no door waits for it.
+SAMPLES_INLINE_MAX = 2000
+
+
+class HealthApi:
+    """Handlers for those who watch the broker."""
+
+    def __init__(self, broker: Broker, *, disk_free_bytes_min: int) -> None:
+        self._broker = broker
+        self._disk_free_bytes_min = disk_free_bytes_min
+
+    async def healthz(self, _: Request) -> Response:
+        """200 for as long as the event loop answers."""
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, _: Request) -> Response:
+        """200 when new work is welcome, else 503; both with the reasons."""
+        checks = {
+            "started": self._broker.ready.is_set(),
+            "not_stopping": not self._broker.stopping.is_set(),
+            "disk_space": self._disk_free_bytes() >= self._disk_free_bytes_min,
+        }
+        readiness = messages.Readiness(ready=all(checks.values()), checks=checks)
+        return json_response(readiness, 200 if readiness.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Everything counted, in the text format that the scraper asks for."""
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        families = Families(list(self._broker.metrics.registry.collect()))
+        if families.sample_count > SAMPLES_INLINE_MAX:
+            text = await trio.to_thread.run_sync(encode, families)
+        else:
+            text = encode(families)
+        return Response(text, media_type=content_type)
+
+    def _disk_free_bytes(self) -> int:
+        disk = os.statvfs(self._broker.data_dir)
+        return disk.f_bavail * disk.f_frsize
+
+
+class Families:
+    """Families collected in the event loop, where they hold still, to be rendered anywhere."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    @property
+    def sample_count(self) -> int:
+        """How much there is to render."""
+        return sum(len(family.samples) for family in self._families)
+
+    def collect(self) -> Iterator[Metric]:
+        """The interface of a Prometheus registry."""
+        return iter(self._families)

@@ -1,0 +1,154 @@
+"""Bodies of the JSON API, typed: what clients send and are told. `docs/api.md` is the page.
+
+Knows no broker and no HTTP. Times are microseconds since 1970, sizes bytes.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+
+PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each one is a folder and open files.
+
+Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
+Encoding = Literal["utf8", "base64"]
+Setting = str | int | bool
+T = TypeVar("T")
+
+
+class BadBody(ValueError):
+    """A body is not JSON or not of the form wanted; the text says where."""
+
+
+class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """PUT of a topic. Without `partitions`: as many as the broker gives a new topic."""
+
+    partitions: Partitions | None = None
+    settings: dict[str, Setting] = {}
+
+
+class AlterTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """PATCH of a topic: the new number of partitions, settings to change; null takes one back."""
+
+    partitions: Partitions | None = None
+    settings: dict[str, Setting | None] = {}
+
+
+class SegmentInfo(msgspec.Struct):
+    """One log file of a partition."""
+
+    base_offset: int
+    size_bytes: int
+    last_modified_us: int
+
+
+class PartitionInfo(msgspec.Struct):
+    """Where one partition's log begins and ends; records below `high_watermark` are delivered."""
+
+    partition: int
+    partition_id: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    segments: list[SegmentInfo]
+
+
+class TopicSummary(msgspec.Struct):
+    """One line of the list of topics."""
+
+    name: str
+    partitions: int
+    records: int
+    size_bytes: int
+    durability: str
+
+
+class GroupSummary(msgspec.Struct):
+    """One line of the list of groups. `group` is base64 where `encoding` says so."""
+
+    topic: str
+    group: str
+    encoding: Encoding
+    partitions: int
+    backlog: int
+
+
+class TopicDetail(msgspec.Struct):
+    """Everything about one topic."""
+
+    name: str
+    topic_id: int
+    created_us: int
+    partitioned: bool
+    durability: str
+    settings: dict[str, Setting]
+    partitions: list[PartitionInfo]
+    groups: list[GroupSummary]
+
+
+class GroupPosition(msgspec.Struct):
+    """A group in one partition; `position` is the next offset wanted, null if never set.
+
+    `acknowledged` are closed ranges [first, last] above the position, the lowest ones first; when
+    there are more than are told, `acknowledged_ranges` is still their full number.
+    """
+
+    partition: int
+    position: int | None
+    acknowledged: list[tuple[int, int]]
+    acknowledged_ranges: int
+    backlog: int
+    log_start_offset: int
+    high_watermark: int
+
+
+class GroupDetail(msgspec.Struct):
+    """Everything about one group on one topic."""
+
+    topic: str
+    group: str
+    encoding: Encoding
+    backlog: int
+    partitions: list[GroupPosition]
+
+
+class TopicPage(msgspec.Struct):
+    """A page of topics; `next` is what to send as `after` for the page that follows, or null."""
+
+    topics: list[TopicSummary]
+    next: str | None
+
+
+class GroupPage(msgspec.Struct):
+    """A page of groups, ordered by topic and name; `next` as for topics, a topic's name."""
+
+    groups: list[GroupSummary]
+    next: str | None
+
+
+class Readiness(msgspec.Struct):
+    """Whether the broker should get work, and each reason looked at."""
+
+    ready: bool
+    checks: dict[str, bool]
+
+
+class ErrorBody(msgspec.Struct):
+    """What every refused request is told."""
+
+    error_code: int
+    code: str
+    message: str
+
+
+def decode(body: bytes, into: type[T]) -> T:
+    """A typed body; an empty one is the empty object. Raises BadBody."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=into)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadBody(str(error)) from None
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    """JSON, UTF-8."""
+    return msgspec.json.encode(body)

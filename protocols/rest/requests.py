@@ -1,0 +1,165 @@
+"""What every request goes through: a request id, its body under limits, errors as JSON, counting
+and a log line.
+
+Knows no route. Paths are matched as they were sent, still percent-encoded, so that a name may hold
+what a URL cannot: `%2F` in a group's name does not end it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from broker.errors import BrokerError
+from protocols.rest import errors
+from protocols.rest.messages import ErrorBody, encode
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+log = structlog.get_logger()
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+REQUESTS_MAX = 256  # Handled at the same time; one more is told 429 instead of queueing unseen.
+RETRY_AFTER_S = 1  # What is told with 429 and 503.
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # One that a client gives is taken if it is sane.
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Exchange:
+    """One request and what became of it."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        raw_path: bytes = scope["raw_path"]
+        self.scope: Scope = {**scope, "path": raw_path.decode("ascii"), "exchange": self}
+        self.status = 0
+        self.code = ""  # of the error told, if one was
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Pass an answer on, with the request's id in its headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+        await self._send(message)
+
+    @property
+    def api(self) -> str:
+        """The route that served it, by its template: few different values, whoever asks."""
+        route = self.scope.get("route")
+        return f"{self.scope['method']} {route.path}" if route is not None else "none"
+
+
+class Requests:
+    """The outermost layer of the application: everything that comes before and after a route."""
+
+    def __init__(self, app: ASGIApp, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. A bug in a handler is logged with the request's id; ends it only."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope, send)
+        started = time.perf_counter()
+        self._running += 1
+        try:
+            app = self._app if self._running <= REQUESTS_MAX else _too_busy(exchange)
+            await app(exchange.scope, receive, exchange.send)
+        except ClientDisconnect:
+            log.debug("client_left", protocol="http", request_id=exchange.request_id)
+        except Exception:
+            log.exception("request_failed", protocol="http", request_id=exchange.request_id)
+        finally:
+            self._running -= 1
+            self._record(exchange, time.perf_counter() - started)
+
+    def _record(self, exchange: Exchange, seconds: float) -> None:
+        numbers = self._broker.metrics
+        numbers.number("braidlog_requests", "http", exchange.api).inc()
+        if exchange.code:
+            numbers.number("braidlog_errors", "http", exchange.code).inc()
+        tell = log.debug if exchange.scope["method"] in READING else log.info
+        tell(
+            "request_served",
+            protocol="http",
+            request_id=exchange.request_id,
+            api=exchange.api,
+            path=exchange.scope["path"],
+            status=exchange.status,
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def json_response(body: msgspec.Struct, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(encode(body), status, media_type="application/json")
+
+
+def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
+    """The one form in which every error is told."""
+    exchange.code = wire.code
+    body = ErrorBody(error_code=wire.number, code=wire.code, message=message)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if wire.status in (429, 503) else None
+    return Response(encode(body), wire.status, headers, "application/json")
+
+
+def _too_busy(exchange: Exchange) -> ASGIApp:
+    return refuse(exchange, errors.TOO_BUSY, f"{REQUESTS_MAX} requests are running already")
+
+
+async def on_refused(request: Request, error: Exception) -> Response:
+    """A refusal of this door's own."""
+    assert isinstance(error, errors.Refused)
+    return refuse(request.scope["exchange"], error.wire, error.message)
+
+
+async def on_broker_error(request: Request, error: Exception) -> Response:
+    """An error of the broker, by the table."""
+    assert isinstance(error, BrokerError)
+    return refuse(request.scope["exchange"], errors.wire_code(error), str(error))
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """What Starlette's routing refuses: an unknown path, or a method that it does not have."""
+    assert isinstance(error, HTTPException)
+    exchange: Exchange = request.scope["exchange"]
+    if error.status_code == errors.METHOD_NOT_ALLOWED.status:
+        allowed = (error.headers or {}).get("Allow", "")
+        message = f"{request.method} is not possible here, only {allowed}"
+        response = refuse(exchange, errors.METHOD_NOT_ALLOWED, message)
+        response.headers["Allow"] = allowed
+        return response
+    return refuse(exchange, errors.NO_SUCH_PATH, f"no such path: {request.scope['path']}")
+
+
+async def on_bug(request: Request, _: Exception) -> Response:
+    """Our own fault: told with the id under which the log has it."""
+    exchange: Exchange = request.scope["exchange"]
+    message = f"internal error, in the broker's log as request {exchange.request_id}"
+    return refuse(exchange, errors.INTERNAL, message)
+
+
+ERROR_HANDLERS = {
+    errors.Refused: on_refused,
+    BrokerError: on_broker_error,
+    HTTPException: on_http_error,
+    Exception: on_bug,
+}

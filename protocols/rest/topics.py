@@ -1,0 +1,123 @@
+"""`/api/v1/topics`: list, show, create, alter and delete topics. Knows bodies and the broker, no
+connection and no file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from protocols.rest import messages
+from protocols.rest.bodies import BodyReader, page_limit, topic_name
+from protocols.rest.groups import summarize_group
+from protocols.rest.requests import json_response
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.partition import Partition
+    from broker.topics import Topic
+
+
+class TopicsApi:
+    """Handlers of one broker's topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`."""
+        limit = page_limit(request)
+        after = request.query_params.get("after", "")
+        namespace = request.query_params.get("namespace")
+        topics = sorted(
+            (
+                topic
+                for topic in self._broker.topics.all()
+                if topic.name.full > after
+                and namespace in (None, f"{topic.name.tenant}/{topic.name.namespace}")
+            ),
+            key=lambda topic: topic.name.full,
+        )
+        page = messages.TopicPage(
+            topics=[self._summary(topic) for topic in topics[:limit]],
+            next=topics[limit - 1].name.full if len(topics) > limit else None,
+        )
+        return json_response(page)
+
+    async def show(self, request: Request) -> Response:
+        """Everything about one topic."""
+        return json_response(self._detail(self._broker.topics.get(topic_name(request))))
+
+    async def create(self, request: Request) -> Response:
+        """Make a topic; answered once it is on disk."""
+        name = topic_name(request)
+        wanted = await self._bodies.read(request, messages.CreateTopic)
+        partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
+        topic = self._broker.topics.create(name, partitions, settings=wanted.settings)
+        await self._broker.durability.settled()
+        return json_response(self._detail(topic), 201)
+
+    async def alter(self, request: Request) -> Response:
+        """Change settings, or grow; answered once it is on disk."""
+        name = topic_name(request)
+        wanted = await self._bodies.read(request, messages.AlterTopic)
+        topic = self._broker.topics.get(name)
+        if wanted.settings:
+            self._broker.topics.alter_settings(name, wanted.settings)
+        if wanted.partitions not in (None, len(topic.partitions)):
+            self._broker.topics.add_partitions(name, wanted.partitions)
+        await self._broker.durability.settled()
+        return json_response(self._detail(topic))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic with its records and groups; answered once that is on disk."""
+        self._broker.topics.delete(topic_name(request))
+        await self._broker.durability.settled()
+        return Response(status_code=204)
+
+    def _summary(self, topic: Topic) -> messages.TopicSummary:
+        return messages.TopicSummary(
+            name=topic.name.full,
+            partitions=len(topic.partitions),
+            records=sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
+            size_bytes=sum(one.log.size_bytes for one in topic.partitions),
+            durability=self._durability(topic),
+        )
+
+    def _detail(self, topic: Topic) -> messages.TopicDetail:
+        subscriptions = self._broker.subscriptions
+        return messages.TopicDetail(
+            name=topic.name.full,
+            topic_id=topic.meta.topic_id,
+            created_us=topic.meta.created_us,
+            partitioned=topic.partitioned,
+            durability=self._durability(topic),
+            settings=topic.meta.settings,
+            partitions=[_partition_info(partition) for partition in topic.partitions],
+            groups=[
+                summarize_group(subscriptions.get(topic, name))
+                for name in subscriptions.names(topic)
+            ],
+        )
+
+    def _durability(self, topic: Topic) -> str:
+        return str(topic.meta.settings.get("durability", self._broker.config.log.durability))
+
+
+def _partition_info(partition: Partition) -> messages.PartitionInfo:
+    log = partition.log
+    return messages.PartitionInfo(
+        partition=partition.index,
+        partition_id=partition.partition_id,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        size_bytes=log.size_bytes,
+        segments=[
+            messages.SegmentInfo(base_offset, size_bytes, last_modified_us)
+            for base_offset, last_modified_us, size_bytes in log.segments()
+        ],
+    )
