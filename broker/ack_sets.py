@@ -1,0 +1,65 @@
+"""Ack sets: how Pulsar says which messages of a batch are acknowledged.
+
+Little-endian words of 64 bits, as signed numbers; a set bit i says that message i is still wanted
+(Pulsar's protocol, CommandAck). Knows entries by their offsets only.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+
+class Covering(Protocol):
+    """An entry, with or without its bytes."""
+
+    offset: int
+    record_count: int
+
+    @property
+    def end(self) -> int:
+        """Offset after the last record."""
+
+
+def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
+    """The offset ranges of an entry that an ack set says are acknowledged; no ack set: all."""
+    if not ack_set:
+        return [(entry.offset, entry.end)]
+    wanted = 0
+    for index, word in enumerate(ack_set[: -(-entry.record_count // 64)]):
+        wanted |= (word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * index)
+    return [
+        (entry.offset + start, entry.offset + end)
+        for start, end in _runs_of_ones(~wanted & ((1 << entry.record_count) - 1))
+    ]
+
+
+def _runs_of_ones(bits: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of each run of set bits, lowest first."""
+    at = 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        bits >>= ones
+        at += zeros
+        yield at, at + ones
+        at += ones
+
+
+def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The words that tell a client which messages of the entry are still wanted; empty when all
+    are.
+
+    `acked` are ranges within the entry. Raises nothing; a fully acknowledged entry has only zero
+    words.
+    """
+    if not acked:
+        return ()
+    wanted = (1 << entry.record_count) - 1
+    for start, end in acked:
+        wanted &= ~(((1 << (end - start)) - 1) << (start - entry.offset))
+    words = []
+    for _ in range(-(-entry.record_count // 64)):
+        word = wanted & 0xFFFF_FFFF_FFFF_FFFF
+        words.append(word - (1 << 64) if word >> 63 else word)
+        wanted >>= 64
+    return tuple(words)
