@@ -125,7 +125,11 @@ def group_name(request: Request) -> bytes:
 
     Raises Refused.
     """
-    name = path_bytes(request, "group")
+    return decoded_group(request, path_bytes(request, "group"))
+
+
+def decoded_group(request: Request, name: bytes) -> bytes:
+    """A group's name as the query's `encoding` says it is written. Raises Refused."""
     encoding = request.query_params.get("encoding", "utf8")
     if encoding == "utf8":
         return name

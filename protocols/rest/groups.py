@@ -11,7 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from protocols.rest import messages
-from protocols.rest.bodies import group_name, group_text, page_limit, parsed_topic, topic_name
+from protocols.rest.bodies import (
+    decoded_group,
+    group_name,
+    group_text,
+    page_limit,
+    parsed_topic,
+    topic_name,
+)
 from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
@@ -34,7 +41,8 @@ class GroupsApi:
         A page ends with a whole topic, so it may hold more than was asked for.
         """
         limit = page_limit(request)
-        wanted = request.query_params.get("group")
+        given = request.query_params.get("group")
+        wanted = None if given is None else decoded_group(request, given.encode())
         groups: list[messages.GroupSummary] = []
         last: str | None = None
         for topic in self._topics(request):
@@ -43,7 +51,7 @@ class GroupsApi:
             groups += (
                 summarize_group(self._broker.subscriptions.get(topic, name))
                 for name in self._broker.subscriptions.names(topic)
-                if wanted is None or name == wanted.encode()
+                if wanted is None or name == wanted
             )
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))

@@ -1,0 +1,124 @@
+"""Asks a running broker over its JSON API (docs/api.md). For the command line: standard library
+only, so that a command starts fast. Knows no command and no table.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
+TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to make.
+EXIT_CODES = {404: EXIT_NOT_FOUND, 412: EXIT_USAGE}
+
+Json = dict[str, Any]
+
+
+class AdminError(Exception):
+    """A command cannot be done; one line for the user, and the exit code that says which way."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class AdminClient:
+    """One broker, by the URL of its HTTP door."""
+
+    def __init__(self, url: str) -> None:
+        """Raises AdminError for what is no http URL."""
+        parts = urlsplit(url)
+        try:
+            self._address = (parts.hostname or "", parts.port)
+        except ValueError:
+            self._address = ("", None)
+        if parts.scheme not in ("http", "https") or not self._address[0]:
+            raise AdminError(f"{url!r} is no URL of a broker: http://HOST:PORT is", EXIT_USAGE)
+        self._url = url
+        self._is_https = parts.scheme == "https"
+        self._base = parts.path.rstrip("/") + "/api/v1"
+
+    def topics(self, namespace: str | None = None) -> Iterator[Json]:
+        """All topics by name, page after page. Raises AdminError."""
+        return self._pages("topics", {"namespace": namespace} if namespace else {})
+
+    def topic(self, name: str) -> Json:
+        """Everything about one topic. Raises AdminError."""
+        return self._ask("GET", f"/topics/{topic_path(name)}")
+
+    def create_topic(self, name: str, body: Json) -> Json:
+        """Make a topic. Raises AdminError."""
+        return self._ask("PUT", f"/topics/{topic_path(name)}", body)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records and groups. Raises AdminError."""
+        self._ask("DELETE", f"/topics/{topic_path(name)}")
+
+    def groups(self, **query: str | None) -> Iterator[Json]:
+        """Groups by topic and name, page after page; `topic`, `group` with `encoding` choose some.
+
+        Raises AdminError.
+        """
+        return self._pages("groups", {key: value for key, value in query.items() if value})
+
+    def group(self, topic: str, group: str, encoding: str) -> Json:
+        """One group on one topic, its name as the list of groups gave it. Raises AdminError."""
+        path = f"/groups/{topic_path(topic)}/{quote(group, safe='')}"
+        return self._ask("GET", f"{path}?encoding={encoding}")
+
+    def _pages(self, what: str, query: Mapping[str, str]) -> Iterator[Json]:
+        after: str | None = ""
+        while after is not None:
+            page = self._ask("GET", f"/{what}?{urlencode({**query, 'after': after})}")
+            yield from page[what]
+            after = page["next"]
+
+    def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
+        host, port = self._address
+        kind = http.client.HTTPSConnection if self._is_https else http.client.HTTPConnection
+        connection = kind(host, port, timeout=TIMEOUT_S)
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(
+                method, self._base + path, sent, {"Content-Type": "application/json"}
+            )
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise AdminError(
+                f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE
+            ) from error
+        finally:
+            connection.close()
+        answer = self._parse(response.status, text)
+        if response.status >= 400:
+            raise AdminError(answer["message"], EXIT_CODES.get(response.status, EXIT_FAILED))
+        return answer
+
+    def _parse(self, status: int, text: bytes) -> Json:
+        if status == http.client.NO_CONTENT:
+            return {}
+        try:
+            answer = json.loads(text)
+            if isinstance(answer, dict) and (status < 400 or "error_code" in answer):
+                return answer
+        except ValueError:
+            pass  # Said below, with what else is no broker's answer.
+        raise AdminError(f"{self._url} is no Braidlog broker (HTTP {status})")
+
+
+def topic_path(name: str) -> str:
+    """`tenant/namespace/topic` of a topic as users write it, each part percent-encoded.
+
+    Raises AdminError.
+    """
+    parts = name.removeprefix("persistent://").split("/")
+    if len(parts) == 1:
+        parts = ["public", "default", name]
+    if len(parts) != 3 or not all(parts):
+        raise AdminError(f"{name!r} is neither a topic nor tenant/namespace/topic", EXIT_USAGE)
+    return "/".join(quote(part, safe="") for part in parts)
