@@ -34,6 +34,10 @@ class DamagedLog(StorageError):
         self.reason = reason
 
 
+class LogClosed(StorageError):
+    """The log is no longer open: its topic was deleted, or the broker is stopping."""
+
+
 class WouldBlock(StorageError):
     """A read with `wait=False` met pages that are not in memory: read again in a thread."""
 

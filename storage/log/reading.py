@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
+from storage.codecs.api import BatchFlag
 from storage.errors import WouldBlock
 from storage.log.batch import HEADER_BYTES, Batch, BatchHeader
 from storage.log.index import BadIndex, SparseIndex
@@ -61,6 +62,19 @@ def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[
     except BadIndex:
         found = build_index(segment, interval_bytes).floor_time(time_us)
     return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
+
+
+def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> int | None:
+    """Base offset of the segment's first batch of that time or later, None if there is none.
+
+    Raises: Fault, FileGone.
+    """
+    offset, file_pos = place_of_time(segment, time_us, interval_bytes)
+    batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
+    for _, header in batches:
+        if header.time_us >= time_us and not header.flags & BatchFlag.GAP:
+            return header.base_offset
+    return None
 
 
 def sound_index(segment: Segment, interval_bytes: int) -> SparseIndex:

@@ -39,9 +39,9 @@ class Reservation:
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
     def settle(self, log_end_offset: int) -> None:
-        """Give back what is above the log end, all below being durable. Raises StorageFailed, StorageFull.
+        """Give back what is above the log end; all below is durable. Waits for the disk.
 
-        Waits for the disk.
+        Raises: StorageFull, StorageFailed.
         """
         if self.is_used:
             self._write_now(log_end_offset)

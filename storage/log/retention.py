@@ -3,19 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
-@dataclass(slots=True, frozen=True)
-class RetentionSettings:
-    """What is kept of a topic. None: no limit of that kind.
-
-    `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
-    `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
-    """
-
-    retention_bytes: int | None = None
-    retention_ms: int | None = None
-    keep_unacknowledged: bool = False
-    delete_acknowledged: bool = False
+from storage.log.settings import LogSettings
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,7 +18,7 @@ class SegmentFacts:
 
 def new_log_start(
     segments: Sequence[SegmentFacts],
-    settings: RetentionSettings,
+    settings: LogSettings,
     now_us: int,
     acknowledged_offset: int | None = None,
 ) -> int:
@@ -53,15 +41,13 @@ def new_log_start(
     return segments[-1].base_offset
 
 
-def is_over(
-    segment: SegmentFacts, settings: RetentionSettings, now_us: int, bytes_left: int
-) -> bool:
+def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
     """Whether the limits let a segment go: without it enough is left, or it is too old."""
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
     return size_over or is_too_old(segment.last_append_us, settings, now_us)
 
 
-def is_too_old(last_append_us: int, settings: RetentionSettings, now_us: int) -> bool:
+def is_too_old(last_append_us: int, settings: LogSettings, now_us: int) -> bool:
     """Whether the newest record is older than the limit."""
     limit_ms = settings.retention_ms
     return limit_ms is not None and now_us - last_append_us > limit_ms * 1000

@@ -1,0 +1,288 @@
+"""A broker's data directory: its lock, its folders, and a clean stop of everything in it.
+
+Knows partitions by number and journals by name; which of them should be there is the catalogue's
+business. Layout in FORMAT.md section 1.
+"""
+
+import fcntl
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from storage.errors import DamagedLog, DirectoryLocked, StorageFailed, StorageFull
+from storage.log.committer import Committer
+from storage.log.files import Files, storage_error
+from storage.log.journal_log import JournalLog
+from storage.log.opening import begin_log, open_log
+from storage.log.partition_log import PartitionLog
+from storage.log.segment import KIND_CATALOGUE, KIND_CURSORS
+from storage.log.settings import LogSettings
+from storage.log.topic_file import (
+    TOPIC_NAME,
+    BadTopicFile,
+    TopicFile,
+    pack_topic_file,
+    unpack_topic_file,
+)
+
+LOCK_NAME = "lock"
+PARTITIONS_NAME = "partitions"
+SET_ASIDE_NAME = "set-aside"
+DELETED_SUFFIX = ".deleted"
+
+# Journals by the name of their folder. Each has number 1 of its own kind.
+JOURNAL_KINDS = {"catalogue": KIND_CATALOGUE, "cursors": KIND_CURSORS}
+
+
+@dataclass(slots=True, frozen=True)
+class NewPartition:
+    """A partition to be made."""
+
+    partition_id: int
+    topic: str
+    partition_index: int
+
+
+class DataDir:
+    """An open, locked data directory. Made by `DataDir.open`."""
+
+    def __init__(self, path: str, files: Files, lock_fd: int) -> None:
+        self.path = path
+        self.files = files
+        self._lock_fd = lock_fd
+        self._partitions_path = os.path.join(path, PARTITIONS_NAME)
+        self._logs: dict[int, PartitionLog] = {}
+        self._journals: list[JournalLog] = []
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
+        """Open and lock a data directory; it is made if it is not there.
+
+        Raises: DirectoryLocked, StorageFull, StorageFailed.
+        """
+        path = os.path.abspath(path)
+        try:
+            os.makedirs(path, exist_ok=True)
+            lock_fd = take_lock(path)
+        except OSError as error:
+            raise storage_error(error, "use the data directory", path) from error
+        try:
+            files = files or Files(path)
+            data_dir = cls(path, files, lock_fd)
+            data_dir._prepare()
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        return data_dir
+
+    def _prepare(self) -> None:
+        for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
+            if not os.path.isdir(os.path.join(self.path, name)):
+                self.files.make_folder(os.path.join(self.path, name))
+        for name in self.files.names(self._partitions_path):
+            if name.endswith(DELETED_SUFFIX):
+                self.files.remove_folder(os.path.join(self._partitions_path, name))
+        self.files.sync_folder(self.path)
+
+    def partition_folder(self, partition_id: int) -> str:
+        """Path of a partition's folder, whether it is there or not."""
+        return os.path.join(self._partitions_path, str(partition_id))
+
+    def partition_ids(self) -> list[int]:
+        """Numbers of the partition folders that are there, ascending."""
+        return sorted(numbers_among(self.files.names(self._partitions_path)))
+
+    def highest_partition_id(self) -> int:
+        """The highest number that any folder has or had, set-aside ones included; 0 if none."""
+        aside = self.files.names(os.path.join(self.path, SET_ASIDE_NAME))
+        seen = numbers_among(name.split(".")[0] for name in aside)
+        return max([0, *seen, *self.partition_ids()])
+
+    def set_aside_unknown(self, known: Collection[int]) -> list[str]:
+        """Move what lies among the partitions and is not known there to `set-aside`.
+
+        Returns the new paths. Raises: StorageFull, StorageFailed.
+        """
+        wanted = {str(number) for number in known}
+        moved = []
+        for name in self.files.names(self._partitions_path):
+            if name not in wanted:
+                new_path = self._free_path(name)
+                self.files.rename(os.path.join(self._partitions_path, name), new_path)
+                moved.append(new_path)
+        if moved:
+            self.files.sync_folder(os.path.join(self.path, SET_ASIDE_NAME))
+            self.files.sync_folder(self._partitions_path)
+        return moved
+
+    def _free_path(self, name: str) -> str:
+        path = os.path.join(self.path, SET_ASIDE_NAME, name)
+        number = 1
+        candidate = path
+        while os.path.lexists(candidate):
+            number += 1
+            candidate = f"{path}.{number}"
+        return candidate
+
+    def create_partition(
+        self,
+        partition_id: int,
+        topic: str,
+        partition_index: int,
+        settings: LogSettings,
+        committer: Committer,
+    ) -> PartitionLog:
+        """Make one partition; its folder is durable on return. Raises: as `create_partitions`."""
+        new = NewPartition(partition_id, topic, partition_index)
+        return self.create_partitions([new], settings, committer)[0]
+
+    def create_partitions(
+        self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
+    ) -> list[PartitionLog]:
+        """Make partitions and open their logs; all folders are durable on return.
+
+        The catalogue may name them from now on. Waits for the disk.
+        Raises: StorageFull, with none of them left; StorageFailed.
+        """
+        try:
+            for one in new:
+                self._make_folder(one)
+        except StorageFull:
+            for one in new:
+                self._discard_folder(self.partition_folder(one.partition_id))
+            raise
+        if self.files.syncs_all_at_once:
+            self.files.sync_all()
+        else:
+            self._sync_folders([self.partition_folder(one.partition_id) for one in new])
+        return [self.open_partition(one.partition_id, settings, committer) for one in new]
+
+    def _make_folder(self, new: NewPartition) -> None:
+        folder = self.partition_folder(new.partition_id)
+        self.files.make_folder(folder)
+        content = TopicFile(new.partition_id, new.topic, new.partition_index)
+        topic_file = self.files.create(os.path.join(folder, TOPIC_NAME))
+        try:
+            topic_file.write_at([pack_topic_file(content)], 0)
+        finally:
+            topic_file.close()
+        begin_log(self.files, folder, new.partition_id)
+
+    def _sync_folders(self, folders: Sequence[str]) -> None:
+        for folder in folders:
+            for name in self.files.names(folder):
+                file = self.files.open(os.path.join(folder, name))
+                file.datasync()
+                file.close()
+            self.files.sync_folder(folder)
+        self.files.sync_folder(self._partitions_path)
+
+    def open_partition(
+        self, partition_id: int, settings: LogSettings, committer: Committer
+    ) -> PartitionLog:
+        """Open a partition that is there, recovering it.
+
+        Commit once after the last one, before readers come: what recovery kept above the slot is
+        shown only then.
+        Raises: DamagedLog, if the folder is missing or its topic file is wrong; StorageFull;
+        StorageFailed.
+        """
+        folder = self.partition_folder(partition_id)
+        if not os.path.isdir(folder):
+            raise DamagedLog(folder, 0, 0, "the partition's folder is missing")
+        self.read_topic_file(partition_id)
+        self.files.adopt(folder)
+        log = open_log(self.files, folder, partition_id, settings, committer)
+        self._logs[partition_id] = log
+        return log
+
+    def read_topic_file(self, partition_id: int) -> TopicFile:
+        """Whose partition it is. Raises DamagedLog."""
+        path = os.path.join(self.partition_folder(partition_id), TOPIC_NAME)
+        try:
+            content = unpack_topic_file(self.files.read_whole(path))
+        except (OSError, BadTopicFile) as error:
+            raise DamagedLog(path, 0, 0, str(error)) from error
+        if content.partition_id != partition_id:
+            raise DamagedLog(path, 0, 0, f"it is that of partition {content.partition_id}")
+        return content
+
+    def remove_partition(self, partition_id: int) -> None:
+        """Close and remove a partition that the catalogue no longer names.
+
+        The folder gets another name first, so that a start after a crash knows what it is.
+        Raises: StorageFull, StorageFailed.
+        """
+        log = self._logs.pop(partition_id, None)
+        if log is not None:
+            log.close()
+        folder = self.partition_folder(partition_id)
+        self.files.rename(folder, folder + DELETED_SUFFIX)
+        self.files.sync_folder(self._partitions_path)
+        self.files.remove_folder(folder + DELETED_SUFFIX)
+
+    def _discard_folder(self, folder: str) -> None:
+        if os.path.isdir(folder):
+            self.files.remove_folder(folder)
+
+    def open_journal(self, name: str, committer: Committer) -> JournalLog:
+        """Open the journal of that folder name, made if it is not there.
+
+        Raises: DamagedLog, StorageFull, StorageFailed.
+        """
+        folder = os.path.join(self.path, name)
+        journal = JournalLog(folder, self.files, committer, JOURNAL_KINDS[name], 1)
+        self._journals.append(journal)
+        return journal
+
+    def close(self, committer: Committer) -> None:
+        """A clean stop: everything durable, and the next start trivial. No round may be running.
+
+        Raises: StorageFailed; the lock is released whatever happens.
+        """
+        try:
+            committer.commit()
+            for log in self._logs.values():
+                log.seal()
+            for journal in self._journals:
+                journal.seal()
+            committer.commit()
+        except StorageFull:
+            pass  # The slots stay too low: the next start walks a little.
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything without a sync, as after a failed one."""
+        for log in self._logs.values():
+            log.close()
+        for journal in self._journals:
+            journal.close()
+        self._logs, self._journals = {}, []
+        self.files.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def numbers_among(names: Collection[str] | Sequence[str]) -> list[int]:
+    """The names that are partition ids."""
+    return [int(name) for name in names if name.isdecimal() and not name.startswith("0")]
+
+
+def take_lock(path: str) -> int:
+    """Lock a data directory for this process; returns the descriptor that holds the lock.
+
+    Raises: DirectoryLocked, OSError.
+    """
+    lock_path = os.path.join(path, LOCK_NAME)
+    fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 32).decode("ascii", "replace").strip()
+        os.close(fd)
+        raise DirectoryLocked(f"{path} is in use by process {holder or 'unknown'}") from None
+    os.ftruncate(fd, 0)
+    os.write(fd, b"%d\n" % os.getpid())
+    return fd

@@ -1,0 +1,38 @@
+"""Opening and making the log of one partition in its folder. Knows files, not the data directory."""
+
+import os
+
+from storage.log.committer import Committer
+from storage.log.files import Files
+from storage.log.partition_log import LogPlace, PartitionLog
+from storage.log.recovery import LogIdentity, recover
+from storage.log.reservation import Reservation
+from storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
+from storage.log.settings import LogSettings
+from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+
+
+def open_log(
+    files: Files, folder: str, partition_id: int, settings: LogSettings, committer: Committer
+) -> PartitionLog:
+    """Recover and open a partition's log; `recovery` of it says what was found.
+
+    What recovery kept above the watermark slot is shown once the next round has synced it.
+    Raises: StorageFull, StorageFailed.
+    """
+    slot_path = os.path.join(folder, WATERMARK_NAME)
+    slot = SlotFile(files, slot_path, WATERMARK_MAGIC, KIND_PARTITION, partition_id)
+    identity = LogIdentity(folder, KIND_PARTITION, partition_id)
+    recovered = recover(files, identity, slot.mark, settings.index_interval_bytes)
+    reservation = Reservation(files, folder, partition_id)
+    place = LogPlace(files, identity, committer)
+    return PartitionLog(place, settings, recovered, slot, reservation)
+
+
+def begin_log(files: Files, folder: str, partition_id: int) -> None:
+    """Put the first, empty segment into a new partition's folder; nothing is synced.
+
+    Raises: StorageFull, StorageFailed.
+    """
+    header = SegmentHeader(KIND_PARTITION, new_salt(), partition_id, 0)
+    Segment.create(files, folder, header).close()

@@ -1,0 +1,457 @@
+"""One partition's log: appends, reads, retention, and its part in the committer's rounds.
+
+Appends, rounds and retention belong to one thread, the owner's; `read` and the look-ups may run in
+any thread beside them. Knows segments and offsets, no topic name and no protocol.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import pack as struct_pack
+from time import time_ns
+
+from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
+from storage.errors import DamagedLog, LogClosed, OffsetOutOfRange, StorageFull
+from storage.log.batch import BATCH_OFFSETS_MAX, Batch, BatchHeader, Buffer, body_checksum
+from storage.log.committer import Committer, SyncPoint
+from storage.log.files import File, FileGone, Files
+from storage.log.reading import Want
+from storage.log.recovery import LogIdentity, Recovered
+from storage.log.reservation import Reservation
+from storage.log.retention import SegmentFacts, is_too_old, new_log_start
+from storage.log.scan import Fault
+from storage.log.segment import Segment, SegmentHeader, new_salt
+from storage.log.segment_set import SegmentSet
+from storage.log.settings import Durability, LogSettings
+from storage.log.watermark import SlotFile
+
+
+@dataclass(slots=True, frozen=True)
+class LogPlace:
+    """Where a log lives and who syncs it."""
+
+    files: Files
+    identity: LogIdentity
+    committer: Committer
+
+
+class PartitionLog:
+    """The log of one partition. Made by `open_log`."""
+
+    def __init__(
+        self,
+        place: LogPlace,
+        settings: LogSettings,
+        recovered: Recovered,
+        slot: SlotFile,
+        reservation: Reservation,
+    ) -> None:
+        identity = place.identity
+        self.partition_id = identity.partition_id
+        self.settings = settings
+        self.recovery = recovered.report
+        self.takes_appends = recovered.takes_appends
+        self.log_start_offset = recovered.log_start_offset
+        self.log_end_offset = recovered.log_end_offset
+        self.durable_offset = recovered.durable_offset
+        self.owner_epoch = 0
+        self._files = place.files
+        self._identity = identity
+        self._committer = place.committer
+        self._slot = slot
+        self._reservation = reservation
+        self._segments = SegmentSet(recovered.segments, settings.index_interval_bytes)
+        self._dirty: dict[File, None] = {}
+        self._folder_dirty = False
+        self._marked = False
+        self._closed = False
+        self._doomed: list[Segment] = []
+        self._pending_limit: int | None = None
+        self._begin(recovered.unsynced)
+
+    def _begin(self, unsynced: Sequence[Segment]) -> None:
+        """What recovery left to do: begin the first segment, have the tail synced, fill the gap."""
+        if self.takes_appends and not self._segments.view.segments:
+            self._segments.show([self._new_segment()])
+            self._mark()
+        for segment in unsynced:
+            self._hold(segment.file)
+            self._folder_dirty = True
+            self._mark()
+        reserved = self._reservation.limit
+        if self.takes_appends and reserved > self.log_end_offset:
+            self.recovery.gap = (self.log_end_offset, reserved)
+            self.append_gap(reserved, time_ns() // 1000)
+        if self._is_written_mode:
+            self._reservation.reserve_now(self.log_end_offset)
+        self._write_slot()
+
+    # Facts
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it may be delivered."""
+        return self.log_end_offset if self._is_written_mode else self.durable_offset
+
+    @property
+    def _is_written_mode(self) -> bool:
+        return self.settings.durability == Durability.WRITTEN
+
+    @property
+    def folder(self) -> str:
+        """The folder of its files."""
+        return self._identity.folder
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segment files."""
+        return self._segments.size_bytes
+
+    def segments(self) -> list[tuple[int, int, int]]:
+        """(base offset, time of last append in microseconds, size in bytes), oldest first."""
+        segments = self._segments.view.segments
+        return [(one.base_offset, one.last_append_us, one.size) for one in segments]
+
+    # Append
+
+    def append(
+        self,
+        body: Sequence[Buffer],
+        info: BodyInfo,
+        *,
+        body_format: int,
+        body_version: int = 1,
+        append_us: int,
+        last_offset_delta: int | None = None,
+        positions: Sequence[int] | None = None,
+    ) -> int:
+        """Store one batch with one write; returns its base offset, the log end before.  # hot
+
+        `last_offset_delta` is record_count - 1 unless given. Durable once the committer has
+        finished the round that gathers now.
+        Raises: StorageFull, nothing is changed then; StorageFailed; DamagedLog where the log's end
+        is damaged; LogClosed.
+        """
+        delta = info.record_count - 1 if last_offset_delta is None else last_offset_delta
+        if not 0 <= delta < BATCH_OFFSETS_MAX:
+            raise ValueError(f"a batch cannot cover {delta + 1} offsets")
+        table = struct_pack(f"<{len(positions)}I", *positions) if positions else b""
+        parts = [table, *body] if table else body
+        header = BatchHeader(
+            partition_id=self.partition_id,
+            base_offset=self.log_end_offset,
+            last_offset_delta=delta,
+            record_count=info.record_count,
+            durable_offset=self.durable_offset,
+            append_us=append_us,
+            body_format=body_format,
+            body_version=body_version,
+            flags=info.flags,
+            owner_epoch=self.owner_epoch,
+            first_publish_us=info.first_publish_us,
+            max_publish_us=info.max_publish_us,
+            producer_id=info.producer_id,
+            producer_epoch=info.producer_epoch,
+            first_sequence=info.first_sequence,
+            last_sequence=info.last_sequence,
+            positions_bytes=len(table),
+            body_bytes=sum(map(len, body)),
+            body_crc=body_checksum(parts),
+        )
+        self._store(header, parts)
+        return header.base_offset
+
+    def _store(self, header: BatchHeader, parts: Sequence[Buffer]) -> None:
+        if not self.takes_appends:
+            self._refuse_append()
+        segment = self._segments.last
+        if not segment.is_empty and self._is_full(segment, header):
+            segment = self._roll(segment)
+        if header.next_offset > self._reservation.limit and self._is_written_mode:
+            self._reservation.reserve_now(header.next_offset)
+        self._hold(segment.file)
+        before_us = segment.max_time_us
+        file_pos = segment.append(header, parts)
+        self.log_end_offset = header.next_offset
+        segment.note_in_index(
+            header.base_offset, file_pos, before_us, self.settings.index_interval_bytes
+        )
+        self._segments.remember(header.next_offset, segment, segment.size)
+        self._mark()
+
+    def _refuse_append(self) -> None:
+        if self._closed:
+            raise LogClosed(self.folder)
+        damage = self.recovery.damages[-1]
+        raise DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
+
+    def _is_full(self, segment: Segment, header: BatchHeader) -> bool:
+        if segment.size + header.stored_bytes > self.settings.segment_bytes:
+            return True
+        first_us = segment.first_append_us
+        age_us = self.settings.segment_ms * 1000
+        return first_us is not None and header.append_us - first_us >= age_us
+
+    def _roll(self, segment: Segment) -> Segment:
+        """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
+        following = self._new_segment()
+        segment.end_index(self.log_end_offset)
+        self._segments.show([*self._segments.view.segments, following])
+        self._segments.note_loaded(segment)
+        return following
+
+    def _new_segment(self) -> Segment:
+        header = SegmentHeader(
+            self._identity.kind, new_salt(), self.partition_id, self.log_end_offset
+        )
+        segment = Segment.create(self._files, self.folder, header)
+        self._hold(segment.file)
+        self._folder_dirty = True
+        return segment
+
+    def append_gap(self, end_offset: int, append_us: int) -> None:
+        """Cover the offsets from the log end up to `end_offset` with batches that hold nothing.
+
+        Raises: as `append`.
+        """
+        while self.log_end_offset < end_offset:
+            covered = min(end_offset - self.log_end_offset, BATCH_OFFSETS_MAX)
+            self.append(
+                (),
+                BodyInfo(record_count=0, flags=BatchFlag.GAP),
+                body_format=BodyFormat.GAP,
+                append_us=append_us,
+                last_offset_delta=covered - 1,
+            )
+
+    # Read
+
+    def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
+        """Batches from the one that contains `offset`, none beyond the high watermark.
+
+        At least one whole batch if there is one, more while their bodies together fit `bytes_max`;
+        [] at the high watermark. Batches of format GAP are among them and hold no records. Views
+        are of memory of their own and stay good.
+        Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
+        in memory; LogClosed.
+        """
+        while True:
+            stop = self.high_watermark
+            if not self.log_start_offset <= offset <= stop:
+                raise OffsetOutOfRange(offset, self.log_start_offset, stop)
+            if offset == stop:
+                return []
+            try:
+                return self._segments.read(Want(offset, stop, bytes_max, wait))
+            except Fault as fault:
+                raise fault.damage() from None
+            except FileGone:  # Retention took it: the log start is above the offset now.
+                self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(self.folder)
+
+    def batch_before(self, offset: int) -> Batch | None:
+        """The last batch that begins below `offset`, None if that is below the log start.
+
+        Raises: as `read`, with `wait=True`.
+        """
+        if offset <= self.log_start_offset:
+            return None
+        return self.read(offset - 1, 0)[0]
+
+    def offset_at_or_after(self, time_us: int) -> int:
+        """Base offset of the first batch with a record of that time or later.
+
+        The publish time counts, where a batch has one, else the append time. The high watermark if
+        there is none. May read from the disk.
+        Raises: DamagedLog, LogClosed.
+        """
+        stop = self.high_watermark
+        while True:
+            try:
+                found = self._segments.offset_at_or_after(time_us)
+            except Fault as fault:
+                raise fault.damage() from None
+            except FileGone:
+                self._check_open()
+                continue
+            return stop if found is None else max(min(found, stop), self.log_start_offset)
+
+    def bytes_between(self, offset_a: int, offset_b: int) -> int:
+        """About how many stored bytes lie between two offsets; never 0 if there are any.
+
+        Exact where a read or an append ended, else as exact as the index.
+        Raises: DamagedLog.
+        """
+        if offset_a >= offset_b:
+            return 0
+        try:
+            return max(self._segments.bytes_between(offset_a, offset_b), 1)
+        except Fault as fault:
+            raise fault.damage() from None
+        except FileGone:
+            return 1  # Retention took what held one of them; whoever reads will see.
+
+    # Rounds
+
+    def begin_sync(self) -> SyncPoint:
+        """For the committer: what is to be synced now. Raises StorageFailed."""
+        self._marked = False
+        if self._is_written_mode:
+            self._extend_reservation()
+        files, self._dirty = list(self._dirty), {}
+        folders = [self.folder] if self._folder_dirty else []
+        self._folder_dirty = False
+        return SyncPoint(files, folders, self.log_end_offset)
+
+    def _extend_reservation(self) -> None:
+        try:
+            extended = self._reservation.extend(self.log_end_offset)
+        except StorageFull:
+            return  # Appends go on up to the limit and are refused there.
+        if extended is not None:
+            self._hold(extended[0])
+            self._pending_limit = extended[1]
+
+    def finish_sync(self, point: SyncPoint) -> None:
+        """For the committer: that is durable. Raises StorageFailed."""
+        for file in point.files:
+            file.release()
+        if self._closed:
+            return
+        self.durable_offset = max(self.durable_offset, point.end_offset)
+        if self._pending_limit is not None:
+            limit, self._pending_limit = self._pending_limit, None
+            self._reservation.confirm(limit)
+        if self._doomed and self._slot.file in point.files:
+            self._remove_doomed()
+        self._write_slot()
+
+    def _write_slot(self) -> None:
+        try:
+            made = self._slot.write(self.log_start_offset, self.durable_offset)
+        except StorageFull:
+            return  # Too low is allowed.
+        self._folder_dirty |= made
+
+    def _hold(self, file: File) -> None:
+        """Keep a file open until the round that syncs it is over."""
+        if file not in self._dirty:
+            file.hold()
+            self._dirty[file] = None
+
+    def _mark(self) -> None:
+        if self._marked:
+            return
+        self._marked = True
+        if self._is_written_mode:
+            self._committer.mark_lazy(self)
+        else:
+            self._committer.mark(self)
+
+    # Retention
+
+    def retain(self, now_us: int, acknowledged_offset: int | None = None) -> int:
+        """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
+
+        Readers are refused at once; the files go when the new log start is durable.
+        Raises: StorageFailed.
+        """
+        self._roll_expired(now_us)
+        view = self._segments.view
+        nexts = [*view.bases[1:], self.log_end_offset]
+        facts = [
+            SegmentFacts(one.base_offset, after, one.size, one.last_append_us)
+            for one, after in zip(view.segments, nexts, strict=True)
+        ]
+        start = new_log_start(facts, self.settings, now_us, acknowledged_offset) if facts else 0
+        # Only what is durable is dropped: the log must never end below what was acknowledged.
+        count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
+        if count <= 0:
+            return 0
+        try:
+            self._slot.write(view.bases[count], self.durable_offset)
+        except StorageFull:
+            return 0
+        assert self._slot.file is not None
+        self.log_start_offset = view.bases[count]
+        self._doomed += view.segments[:count]
+        self._segments.show(view.segments[count:])
+        self._hold(self._slot.file)
+        self._mark()
+        return count
+
+    def _roll_expired(self, now_us: int) -> None:
+        """Begin a new segment when even the newest record is too old, so that it can go."""
+        if not self.takes_appends or self._segments.last.is_empty:
+            return
+        segment = self._segments.last
+        if is_too_old(segment.last_append_us, self.settings, now_us):
+            try:
+                self._roll(segment)
+            except StorageFull:
+                return
+            self._mark()
+
+    def _remove_doomed(self) -> None:
+        for segment in self._doomed:  # Oldest first: what is left is always one piece.
+            segment.remove()
+        self._doomed = []
+        self._folder_dirty = True
+        self._committer.mark_lazy(self)
+
+    # Ending
+
+    def alter(self, settings: LogSettings) -> None:
+        """Take other settings. Waits for the disk where the durability changes.
+
+        Raises: StorageFull, with nothing changed; StorageFailed.
+        """
+        if settings.durability != self.settings.durability:
+            if settings.durability == Durability.WRITTEN:
+                self._reservation.reserve_now(self.log_end_offset)
+            else:
+                self._sync_here()
+        self.settings = settings
+
+    def _sync_here(self) -> None:
+        """Leave `written` mode: wait for the disk, and give the reservation back."""
+        view = self._segments.view
+        for segment in view.segments[view.number_of(self.durable_offset) :]:
+            segment.file.datasync()
+        self._files.sync_folder(self.folder)
+        self.durable_offset = self.log_end_offset
+        self._pending_limit = None
+        self._reservation.settle(self.log_end_offset)
+
+    def seal(self) -> None:
+        """After a commit, for a clean stop: write down what makes the next start trivial.
+
+        A second commit makes it durable; then `close`. Raises: StorageFull, StorageFailed.
+        """
+        if not self.takes_appends:
+            return
+        segment = self._segments.last
+        segment.end_index(self.log_end_offset)
+        self._write_slot()
+        self._reservation.settle(self.durable_offset)
+        for file in (segment.index.file, self._slot.file):
+            if file is not None:
+                self._hold(file)
+        self._folder_dirty = True
+        self._marked = True
+        self._committer.mark(self)
+
+    def close(self) -> None:
+        """Let go of the files, without a sync; readers and appends get LogClosed from now on."""
+        self._closed = True
+        self.takes_appends = False
+        self._committer.forget(self)
+        for file in self._dirty:
+            file.release()
+        self._dirty = {}
+        self._segments.close()
+        self._slot.close()
+        self._reservation.close()

@@ -1,0 +1,125 @@
+"""The segments of one log side by side: reading and looking up across them.
+
+Any thread may read while the owner's thread adds and drops segments. Knows where batches are, not
+which of them may be shown: the caller says where to stop.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.log.batch import Batch
+from storage.log.reading import (
+    Want,
+    first_at_or_after,
+    place_of_offset,
+    read_batches,
+)
+from storage.log.scan import Fault
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+
+# Remembered places where a read or an append ended, so that the next read needs no index. A prime,
+# so that steps of equal size do not meet in the same place.
+PLACES = 127
+
+# Indexes of full segments kept in memory for each log; others are loaded when needed.
+LOADED_INDEXES_MAX = 4
+
+
+@dataclass(slots=True, frozen=True)
+class View:
+    """The segments at one moment; never changed, only replaced, so that threads may use it."""
+
+    bases: tuple[int, ...]
+    segments: tuple[Segment, ...]
+
+    def number_of(self, offset: int) -> int:
+        """Which segment has that offset, if any has."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+
+class SegmentSet:
+    """Segments in order of their offsets, each going on where the one before ends."""
+
+    def __init__(self, segments: Sequence[Segment], interval_bytes: int) -> None:
+        self.view = View((), ())
+        self.interval_bytes = interval_bytes
+        self._places: list[tuple[int, Segment, int] | None] = [None] * PLACES
+        self._loaded: list[Segment] = []
+        self.show(segments)
+
+    def show(self, segments: Sequence[Segment]) -> None:
+        """Let readers see these from now on."""
+        self.view = View(tuple(one.base_offset for one in segments), tuple(segments))
+
+    @property
+    def last(self) -> Segment:
+        """The segment that takes the appends."""
+        return self.view.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segment files."""
+        return sum(segment.size for segment in self.view.segments)
+
+    def remember(self, offset: int, segment: Segment, file_pos: int) -> None:
+        """Note where the batch that begins with `offset` is, or will be."""
+        self._places[offset % PLACES] = (offset, segment, file_pos)
+
+    def read(self, want: Want) -> list[Batch]:
+        """What is wanted, out of the segment that has the offset.
+
+        Raises: Fault; WouldBlock; FileGone, if the segment was dropped meanwhile.
+        """
+        view = self.view
+        segment = view.segments[view.number_of(want.offset)]
+        place = self._known(segment, want.offset) or self._place(segment, want.offset)
+        batches = read_batches(segment, place, want)
+        if not batches:
+            raise Fault(segment, segment.size, want.offset, "the records are missing")
+        last = batches[-1]
+        self.remember(last.next_offset, segment, last.file_pos + last.header.stored_bytes)
+        return batches
+
+    def offset_at_or_after(self, time_us: int) -> int | None:
+        """Base offset of the first batch of that time or later. Raises Fault, FileGone."""
+        for segment in self.view.segments:
+            self.note_loaded(segment)
+            found = first_at_or_after(segment, time_us, self.interval_bytes)
+            if found is not None:
+                return found
+        return None
+
+    def bytes_between(self, offset_a: int, offset_b: int) -> int:
+        """About how many bytes lie between two offsets, a below b. Raises Fault, FileGone."""
+        view = self.view
+        first, last = view.number_of(offset_a), view.number_of(offset_b)
+        total = self._file_pos(view.segments[last], offset_b)
+        total -= self._file_pos(view.segments[first], offset_a)
+        return total + sum(one.size - SEGMENT_HEADER_BYTES for one in view.segments[first:last])
+
+    def _file_pos(self, segment: Segment, offset: int) -> int:
+        return (self._known(segment, offset) or self._place(segment, offset))[1]
+
+    def _known(self, segment: Segment, offset: int) -> tuple[int, int] | None:
+        known = self._places[offset % PLACES]
+        if known is not None and known[0] == offset and known[1] is segment:
+            return offset, known[2]
+        return None
+
+    def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
+        self.note_loaded(segment)
+        return place_of_offset(segment, offset, self.interval_bytes)
+
+    def note_loaded(self, segment: Segment) -> None:
+        """Keep few indexes of full segments in memory: those loaded last."""
+        if segment in self._loaded or segment is self.last:
+            return
+        self._loaded.append(segment)
+        if len(self._loaded) > LOADED_INDEXES_MAX:
+            self._loaded.pop(0).drop_index()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for segment in self.view.segments:
+            segment.close()

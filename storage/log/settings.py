@@ -1,0 +1,31 @@
+"""How one log is kept: what a topic's settings come to, down here. Knows no configuration file."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Durability(StrEnum):
+    """What an acknowledgement means: synced to the disk, or written to the page cache."""
+
+    SYNCED = "synced"
+    WRITTEN = "written"
+
+
+@dataclass(slots=True, frozen=True)
+class LogSettings:
+    """Settings of one log; None means no limit of that kind.
+
+    Segment size and age are Kafka 0.8's defaults. The index interval is larger than Kafka's 4 KiB,
+    because an entry has 32 bytes here, not 8.
+    `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
+    `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    index_interval_bytes: int = 16 * 1024
+    durability: Durability = Durability.SYNCED
+    retention_bytes: int | None = None
+    retention_ms: int | None = None
+    keep_unacknowledged: bool = False
+    delete_acknowledged: bool = False
