@@ -1,0 +1,360 @@
+"""Iggy messages of the classic dialects (crates 0.0.60 to 0.6), stored as a poll hands them out.
+
+A body is a small head with the partitioning key that its SEND had, which no Iggy client is shown
+and which is the records' key to everyone else, then the polled records. Knows no command, stream
+or consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+from storage.codecs.api import RECORDS_MAX, BodyFormat, BodyInfo, Buffer, Decoded, Prepared
+from storage.codecs.compression import crc32
+from storage.codecs.headers import is_text
+from storage.codecs.record import Header, HeaderKind, Record
+from storage.errors import BodyError, CorruptBody, RecordTooLarge
+
+BODY_HEAD = struct.Struct("<HH")  # partitioning key's length (0: none), reserved
+# offset, state, timestamp, id, CRC-32 of the payload; a headers block and the payload follow.
+RECORD_HEAD = struct.Struct("<QBQ16sI")
+STAMP = struct.Struct("<QBQ")  # offset, state, timestamp
+SEND_HEAD = struct.Struct("<16sI")  # id, headers length
+U32 = struct.Struct("<I")
+
+RECORD_MIN = RECORD_HEAD.size + 8  # both lengths
+AVAILABLE = 1  # the only state that Iggy's server ever sets
+NO_ID = bytes(16)
+
+# Iggy's own limits on one SEND: payloads together, header values together (iggy/src/messages/
+# send_messages.rs, MAX_PAYLOAD_SIZE and MAX_HEADERS_SIZE), and on each name and value.
+PAYLOAD_BYTES_MAX = 10_485_760
+HEADER_BYTES_MAX = 102_400
+TEXT_BYTES_MAX = 255
+
+# Header in which an Iggy reader finds the key of a record that came in by another protocol.
+KEY_HEADER = b"braidlog.key"
+
+IDS_AT_A_TIME = 64
+
+
+def body_from_send(
+    messages: Buffer,
+    base_offset: int,
+    append_us: int,
+    *,
+    key: bytes | None = None,
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Prepared:
+    """Check the messages of a SEND and make the body of them, with offsets, time and checksums.
+
+    A message without an id gets a random UUID (version 4), as Iggy's server gives it. `key` is the
+    partitioning key, None for the other kinds of partitioning.
+
+    Raises:
+        CorruptBody: no message, an empty payload, or lengths, names or kinds that cannot be.
+        RecordTooLarge: payloads or header values are more than Iggy takes in one SEND.
+    """
+    view = memoryview(messages)
+    parts: list[Buffer] = [pack_key(key)]
+    read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
+    fresh_ids = _fresh_ids(random_bytes)
+    pos, end, offset, payload_bytes, header_bytes = 0, len(view), base_offset, 0, 0
+    while pos < end:  # hot: see make bench
+        if end - pos < SEND_HEAD.size:
+            raise CorruptBody("message is cut short")
+        message_id, headers_size = read(view, pos)
+        payload_pos = pos + 24 + headers_size
+        if payload_pos > end:
+            raise CorruptBody("headers are longer than their request")
+        size = length_at(view, payload_pos - 4)[0]
+        stop = payload_pos + size
+        if not size or stop > end:
+            raise CorruptBody(f"payload of {size} bytes in a request of {end}")
+        payload_bytes += size
+        if headers_size:
+            header_bytes += check_headers(view[pos + 20 : payload_pos - 4])
+        if message_id == NO_ID:
+            message_id = next(fresh_ids)
+        checksum = crc_of(view[payload_pos:stop])
+        parts.append(pack(offset, AVAILABLE, append_us, message_id, checksum))
+        parts.append(view[pos + 16 : stop])
+        offset += 1
+        pos = stop
+    if offset == base_offset:
+        raise CorruptBody("request without a message")
+    if payload_bytes > payload_bytes_max:
+        raise RecordTooLarge(payload_bytes, payload_bytes_max)
+    if header_bytes > HEADER_BYTES_MAX:
+        raise RecordTooLarge(header_bytes, HEADER_BYTES_MAX)
+    return Prepared(b"".join(parts), BodyInfo(offset - base_offset))
+
+
+def cut(
+    body: Buffer,
+    base_offset: int,
+    start_offset: int,
+    records_max: int,
+    *,
+    record_count: int | None = None,
+) -> tuple[memoryview, int]:
+    """Polled records from start_offset on, at most records_max, and how many they are.
+
+    With record_count, the number in the batch, a whole body is handed over without a walk.
+
+    Raises:
+        CorruptBody: the body is none of this format.
+    """
+    view = memoryview(body)
+    pos, _ = read_key(view)
+    if record_count is not None and start_offset <= base_offset and record_count <= records_max:
+        return view[pos:], record_count
+    start, count, end = -1, 0, len(view)
+    offset_at = STAMP.unpack_from
+    while pos < end and count < records_max:  # hot: see make bench
+        _, stop = _record_end(view, pos, end)
+        if start < 0 and offset_at(view, pos)[0] >= start_offset:
+            start = pos
+        if start >= 0:
+            count += 1
+        pos = stop
+    return (view[start:pos], count) if count else (view[:0], 0)
+
+
+class IggyCodec:
+    """Body format 4. See the module."""
+
+    name = "iggy"
+    format = int(BodyFormat.IGGY)
+    version = 1
+
+    def inspect(self, body: Buffer) -> BodyInfo:
+        """Count the records. Classic Iggy messages carry no time of their client's."""
+        view = memoryview(body)
+        pos, _ = read_key(view)
+        count, end = 0, len(view)
+        while pos < end:
+            payload_pos, stop = _record_end(view, pos, end)
+            _headers(view[pos + RECORD_HEAD.size + 4 : payload_pos - 4])
+            count, pos = count + 1, stop
+        return BodyInfo(count)
+
+    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
+        """Put offsets and time into each record, in place where the body is writable."""
+        view = memoryview(body)
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        pos, _ = read_key(view)
+        offset, end = base_offset, len(view)
+        while pos < end:
+            _, stop = _record_end(view, pos, end)
+            STAMP.pack_into(view, pos, offset, AVAILABLE, append_us)
+            offset, pos = offset + 1, stop
+        return view
+
+    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+        """(offset, pos) of each record."""
+        view = memoryview(body)
+        pos, _ = read_key(view)
+        starts = []
+        end = len(view)
+        while pos < end:
+            _, stop = _record_end(view, pos, end)
+            starts.append((STAMP.unpack_from(view, pos)[0], pos))
+            pos = stop
+        return starts
+
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = RECORDS_MAX,
+    ) -> Decoded:
+        """Records with the SEND's partitioning key as their key; their time is the append's."""
+        decoded = Decoded(next_offset=base_offset)
+        data = bytes(body)
+        try:
+            pos, key = read_key(data)
+            _decode_records(data, pos, key, start_offset, records_max, decoded)
+        except BodyError as error:
+            decoded.failed = error
+            decoded.failed_offset = decoded.next_offset
+        return decoded
+
+    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
+        """Records in poll layout; each key is a header, since foreign keys differ in a batch."""
+        parts = [pack_key(None)]
+        for record in records:  # hot: see make bench
+            value = record.value or b""
+            message_id = record.message_id.to_bytes(16, "little") if record.message_id else NO_ID
+            headers = b""
+            if record.headers or record.key is not None:
+                headers = _pack_headers(record)
+            parts += (
+                RECORD_HEAD.pack(
+                    record.offset, AVAILABLE, record.append_us, message_id, crc32(value)
+                ),
+                U32.pack(len(headers)),
+                headers,
+                U32.pack(len(value)),
+                value,
+            )
+        return b"".join(parts)
+
+    def carries(self, record: Record) -> bool:
+        """Not without a payload: clients of the classic dialects stop reading at an empty one."""
+        return bool(record.value)
+
+
+IGGY = IggyCodec()
+
+
+def pack_key(key: bytes | None) -> bytes:
+    """Head of a body: the partitioning key that all its records have, 1 to 255 bytes, or none."""
+    return BODY_HEAD.pack(len(key), 0) + key if key else BODY_HEAD.pack(0, 0)
+
+
+def read_key(body: Buffer) -> tuple[int, bytes | None]:
+    """Position of the first record, and the partitioning key. Raises CorruptBody."""
+    if len(body) < BODY_HEAD.size:
+        raise CorruptBody("body is cut short")
+    size, reserved = BODY_HEAD.unpack_from(body)
+    pos = BODY_HEAD.size + size
+    if reserved or pos > len(body):
+        raise CorruptBody("head of the body is not of this version")
+    return pos, bytes(body[BODY_HEAD.size : pos]) if size else None
+
+
+def check_headers(block: memoryview) -> int:
+    """Bytes of all header values in a block, checked as Iggy's server checks them.
+
+    Raises:
+        CorruptBody: a name or value that is not 1 to 255 bytes, a name that is no text, an unknown
+            kind, or lengths that do not fill the block.
+    """
+    total = 0
+    for header in _headers(block):
+        if not 1 <= len(header.name) <= TEXT_BYTES_MAX or not is_text(header.name):
+            raise CorruptBody("header name is not 1 to 255 bytes of UTF-8")
+        if not 1 <= len(header.value) <= TEXT_BYTES_MAX:
+            raise CorruptBody(f"header value of {len(header.value)} bytes")
+        if not HeaderKind.RAW <= header.kind <= HeaderKind.FLOAT64:
+            raise CorruptBody(f"header kind {header.kind}")
+        total += len(header.value)
+    return total
+
+
+def _record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """Start of the payload, and end, of the record at pos."""
+    if end - pos < RECORD_MIN:
+        raise CorruptBody("record is cut short")
+    payload_pos = pos + RECORD_MIN + U32.unpack_from(view, pos + 37)[0]
+    if payload_pos > end:
+        raise CorruptBody("headers are longer than their body")
+    stop = payload_pos + U32.unpack_from(view, payload_pos - 4)[0]
+    if stop > end:
+        raise CorruptBody("payload is longer than its body")
+    return payload_pos, stop
+
+
+def _decode_records(
+    data: bytes,
+    pos: int,
+    key: bytes | None,
+    start_offset: int,
+    records_max: int,
+    decoded: Decoded,
+) -> None:
+    head, length_at = RECORD_HEAD.unpack_from, U32.unpack_from
+    records = decoded.records
+    end = len(data)
+    while pos < end and len(records) < records_max:  # hot: see make bench
+        if end - pos < RECORD_MIN:
+            raise CorruptBody("record is cut short")
+        offset, _, time_us, message_id, _ = head(data, pos)
+        headers_size = length_at(data, pos + 37)[0]
+        payload_pos = pos + 45 + headers_size
+        if payload_pos > end:
+            raise CorruptBody("headers are longer than their body")
+        stop = payload_pos + length_at(data, payload_pos - 4)[0]
+        if stop > end:
+            raise CorruptBody("payload is longer than its body")
+        if offset >= start_offset:
+            records.append(
+                Record(
+                    offset,
+                    time_us,
+                    None,
+                    None,
+                    key,
+                    data[payload_pos:stop],
+                    _headers(data[pos + 41 : payload_pos - 4]) if headers_size else (),
+                    None,
+                    None,
+                    None,
+                    int.from_bytes(message_id, "little"),
+                )
+            )
+        decoded.next_offset = offset + 1
+        pos = stop
+
+
+def _headers(block: Buffer) -> list[Header]:
+    """Headers of a block without its length (apache/iggy iggy/src/models/header.rs)."""
+    headers = []
+    pos, end = 0, len(block)
+    try:
+        while pos < end:
+            name_end = pos + 4 + U32.unpack_from(block, pos)[0]
+            kind = block[name_end]
+            value_pos = name_end + 5
+            value_end = value_pos + U32.unpack_from(block, name_end + 1)[0]
+            if value_end > end:
+                raise CorruptBody("header is longer than its block")
+            name, value = bytes(block[pos + 4 : name_end]), bytes(block[value_pos:value_end])
+            headers.append(Header(name, value, kind))
+            pos = value_end
+    except (struct.error, IndexError) as error:
+        raise CorruptBody("header is cut short") from error
+    return headers
+
+
+def _pack_headers(record: Record) -> bytes:
+    """The headers that Iggy can hold, and the record's key where it is one of them."""
+    parts = []
+    for header in record.headers:
+        kind = header.kind
+        if kind == HeaderKind.STRING and not is_text(header.value):
+            kind = HeaderKind.RAW
+        parts.append(_pack_header(header.name, header.value, kind))
+    if record.key is not None:
+        # Last: clients keep headers in a map, and the key wins over a header of its name.
+        parts.append(_pack_header(KEY_HEADER, record.key, HeaderKind.RAW))
+    return b"".join(parts)
+
+
+def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
+    """Nothing where Iggy has no form for it: its clients refuse the whole poll otherwise."""
+    if not (1 <= len(name) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
+        return b""
+    if not is_text(name):
+        return b""
+    return b"".join((U32.pack(len(name)), name, bytes((kind,)), U32.pack(len(value)), value))
+
+
+def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Random UUIDs of version 4, made some at a time: one by one they cost more than the append."""
+    while True:
+        block = bytearray(random_bytes(16 * IDS_AT_A_TIME))
+        block[6::16] = block[6::16].translate(_VERSION_4)
+        block[8::16] = block[8::16].translate(_VARIANT_1)
+        for pos in range(0, len(block), 16):
+            yield bytes(block[pos : pos + 16])
+
+
+_VERSION_4 = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT_1 = bytes(byte & 0x3F | 0x80 for byte in range(256))

@@ -1,0 +1,88 @@
+"""Which codec opens which body format, for broker, recovery, tools and Spark alike.
+
+Built-in codecs are imported when first asked for: Pulsar's needs protobuf, which a reader of Kafka
+bodies should not load. Other codecs come from installed packages, by the entry-point group
+`braidlog.codecs`: each entry point is a `Codec` object of a number of 64 or above.
+"""
+
+import importlib
+from importlib.metadata import entry_points
+
+from storage.codecs.api import BodyFormat, Codec
+from storage.errors import UnreadableBody
+
+ENTRY_POINT_GROUP = "braidlog.codecs"
+
+FOREIGN_FORMAT_MIN = 64  # numbers below are the project's own
+
+_BUILT_IN = {
+    "plain": (BodyFormat.PLAIN, "storage.codecs.plain", "PLAIN"),
+    "kafka": (BodyFormat.KAFKA, "storage.codecs.kafka", "KAFKA"),
+    "pulsar": (BodyFormat.PULSAR, "storage.codecs.pulsar", "PULSAR"),
+    "iggy": (BodyFormat.IGGY, "storage.codecs.iggy", "IGGY"),
+}
+_NAME_OF = {int(number): name for name, (number, _, _) in _BUILT_IN.items()}
+
+_by_format: dict[int, Codec] = {}
+_by_name: dict[str, Codec] = {}
+
+
+def codec_for(body_format: int) -> Codec:
+    """The codec of a batch header's body format.
+
+    Raises:
+        UnreadableBody: no codec of that number is built in, registered or installed.
+    """
+    if (codec := _by_format.get(body_format)) is not None:
+        return codec
+    if body_format in _NAME_OF:
+        return codec_named(_NAME_OF[body_format])
+    _load_installed()
+    if (codec := _by_format.get(body_format)) is not None:
+        return codec
+    raise UnreadableBody(f"no codec for body format {body_format}")
+
+
+def codec_named(name: str) -> Codec:
+    """The codec of that name.
+
+    Raises:
+        UnreadableBody: no codec of that name is built in, registered or installed.
+    """
+    if (codec := _by_name.get(name)) is not None:
+        return codec
+    if name in _BUILT_IN:
+        _, module, attribute = _BUILT_IN[name]
+        found: Codec = getattr(importlib.import_module(module), attribute)
+        _by_format[found.format] = _by_name[name] = found
+        return found
+    _load_installed()
+    if (codec := _by_name.get(name)) is not None:
+        return codec
+    raise UnreadableBody(f"no codec named {name!r}")
+
+
+def register(codec: Codec) -> None:
+    """Add a codec that is not built in.
+
+    Raises:
+        ValueError: its number or name is another's, or the number is below FOREIGN_FORMAT_MIN.
+    """
+    if codec.format < FOREIGN_FORMAT_MIN or codec.name in _BUILT_IN:
+        raise ValueError(
+            f"codec {codec.name!r} (format {codec.format}) needs a name of its own and a number "
+            f"from {FOREIGN_FORMAT_MIN} up"
+        )
+    for known in (_by_format.get(codec.format, codec), _by_name.get(codec.name, codec)):
+        if known is not codec:
+            raise ValueError(
+                f"codec {codec.name!r} (format {codec.format}) clashes with "
+                f"{known.name!r} (format {known.format})"
+            )
+    _by_format[codec.format] = codec
+    _by_name[codec.name] = codec
+
+
+def _load_installed() -> None:
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        register(entry_point.load())
