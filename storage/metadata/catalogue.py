@@ -1,0 +1,325 @@
+"""Namespaces, topics and what belongs to them: the truth in memory, every change in a journal.
+
+A change is written as a record, then applied to memory by the very code that a replay uses. Each
+returns a commit ticket: an answer that waits for it waits for the disk. What is asked for must make
+sense already (a free name, a topic that exists): the broker's topics see to that. Knows no
+partition folder, no client and no clock.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from storage.metadata.catalogue_records import (
+    MADE_ID_FIRST,
+    CatalogueChange,
+    CountersSet,
+    EpochSet,
+    GroupGone,
+    GroupMade,
+    GroupMeta,
+    NamespaceGone,
+    NamespaceMade,
+    NamespaceMeta,
+    PartitionsSet,
+    ProducerNamed,
+    SchemaAdded,
+    SchemaMeta,
+    Setting,
+    SettingsSet,
+    TopicGone,
+    TopicMade,
+    TopicMeta,
+)
+from storage.metadata.journal import ChangeJournal, Journal
+from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+
+NamespaceKey = tuple[str, str]
+
+FIRST_NUMBER: Final = (
+    1  # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
+)
+
+
+class Catalogue:
+    """All namespaces and topics. Metas that it hands out are to be read only."""
+
+    def __init__(self, journal: Journal, *, now_us: int) -> None:
+        """Replay the journal; a new one gets the namespace `public/default`.
+
+        Raises DamagedLog, UnknownRecord.
+        """
+        self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
+        self._streams: dict[int, NamespaceMeta] = {}
+        self._topics: dict[TopicName, TopicMeta] = {}
+        self._by_id: dict[int, TopicMeta] = {}
+        self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
+        self._producers: dict[bytes, int] = {}
+        self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST)
+        self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
+            journal, CatalogueChange, "catalogue"
+        )
+        self._journal.replay(self._apply)
+        if self._counters.next_made_id == MADE_ID_FIRST and not self._namespaces:
+            self.create_namespace(DEFAULT_TENANT, DEFAULT_NAMESPACE, created_us=now_us)
+
+    @property
+    def ticket(self) -> int:
+        """After this ticket every change so far is on disk."""
+        return self._journal.ticket
+
+    # Namespaces.
+
+    def namespaces(self) -> list[NamespaceMeta]:
+        """All, by name."""
+        return [self._namespaces[key] for key in sorted(self._namespaces)]
+
+    def namespace(self, tenant: str, namespace: str) -> NamespaceMeta | None:
+        """The namespace of that name."""
+        return self._namespaces.get((tenant, namespace))
+
+    def namespace_by_stream_id(self, stream_id: int) -> NamespaceMeta | None:
+        """The namespace that Iggy clients know by this number."""
+        return self._streams.get(stream_id)
+
+    def stream_id(self, meta: NamespaceMeta) -> int:
+        """Iggy's number for a namespace: chosen by an Iggy client, else made here, from 2^24 up."""
+        return meta.made_id if meta.iggy_id is None else meta.iggy_id
+
+    def create_namespace(
+        self, tenant: str, namespace: str, *, created_us: int, iggy_id: int | None = None
+    ) -> int:
+        """Make a namespace whose name, and number if there is one, are free; return the ticket."""
+        assert (tenant, namespace) not in self._namespaces
+        assert iggy_id not in self._streams
+        made_id = self._free_made_id(self._streams)
+        meta = NamespaceMeta(tenant, namespace, created_us, iggy_id, made_id)
+        return self._change(NamespaceMade(meta))
+
+    def delete_namespace(self, tenant: str, namespace: str) -> int:
+        """Remove a namespace that has no topics; return the ticket."""
+        assert not self._in_namespace.get((tenant, namespace))
+        return self._change(NamespaceGone(tenant, namespace))
+
+    # Topics.
+
+    def topics(self, tenant: str, namespace: str) -> list[TopicMeta]:
+        """The topics of a namespace, by name."""
+        metas = self._in_namespace.get((tenant, namespace), {}).values()
+        return sorted(metas, key=lambda meta: meta.name.topic)
+
+    def all_topics(self) -> list[TopicMeta]:
+        """Every topic, in the order they were made."""
+        return list(self._by_id.values())
+
+    def topic(self, name: TopicName) -> TopicMeta | None:
+        """The topic of that name."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: int) -> TopicMeta | None:
+        """The topic with the catalogue's own number."""
+        return self._by_id.get(topic_id)
+
+    def topic_by_iggy_id(self, tenant: str, namespace: str, iggy_id: int) -> TopicMeta | None:
+        """The topic of a namespace that Iggy clients know by this number."""
+        return self._in_namespace.get((tenant, namespace), {}).get(iggy_id)
+
+    def topic_id(self, meta: TopicMeta) -> int:
+        """Iggy's number for a topic: chosen by an Iggy client, else made here, from 2^24 up."""
+        return meta.made_id if meta.iggy_id is None else meta.iggy_id
+
+    def next_partition_id(self) -> int:
+        """A partition id that was never given out. On disk with the topic that gets it, and by its
+        folder's name.
+        """
+        partition_id = self._counters.next_partition_id
+        self._counters.next_partition_id += 1
+        return partition_id
+
+    def raise_partition_ids(self, highest_seen: int) -> None:
+        """Count on above the highest partition id that a folder has, whether or not the catalogue
+        names it.
+        """
+        self._counters.next_partition_id = max(self._counters.next_partition_id, highest_seen + 1)
+
+    def create_topic(
+        self,
+        name: TopicName,
+        partition_ids: list[int],
+        *,
+        partitioned: bool,
+        created_us: int,
+        settings: dict[str, Setting] | None = None,
+        iggy_id: int | None = None,
+    ) -> int:
+        """Make a topic whose name is free, in a namespace that exists, over existing folders;
+        return the ticket.
+        """
+        key = (name.tenant, name.namespace)
+        assert key in self._namespaces and name not in self._topics
+        assert iggy_id not in self._in_namespace.get(key, {})
+        meta = TopicMeta(
+            topic_id=self._counters.next_topic_id,
+            name=name,
+            partition_ids=partition_ids,
+            partitioned=partitioned,
+            created_us=created_us,
+            settings=dict(settings or {}),
+            iggy_id=iggy_id,
+            made_id=self._free_made_id(self._in_namespace.get(key, {})),
+        )
+        return self._change(TopicMade(meta))
+
+    def set_partitions(self, topic_id: int, partition_ids: list[int], *, partitioned: bool) -> int:
+        """Give a topic more, or fewer, partitions: all their ids by number; return the ticket."""
+        return self._change(PartitionsSet(topic_id, partition_ids, partitioned))
+
+    def delete_topic(self, topic_id: int) -> int:
+        """Remove a topic; return the ticket. Its folders may go once that is durable."""
+        return self._change(TopicGone(topic_id))
+
+    def alter_settings(self, topic_id: int, settings: dict[str, Setting]) -> int:
+        """Replace all settings of a topic; return the ticket."""
+        return self._change(SettingsSet(topic_id, dict(settings)))
+
+    def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
+        """Add a schema, whose version is its place in `meta.schemas`; return the ticket."""
+        return self._change(SchemaAdded(topic_id, schema))
+
+    def bump_topic_epoch(self, topic_id: int) -> int:
+        """Raise the topic's epoch by one; return the ticket."""
+        return self._change(EpochSet(topic_id, self._by_id[topic_id].topic_epoch + 1))
+
+    # Named Iggy groups.
+
+    def groups(self, topic_id: int) -> list[GroupMeta]:
+        """The named groups of a topic, in the order they were made."""
+        return self._by_id[topic_id].groups
+
+    def create_group(self, topic_id: int, name: str, group_id: int | None = None) -> int:
+        """Make a group with a free name and number, or with the next number; return the ticket."""
+        meta = self._by_id[topic_id]
+        if group_id is None:
+            group_id = meta.next_group_id
+        assert all(group.group_id != group_id and group.name != name for group in meta.groups)
+        return self._change(GroupMade(topic_id, GroupMeta(group_id, name)))
+
+    def delete_group(self, topic_id: int, group_id: int) -> int:
+        """Remove a group; return the ticket."""
+        return self._change(GroupGone(topic_id, group_id))
+
+    # Producers.
+
+    def producer_id(self, name: bytes) -> int:
+        """The number, from 1 on, that stands for a producer's name in batch headers; a new name
+        gets the next one.
+
+        Who let that producer in answers it only when `ticket` is durable: no batch with the number
+        is older.
+        """
+        number = self._producers.get(name)
+        if number is None:
+            number = len(self._producers) + FIRST_NUMBER
+            self._change(ProducerNamed(number, name))
+        return number
+
+    # Changing.
+
+    def _change(self, change: CatalogueChange) -> int:
+        ticket = self._journal.append(change)
+        self._apply(change)
+        self._journal.snapshot_if_due(self._state())
+        return ticket
+
+    def _apply(self, change: CatalogueChange) -> None:
+        APPLY[type(change)](self, change)
+
+    def _state(self) -> Iterator[CatalogueChange]:
+        """Everything as changes, for a snapshot."""
+        yield self._counters
+        for namespace in self._namespaces.values():
+            yield NamespaceMade(namespace)
+        for topic in self._by_id.values():
+            yield TopicMade(topic)
+        for name, number in self._producers.items():
+            yield ProducerNamed(number, name)
+
+    def _free_made_id(self, taken: dict[int, Any]) -> int:
+        made_id = self._counters.next_made_id
+        while made_id in taken:  # An Iggy client may choose any number.
+            made_id += 1
+        return made_id
+
+    def _count_made_id(self, made_id: int) -> None:
+        self._counters.next_made_id = max(self._counters.next_made_id, made_id + 1)
+
+    # Applying: one function for each kind of change, for live changes and for replay.
+
+    def _apply_counters(self, change: CountersSet) -> None:
+        self._counters = change
+
+    def _apply_namespace(self, change: NamespaceMade) -> None:
+        meta = change.meta
+        self._namespaces[meta.tenant, meta.namespace] = meta
+        self._streams[self.stream_id(meta)] = meta
+        self._count_made_id(meta.made_id)
+
+    def _apply_namespace_gone(self, change: NamespaceGone) -> None:
+        meta = self._namespaces.pop((change.tenant, change.namespace))
+        del self._streams[self.stream_id(meta)]
+
+    def _apply_topic(self, change: TopicMade) -> None:
+        meta = change.meta
+        self._topics[meta.name] = self._by_id[meta.topic_id] = meta
+        topics = self._in_namespace.setdefault((meta.name.tenant, meta.name.namespace), {})
+        topics[self.topic_id(meta)] = meta
+        self._counters.next_topic_id = max(self._counters.next_topic_id, meta.topic_id + 1)
+        self._count_made_id(meta.made_id)
+        self.raise_partition_ids(max(meta.partition_ids, default=0))
+
+    def _apply_topic_gone(self, change: TopicGone) -> None:
+        meta = self._by_id.pop(change.topic_id)
+        del self._topics[meta.name]
+        del self._in_namespace[meta.name.tenant, meta.name.namespace][self.topic_id(meta)]
+
+    def _apply_partitions(self, change: PartitionsSet) -> None:
+        meta = self._by_id[change.topic_id]
+        meta.partition_ids = change.partition_ids
+        meta.partitioned = change.partitioned
+        self.raise_partition_ids(max(change.partition_ids, default=0))
+
+    def _apply_settings(self, change: SettingsSet) -> None:
+        self._by_id[change.topic_id].settings = change.settings
+
+    def _apply_schema(self, change: SchemaAdded) -> None:
+        self._by_id[change.topic_id].schemas.append(change.schema)
+
+    def _apply_epoch(self, change: EpochSet) -> None:
+        self._by_id[change.topic_id].topic_epoch = change.topic_epoch
+
+    def _apply_group(self, change: GroupMade) -> None:
+        meta = self._by_id[change.topic_id]
+        meta.groups.append(change.group)
+        meta.next_group_id = max(meta.next_group_id, change.group.group_id + 1)
+
+    def _apply_group_gone(self, change: GroupGone) -> None:
+        meta = self._by_id[change.topic_id]
+        meta.groups = [group for group in meta.groups if group.group_id != change.group_id]
+
+    def _apply_producer(self, change: ProducerNamed) -> None:
+        self._producers[change.name] = change.number
+
+
+APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
+    CountersSet: Catalogue._apply_counters,
+    NamespaceMade: Catalogue._apply_namespace,
+    NamespaceGone: Catalogue._apply_namespace_gone,
+    TopicMade: Catalogue._apply_topic,
+    TopicGone: Catalogue._apply_topic_gone,
+    PartitionsSet: Catalogue._apply_partitions,
+    SettingsSet: Catalogue._apply_settings,
+    SchemaAdded: Catalogue._apply_schema,
+    EpochSet: Catalogue._apply_epoch,
+    GroupMade: Catalogue._apply_group,
+    GroupGone: Catalogue._apply_group_gone,
+    ProducerNamed: Catalogue._apply_producer,
+}

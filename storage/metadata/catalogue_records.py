@@ -1,0 +1,164 @@
+"""What the catalogue holds, and the changes its journal is made of (storage/FORMAT.md, section
+9.1).
+
+Knows no journal. Structs are arrays on disk, in the order of their fields; a field may be added at
+the end only, with a default, and with a new layout version: an older program must not read past
+what it does not know.
+"""
+
+from typing import Final
+
+import msgspec
+
+from storage.metadata.names import TopicName
+
+MADE_ID_FIRST: Final = (
+    1 << 24
+)  # Iggy ids of what other doors created; Iggy's clients choose small ones.
+GROUP_ID_FIRST: Final = 1
+
+Setting = str | int | bool
+
+
+class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """One version of a topic's schema: Pulsar's type number, its definition and properties."""
+
+    type: int
+    name: str
+    data: bytes
+    properties: dict[str, str]
+
+
+class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A named Iggy consumer group; its members are not stored."""
+
+    group_id: int
+    name: str
+
+
+class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A namespace (Iggy: stream). `iggy_id` is what an Iggy client chose, else None and `made_id`
+    stands for it.
+    """
+
+    tenant: str
+    namespace: str
+    created_us: int
+    iggy_id: int | None
+    made_id: int
+
+
+class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A topic. `partition_ids` by partition number; `iggy_id` and `made_id` as in a namespace."""
+
+    topic_id: int
+    name: TopicName
+    partition_ids: list[int]
+    partitioned: bool
+    created_us: int
+    settings: dict[str, Setting]
+    iggy_id: int | None
+    made_id: int
+    topic_epoch: int = 0
+    schemas: list[SchemaMeta] = []
+    groups: list[GroupMeta] = []
+    next_group_id: int = GROUP_ID_FIRST
+
+
+class NamespaceMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1):
+    """A namespace is there."""
+
+    meta: NamespaceMeta
+
+
+class NamespaceGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2):
+    """A namespace, empty of topics, is no more."""
+
+    tenant: str
+    namespace: str
+
+
+class TopicMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3):
+    """A topic is there, with all that is known of it."""
+
+    meta: TopicMeta
+
+
+class TopicGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=4):
+    """A topic is no more; neither its number nor those of its partitions come again."""
+
+    topic_id: int
+
+
+class PartitionsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=5):
+    """A topic has these partitions now."""
+
+    topic_id: int
+    partition_ids: list[int]
+    partitioned: bool
+
+
+class SettingsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=6):
+    """A topic has these settings now, and no others."""
+
+    topic_id: int
+    settings: dict[str, Setting]
+
+
+class SchemaAdded(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=7):
+    """A topic has one more schema version."""
+
+    topic_id: int
+    schema: SchemaMeta
+
+
+class EpochSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=8):
+    """A topic's epoch (Pulsar's exclusive producers)."""
+
+    topic_id: int
+    topic_epoch: int
+
+
+class GroupMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=9):
+    """A topic has one more named Iggy group."""
+
+    topic_id: int
+    group: GroupMeta
+
+
+class GroupGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10):
+    """A named Iggy group is no more."""
+
+    topic_id: int
+    group_id: int
+
+
+class ProducerNamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=11):
+    """The number that stands for a producer's name in batch headers."""
+
+    number: int
+    name: bytes
+
+
+class CountersSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=12):
+    """Where counting goes on: first in a snapshot, which no longer shows what was deleted."""
+
+    next_topic_id: int
+    next_partition_id: int
+    next_made_id: int
+
+
+CatalogueChange = (
+    NamespaceMade
+    | NamespaceGone
+    | TopicMade
+    | TopicGone
+    | PartitionsSet
+    | SettingsSet
+    | SchemaAdded
+    | EpochSet
+    | GroupMade
+    | GroupGone
+    | ProducerNamed
+    | CountersSet
+)

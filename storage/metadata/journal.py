@@ -1,0 +1,147 @@
+"""What catalogue and cursors share: changes as journal records, replay, and when to shorten it.
+
+Knows no record's meaning and no file: bytes go to a `Journal` (storage/log/journal_log.py). A
+record is one byte of layout version and a msgpack array of changes (storage/FORMAT.md, section 9).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from storage.errors import StorageError, StorageFull
+from storage.metadata.ranges import RangeSet
+
+LAYOUT_VERSION: Final = 1
+PREFIX: Final = bytes([LAYOUT_VERSION])
+# A journal is written anew when more was added since the last snapshot than that snapshot's own
+# size, and at least this: replay then takes about twice the time that the state itself takes, and a
+# small state is not written often.
+SNAPSHOT_GROWTH_MIN_BYTES: Final = 1 << 20
+SNAPSHOT_CHANGES: Final = 256  # In one record of a snapshot: fewer, larger ones replay faster.
+
+ChangeT = TypeVar("ChangeT")
+
+
+class UnknownRecord(StorageError):
+    """A journal holds a record that this version does not know: it comes from a newer one, or is
+    damaged.
+    """
+
+
+class Journal(Protocol):
+    """A synced, checksummed list of byte strings."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that a replay would read."""
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of these that the last snapshot wrote; 0 if there was none."""
+
+    def replay(self) -> Iterator[bytes]:
+        """Every record, in order. Raises DamagedLog."""
+
+    def append(self, body: bytes) -> int:
+        """Add a record; return the commit ticket after which it is on disk. Raises StorageFull,
+        StorageFailed.
+        """
+
+    def append_lazy(self, body: bytes) -> object:
+        """Add a record that is on disk within the flush interval."""
+
+    def snapshot(self, bodies: Iterable[bytes]) -> object:
+        """Replace all records by these."""
+
+
+class ChangeJournal(Generic[ChangeT]):
+    """A journal of typed changes."""
+
+    def __init__(self, journal: Journal, change_type: object, name: str) -> None:
+        """`change_type` is the union of all changes; `name` is what errors call the journal."""
+        self._journal = journal
+        self._name = name
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_encode_ranges)
+        self._decoder: msgspec.msgpack.Decoder[list[ChangeT]] = msgspec.msgpack.Decoder(
+            list[change_type],  # type: ignore[valid-type]
+            dec_hook=_decode_ranges,
+        )
+        self._has_lazy = False
+        self._next_snapshot_bytes = 0
+        self.ticket = 0
+        """After this ticket every change that was not lazy is on disk."""
+
+    def replay(self, apply: Callable[[ChangeT], None]) -> None:
+        """Apply the last snapshot and every change since, in order.
+
+        Raises DamagedLog, UnknownRecord.
+        """
+        for body in self._journal.replay():
+            try:
+                for change in self._decode(body):
+                    apply(change)
+            except KeyError as error:
+                raise UnknownRecord(f"{self._name}: a record names unknown {error}") from error
+        self._plan_snapshot()
+
+    def append(self, change: ChangeT, *, lazy: bool = False) -> int:
+        """Write one change; return its ticket, 0 for a lazy one.
+
+        Raises StorageFull, StorageFailed.
+        """
+        body = PREFIX + self._encoder.encode([change])
+        if lazy:
+            self._journal.append_lazy(body)
+            self._has_lazy = True
+            return 0
+        self.ticket = self._journal.append(body)
+        self._has_lazy = False
+        return self.ticket
+
+    def settle(self) -> int:
+        """A ticket after which everything so far is on disk, lazy changes too."""
+        if self._has_lazy:
+            self.ticket = self._journal.append(PREFIX + self._encoder.encode([]))
+            self._has_lazy = False
+        return self.ticket
+
+    def snapshot_if_due(self, state: Iterable[ChangeT]) -> None:
+        """Shorten the journal to `state` if it has grown enough; where the disk is full, later."""
+        if self._journal.size_bytes < self._next_snapshot_bytes:
+            return
+        try:
+            self._journal.snapshot(self._bodies(state))
+        except StorageFull:  # The change itself is written: the journal only stays longer.
+            self._next_snapshot_bytes = self._journal.size_bytes + SNAPSHOT_GROWTH_MIN_BYTES
+            return
+        self._plan_snapshot()
+
+    def _plan_snapshot(self) -> None:
+        base = self._journal.snapshot_bytes
+        self._next_snapshot_bytes = base + max(base, SNAPSHOT_GROWTH_MIN_BYTES)
+
+    def _bodies(self, state: Iterable[ChangeT]) -> Iterator[bytes]:
+        changes = iter(state)
+        while piece := list(islice(changes, SNAPSHOT_CHANGES)):
+            yield PREFIX + self._encoder.encode(piece)
+
+    def _decode(self, body: bytes) -> list[ChangeT]:
+        if body[:1] != PREFIX:
+            layout = body[:1].hex() or "none"
+            raise UnknownRecord(f"{self._name}: a record has the unknown layout {layout}")
+        try:
+            return self._decoder.decode(memoryview(body)[1:])
+        except (msgspec.DecodeError, ValueError) as error:
+            raise UnknownRecord(f"{self._name}: a record cannot be read: {error}") from error
+
+
+def _encode_ranges(value: object) -> bytes:
+    assert isinstance(value, RangeSet)
+    return value.to_bytes()
+
+
+def _decode_ranges(kind: type, value: bytes) -> RangeSet:
+    assert kind is RangeSet
+    return RangeSet.from_bytes(value)

@@ -1,0 +1,49 @@
+"""A journal in memory with the interface of the real one; it can be full, and be opened again."""
+
+from collections.abc import Iterable, Iterator
+
+from storage.errors import StorageFull
+
+
+class MemoryJournal:
+    def __init__(self, records: Iterable[bytes] = ()):
+        self.records = list(records)
+        self.snapshots = 0
+        self.snapshot_bytes = 0
+        self.ticket = 0
+        self.lazy = 0
+        self.full = False
+        self.extra_bytes = 0
+        """Makes it look longer than it is, until the next snapshot."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.records)) + self.extra_bytes
+
+    def replay(self) -> Iterator[bytes]:
+        return iter(self.records)
+
+    def append(self, body: bytes) -> int:
+        self._add(body)
+        self.ticket += 1
+        return self.ticket
+
+    def append_lazy(self, body: bytes) -> None:
+        self._add(body)
+        self.lazy += 1
+
+    def snapshot(self, bodies: Iterable[bytes]) -> None:
+        if self.full:
+            raise StorageFull
+        self.records = list(bodies)
+        self.extra_bytes = 0
+        self.snapshots += 1
+        self.snapshot_bytes = self.size_bytes
+
+    def reopened(self) -> "MemoryJournal":
+        return MemoryJournal(self.records)
+
+    def _add(self, body: bytes) -> None:
+        if self.full:
+            raise StorageFull
+        self.records.append(bytes(body))

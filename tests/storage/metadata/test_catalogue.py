@@ -1,0 +1,248 @@
+import random
+
+import pytest
+
+from storage.errors import StorageFull
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
+from storage.metadata.journal import UnknownRecord
+from storage.metadata.names import TopicName
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+ORDERS = TopicName("public", "default", "orders")
+PAID = TopicName("public", "default", "paid")
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+@pytest.fixture
+def catalogue(journal):
+    return Catalogue(journal, now_us=5)
+
+
+def made(catalogue, name=ORDERS, partitions=1, **more):
+    partition_ids = [catalogue.next_partition_id() for _ in range(partitions)]
+    more = {"partitioned": partitions > 1, "created_us": 9, **more}
+    catalogue.create_topic(name, partition_ids, **more)
+    return catalogue.topic(name)
+
+
+def state_of(catalogue):
+    """Everything that a catalogue says, and what it would make next."""
+    return (
+        catalogue.namespaces(),
+        [(meta, catalogue.topic_id(meta)) for meta in catalogue.all_topics()],
+        [catalogue.stream_id(meta) for meta in catalogue.namespaces()],
+        catalogue._counters,
+        catalogue._producers,
+    )
+
+
+def shortened(journal):
+    """The journal as a snapshot leaves it."""
+    short = journal.reopened()
+    catalogue = Catalogue(short, now_us=0)
+    short.extra_bytes = 1 << 40
+    catalogue.producer_id(b"one more")
+    assert short.snapshots == 1
+    return short
+
+
+def test_a_new_catalogue_has_the_default_namespace_and_nothing_else(catalogue, journal):
+    (meta,) = catalogue.namespaces()
+    assert (meta.tenant, meta.namespace, meta.created_us) == ("public", "default", 5)
+    assert meta.iggy_id is None
+    assert catalogue.stream_id(meta) == MADE_ID_FIRST
+    assert catalogue.all_topics() == []
+    assert Catalogue(journal.reopened(), now_us=77).namespaces() == [meta]
+
+
+def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
+    meta = made(catalogue, partitions=3, settings={"retention_ms": 5, "compact": True})
+    assert meta.partition_ids == [1, 2, 3]
+    assert meta.settings == {"retention_ms": 5, "compact": True}
+    assert meta.partitioned
+    assert meta.created_us == 9
+    assert catalogue.topic_by_id(meta.topic_id) is meta
+    iggy_id = catalogue.topic_id(meta)
+    assert iggy_id > MADE_ID_FIRST
+    assert catalogue.topic_by_iggy_id("public", "default", iggy_id) is meta
+    assert catalogue.topic(PAID) is None
+    assert catalogue.topic_by_id(99) is None
+    assert catalogue.topic_by_iggy_id("public", "other", iggy_id) is None
+
+
+def test_topics_of_a_namespace_come_by_name(catalogue):
+    catalogue.create_namespace("public", "shop", created_us=1)
+    made(catalogue, PAID)
+    made(catalogue, TopicName("public", "shop", "a"))
+    made(catalogue, ORDERS)
+    assert [meta.name.topic for meta in catalogue.topics("public", "default")] == ["orders", "paid"]
+    assert [meta.name.topic for meta in catalogue.topics("public", "shop")] == ["a"]
+    assert catalogue.topics("public", "none") == []
+    assert [meta.name.topic for meta in catalogue.all_topics()] == ["paid", "a", "orders"]
+
+
+def test_numbers_chosen_by_iggy_clients_are_theirs_and_made_ones_step_aside(catalogue):
+    catalogue.create_namespace("public", "one", created_us=1, iggy_id=1)
+    catalogue.create_namespace("public", "large", created_us=1, iggy_id=MADE_ID_FIRST + 3)
+    catalogue.create_namespace("public", "made", created_us=1)
+    assert catalogue.namespace_by_stream_id(1).namespace == "one"
+    numbers = [catalogue.stream_id(meta) for meta in catalogue.namespaces()]
+    assert len(set(numbers)) == 4
+    assert catalogue.stream_id(catalogue.namespace("public", "large")) == MADE_ID_FIRST + 3
+    taken = catalogue.topic_id(made(catalogue, ORDERS)) + 1
+    assert catalogue.topic_id(made(catalogue, PAID, iggy_id=taken)) == taken
+    assert catalogue.topic_id(made(catalogue, TopicName("public", "default", "x"))) > taken
+
+
+def test_numbers_are_never_used_again_even_when_a_snapshot_forgot_who_had_them(catalogue, journal):
+    catalogue.create_namespace("public", "shop", created_us=1)
+    stream_id = catalogue.stream_id(catalogue.namespace("public", "shop"))
+    meta = made(catalogue, TopicName("public", "shop", "a"), partitions=2)
+    catalogue.delete_topic(meta.topic_id)
+    catalogue.delete_namespace("public", "shop")
+    for again in (journal.reopened(), shortened(journal)):
+        catalogue = Catalogue(again, now_us=0)
+        assert catalogue.namespace("public", "shop") is None
+        catalogue.create_namespace("public", "shop", created_us=1)
+        assert catalogue.stream_id(catalogue.namespace("public", "shop")) > stream_id
+        new = made(catalogue, TopicName("public", "shop", "a"))
+        assert new.topic_id > meta.topic_id
+        assert catalogue.topic_id(new) > catalogue.topic_id(meta)
+        assert new.partition_ids[0] > max(meta.partition_ids)
+
+
+def test_partition_numbers_begin_above_the_highest_folder(catalogue):
+    catalogue.raise_partition_ids(41)
+    assert catalogue.next_partition_id() == 42
+    catalogue.raise_partition_ids(3)
+    assert catalogue.next_partition_id() == 43
+
+
+def test_changes_of_a_topic_last(catalogue, journal):
+    topic_id = made(catalogue).topic_id
+    schema = SchemaMeta(2, "Order", b"{}", {"a": "b"})
+    catalogue.set_partitions(topic_id, [1, 5], partitioned=True)
+    catalogue.alter_settings(topic_id, {"retention_bytes": 7})
+    catalogue.add_schema(topic_id, schema)
+    catalogue.add_schema(topic_id, SchemaMeta(1, "", b"", {}))
+    catalogue.bump_topic_epoch(topic_id)
+    catalogue.bump_topic_epoch(topic_id)
+    for seen in (catalogue, *(Catalogue(j, now_us=0) for j in (journal, shortened(journal)))):
+        meta = seen.topic(ORDERS)
+        assert (meta.partition_ids, meta.partitioned) == ([1, 5], True)
+        assert meta.settings == {"retention_bytes": 7}
+        assert meta.schemas[0] == schema
+        assert len(meta.schemas) == 2
+        assert meta.topic_epoch == 2
+    assert catalogue.next_partition_id() == 6
+
+
+def test_topics_do_not_share_schemas_and_groups(catalogue):
+    first, second = made(catalogue), made(catalogue, PAID)
+    catalogue.create_group(first.topic_id, "g")
+    catalogue.add_schema(first.topic_id, SchemaMeta(1, "", b"", {}))
+    assert second.groups == []
+    assert second.schemas == []
+
+
+def test_groups_count_on_and_a_number_asked_for_is_given(catalogue, journal):
+    topic_id = made(catalogue).topic_id
+    catalogue.create_group(topic_id, "a")
+    catalogue.create_group(topic_id, "b", 7)
+    catalogue.create_group(topic_id, "c")
+    assert catalogue.groups(topic_id) == [GroupMeta(1, "a"), GroupMeta(7, "b"), GroupMeta(8, "c")]
+    catalogue.delete_group(topic_id, 8)
+    catalogue = Catalogue(shortened(journal), now_us=0)
+    catalogue.create_group(topic_id, "d")
+    assert catalogue.groups(topic_id)[-1] == GroupMeta(9, "d")
+
+
+def test_a_producer_keeps_its_number(catalogue, journal):
+    assert catalogue.producer_id(b"a") == 1
+    ticket = catalogue.ticket
+    assert catalogue.producer_id(b"\xff") == 2
+    assert catalogue.ticket == ticket + 1
+    assert catalogue.producer_id(b"a") == 1
+    assert catalogue.ticket == ticket + 1
+    again = Catalogue(shortened(journal), now_us=0)
+    assert [again.producer_id(name) for name in (b"\xff", b"a", b"one more", b"c")] == [2, 1, 3, 4]
+
+
+def test_a_refused_change_changes_nothing(catalogue, journal):
+    topic_id = made(catalogue).topic_id
+    before = state_of(Catalogue(journal.reopened(), now_us=0))
+    journal.full = True
+    for change in (
+        lambda: catalogue.create_namespace("public", "shop", created_us=1),
+        lambda: catalogue.create_topic(PAID, [], partitioned=False, created_us=1),
+        lambda: catalogue.delete_topic(topic_id),
+        lambda: catalogue.bump_topic_epoch(topic_id),
+        lambda: catalogue.producer_id(b"a"),
+    ):
+        with pytest.raises(StorageFull):
+            change()
+    assert state_of(catalogue) == before
+
+
+def test_a_record_about_an_unknown_topic_is_an_error(catalogue, journal):
+    catalogue.bump_topic_epoch(made(catalogue).topic_id)
+    del journal.records[1]
+    with pytest.raises(UnknownRecord, match="catalogue"):
+        Catalogue(journal, now_us=0)
+
+
+def change_at_random(rng, catalogue):
+    namespace = rng.choice(["default", "a", "ä b"])
+    topics = catalogue.all_topics()
+    meta = rng.choice(topics) if topics else None
+    kind = rng.random()
+    if catalogue.namespace("public", namespace) is None:
+        taken = rng.choice([None, 1 + len(catalogue.namespaces()) * 1000])
+        if taken is not None and catalogue.namespace_by_stream_id(taken):
+            taken = None
+        catalogue.create_namespace("public", namespace, created_us=1, iggy_id=taken)
+    elif kind < 0.3 or meta is None:
+        name = TopicName("public", namespace, str(rng.randrange(5)))
+        if catalogue.topic(name) is None:
+            made(catalogue, name, partitions=rng.randrange(3), settings={"s": rng.random() < 0.5})
+    elif kind < 0.5:
+        catalogue.delete_topic(meta.topic_id)
+    elif kind < 0.55 and not catalogue.topics("public", namespace):
+        catalogue.delete_namespace("public", namespace)
+    else:
+        group = rng.choice(meta.groups) if meta.groups else None
+        rng.choice(
+            [
+                lambda: catalogue.producer_id(rng.randbytes(1)),
+                lambda: catalogue.bump_topic_epoch(meta.topic_id),
+                lambda: catalogue.create_group(meta.topic_id, str(meta.next_group_id)),
+                lambda: group and catalogue.delete_group(meta.topic_id, group.group_id),
+                lambda: catalogue.add_schema(meta.topic_id, SchemaMeta(1, "n", b"\x00", {"a": ""})),
+                lambda: catalogue.set_partitions(
+                    meta.topic_id,
+                    [*meta.partition_ids, catalogue.next_partition_id()],
+                    partitioned=True,
+                ),
+            ]
+        )()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed):
+    rng = random.Random(seed)
+    journal = MemoryJournal()
+    catalogue = Catalogue(journal, now_us=0)
+    for _ in range(6):
+        for _ in range(30):
+            change_at_random(rng, catalogue)
+        assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+        if rng.random() < 0.5:
+            journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+        elif rng.random() < 0.5:
+            journal = journal.reopened()
+            catalogue = Catalogue(journal, now_us=0)

@@ -1,0 +1,162 @@
+import random
+
+import pytest
+
+from storage.metadata.ranges import RANGES_MAX, STALE_MAX, RangeSet
+
+
+def ranges_of(*ranges, ranges_max=RANGES_MAX):
+    made = RangeSet(ranges_max=ranges_max)
+    for start, end in ranges:
+        assert made.add(start, end)
+    return made
+
+
+def offsets_of(ranges):
+    return {offset for start, end in ranges for offset in range(start, end)}
+
+
+def as_ranges(offsets):
+    """The one right way to write a set of offsets as ranges."""
+    found = []
+    for offset in sorted(offsets):
+        if found and found[-1][1] == offset:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found
+
+
+def check_against(ranges, model, span):
+    assert list(ranges) == as_ranges(model)
+    assert len(ranges) == len(as_ranges(model))
+    assert ranges.total == len(model)
+    for start in range(-1, span, 7):
+        gap = next(offset for offset in range(max(start, 0), span + 100) if offset not in model)
+        assert ranges.next_gap(max(start, 0)) == gap
+        for end in (start + 1, start + 5, span):
+            if end <= start:
+                continue
+            inside = model & set(range(start, end))
+            assert ranges.contains(start, end) == (inside == set(range(start, end)))
+            assert ranges.within(start, end) == as_ranges(inside)
+            assert ranges.count_within(start, end) == len(inside)
+            reach = set(range(start - 1, end + 1))
+            assert ranges.touches(start, end) == bool(model & reach)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_mix_of_changes_is_what_a_set_of_offsets_would_be(seed):
+    rng = random.Random(seed)
+    span = rng.choice([30, 120])
+    ranges, model, position = RangeSet(), set(), 0
+    for _ in range(120):
+        kind = rng.random()
+        if kind < 0.75:
+            start = rng.randrange(position, position + span)
+            end = start + rng.choice([1, 1, 2, 9])
+            assert ranges.add(start, end)
+            model |= set(range(start, end))
+        elif kind < 0.97:
+            position += rng.choice([0, 1, 5])
+            model -= set(range(position))
+            ranges_position = ranges.pop_below(position)
+            while position in model:
+                model.discard(position)
+                position += 1
+            assert ranges_position == position
+        else:
+            ranges.clear()
+            model.clear()
+        if rng.random() < 0.2:
+            check_against(ranges, model, position + span + 12)
+    check_against(ranges, model, position + span + 12)
+
+
+def test_touching_ranges_become_one():
+    assert list(ranges_of((5, 6), (7, 8), (6, 7))) == [(5, 8)]
+
+
+def test_a_position_rests_behind_the_range_it_meets():
+    ranges = ranges_of((5, 8), (10, 12))
+    assert ranges.pop_below(4) == 4
+    assert ranges.pop_below(5) == 8
+    assert list(ranges) == [(10, 12)]
+    assert ranges.pop_below(11) == 12
+    assert not ranges
+
+
+def test_at_the_limit_only_a_range_that_stands_alone_is_refused():
+    ranges = ranges_of((2, 3), (6, 7), ranges_max=2)
+    assert not ranges.add(10, 11)
+    assert list(ranges) == [(2, 3), (6, 7)]
+    assert ranges.add(3, 4)
+    assert ranges.add(0, 6)
+    assert list(ranges) == [(0, 7)]
+    assert ranges.add(10, 11)
+
+
+def test_passed_ranges_are_cut_off_and_new_ones_find_their_place():
+    count = STALE_MAX * 4
+    ranges = ranges_of(*((2 * number, 2 * number + 1) for number in range(count)))
+    for number in range(count - 3):
+        assert ranges.pop_below(2 * number) == 2 * number + 1
+        assert len(ranges) == count - number - 1
+    assert ranges.add(2 * count - 1, 2 * count)
+    assert ranges.total == 4
+    assert len(ranges.to_bytes()) == 16 * 3  # The new one joined the last.
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_update_is_the_union(seed):
+    rng = random.Random(seed)
+    sets = []
+    for _ in range(2):
+        made = RangeSet()
+        low = rng.choice([0, 0, 60])
+        for _ in range(rng.choice([0, 3, 12])):
+            start = low + rng.randrange(60)
+            made.add(start, start + rng.randrange(1, 4))
+        made.pop_below(low + rng.randrange(30))
+        sets.append(made)
+    first, second = sets
+    union = offsets_of(first) | offsets_of(second)
+    first.update(second)
+    assert list(first) == as_ranges(union)
+    assert first.total == len(union)
+
+
+def test_update_at_the_limit_keeps_the_limit():
+    first, second = ranges_of((0, 1), ranges_max=2), ranges_of((2, 3), (4, 5))
+    first.update(second)
+    assert list(first) == [(0, 1), (2, 3)]
+
+
+def test_bytes_are_all_starts_then_all_ends_little_endian():
+    ranges = ranges_of((1, 3), (2**40, 2**40 + 1))
+    data = bytes.fromhex(
+        "01" + "00" * 7 + "0000000000010000" + "03" + "00" * 7 + "0100000000010000"
+    )
+    assert ranges.to_bytes() == data
+    assert RangeSet.from_bytes(data) == ranges
+    assert RangeSet.from_bytes(data).total == 3
+
+
+def test_pieces_of_bytes_count_from_the_first_range_that_is_left():
+    ranges = ranges_of((1, 2), (4, 5), (7, 8), (10, 11))
+    ranges.pop_below(1)
+    assert list(RangeSet.from_bytes(ranges.to_bytes(0, 2))) == [(4, 5), (7, 8)]
+    assert list(RangeSet.from_bytes(ranges.to_bytes(2, 2))) == [(10, 11)]
+
+
+def test_a_broken_size_is_refused():
+    with pytest.raises(ValueError, match="17 bytes"):
+        RangeSet.from_bytes(bytes(17))
+
+
+def test_sets_are_equal_by_their_ranges():
+    passed = ranges_of((1, 2), (4, 5))
+    passed.pop_below(1)
+    assert passed == ranges_of((4, 5))
+    assert passed != ranges_of((4, 6))
+    assert repr(passed) == "RangeSet([(4, 5)])"
