@@ -1,0 +1,400 @@
+"""What a commit, an ack and a seek mean (docs/positions.md): one cursor for a Kafka group, a Pulsar
+subscription and an Iggy consumer of one name.
+
+Nothing here waits: a change is in memory and in the journal at once, and its ticket tells when it
+is on disk. Whoever delivers records listens, and is told within the call. Knows no connection, no
+entry of Pulsar's and no clock.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import storage.errors
+from broker import errors
+from broker.partition import broker_error
+from broker.topics import Topic, TopicEvent, Topics
+from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, Subscribed
+from storage.metadata.ranges import RANGES_MAX, RangeSet
+
+__all__ = ["CursorEvent", "KafkaCommit", "Subscription", "SubscriptionListener", "Subscriptions"]
+
+OFFSET_MAX: Final = (1 << 63) - 1  # What an int64 holds: Kafka's, Iggy's and Pulsar's own bound.
+NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
+TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loop of random names.
+
+Translate = Callable[[storage.errors.StorageError], errors.BrokerError]
+
+
+class CursorEvent(enum.Enum):
+    """How a cursor was changed."""
+
+    ACKED = "acked"  # More is acknowledged than before, by an ack or a forward commit.
+    SOUGHT = "sought"  # Set anew: what follows comes again, whatever was acknowledged.
+    DELETED = "deleted"  # Ended: never set, or the subscription or topic is no more.
+
+
+class SubscriptionListener(Protocol):
+    """Who delivers from a cursor. It may attach or detach listeners, not move the cursor."""
+
+    def moved(self, index: int, event: CursorEvent) -> None:
+        """The cursor of one partition was changed, by whomever; it reads as changed already."""
+
+
+class Subscription:
+    """One subscription of one topic; while anybody holds it there is one object of it."""
+
+    def __init__(
+        self, topic: Topic, name: bytes, cursors: CursorStore, translate: Translate
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.listeners: set[SubscriptionListener] = set()
+        self._cursors = cursors
+        self._translate = translate
+
+    # Reading.
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What Pulsar's subscriber gave along when it was made."""
+        subscribed = self._stored()
+        return subscribed.properties if subscribed else {}
+
+    @property
+    def indexes(self) -> list[int]:
+        """The partitions on which its cursor is set, ascending."""
+        subscribed = self._stored()
+        return sorted(subscribed.cursors) if subscribed else []
+
+    def position(self, index: int) -> int | None:
+        """The first offset not acknowledged; None: never set."""
+        cursor = self._cursor(index)
+        return cursor.position if cursor else None
+
+    def floor(self, index: int) -> int:
+        """The position as last set by a commit or seek: acks moved it from there. 0: never set."""
+        cursor = self._cursor(index)
+        return cursor.floor if cursor else 0
+
+    def acked(self, index: int) -> RangeSet:
+        """What is acknowledged above the position, to be read only and at once."""
+        cursor = self._cursor(index)
+        return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
+
+    def committed(self, index: int) -> KafkaCommit | None:
+        """What Kafka's OffsetFetch reads: its own commit as given, or where another door moved the
+        cursor to, without metadata and time. None: never set.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return None
+        return cursor.kafka or KafkaCommit(cursor.position, None, 0)
+
+    def backlog(self, index: int) -> int:
+        """Records of the log that are not acknowledged. Raises PartitionNotFound."""
+        partition = self.topic.partition(index)
+        end = partition.next_offset
+        cursor = self._cursor(index)
+        if cursor is None:
+            return end - partition.log_start_offset
+        start = max(cursor.position, partition.log_start_offset)
+        if start >= end:
+            return 0
+        return end - start - (cursor.acked.count_within(start, end) if cursor.acked else 0)
+
+    # Changing.
+
+    def open(self, properties: dict[str, str] | None = None) -> int:
+        """Make the subscription, with no cursor set, unless it is there; return the ticket.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        topic = self.topic
+        if topic.deleted:
+            raise errors.TopicNotFound(f"{topic.name} was deleted")
+        if self._stored() is None:
+            if len(self.name) > NAME_BYTES_MAX:
+                raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+            if self._cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
+                raise errors.LimitExceeded(
+                    f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions"
+                )
+        partitions = len(topic.partitions)
+        with self._translated():
+            return self._cursors.open(
+                topic.meta.topic_id, self.name, partitions=partitions, properties=properties
+            )
+
+    def commit(
+        self, index: int, position: int, *, kafka: KafkaCommit | None = None, lazy: bool = False
+    ) -> int:
+        """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
+
+        Forward it acknowledges everything below; backward it forgets every acknowledgement;
+        to where the cursor stands it changes nothing. Kept as given, also beyond the log; below 0
+        counts as 0. `kafka` is read back as given until another door moves the cursor. Raises
+        PartitionNotFound and what `open` raises.
+        """
+        moved, event = _committed(self._cursor(index), index, _bounded(position), kafka)
+        return self._move(moved, event, lazy=lazy)
+
+    def start(self, index: int, position: int) -> int:
+        """Set a cursor that was never set; one that was stays. Return the ticket.
+
+        Raises what `commit` raises.
+        """
+        if self._cursor(index) is not None:
+            return self._settled()
+        return self.seek(index, position)
+
+    def seek(self, index: int, position: int) -> int:
+        """Go on at `position` and forget every acknowledgement (Pulsar's seek); return the ticket.
+
+        Raises what `commit` raises.
+        """
+        position = _bounded(position)
+        moved = Moved(0, index, position, position, cleared=True)
+        return self._move(moved, CursorEvent.SOUGHT)
+
+    def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
+
+        The position moves over what is closed. A cursor that is not set takes no acks. Raises
+        LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
+        others are taken), StorageFull, StorageFailed.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return 0 if lazy else self._settled()
+        fresh, refused = _taken(cursor, ranges)
+        if fresh:
+            ticket = self._acknowledge(index, cursor, _closed(cursor, fresh), fresh, lazy=lazy)
+        else:
+            ticket = 0 if lazy else self._settled()
+        if refused:
+            raise errors.LimitExceeded(f"{refused} ranges too many are acknowledged one by one")
+        return ticket
+
+    def ack_to(self, index: int, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below `position`; return the ticket, 0 for a lazy ack.
+
+        Never moves back. A cursor that is not set takes no acks. Raises StorageFull, StorageFailed.
+        """
+        cursor = self._cursor(index)
+        position = _bounded(position)
+        if cursor is None or position <= cursor.position:
+            return 0 if lazy else self._settled()
+        return self._acknowledge(index, cursor, _past(cursor, position), None, lazy=lazy)
+
+    def delete_cursor(self, index: int) -> int:
+        """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
+        one the subscription; return the ticket. Raises StorageFull, StorageFailed.
+        """
+        subscribed = self._stored()
+        if subscribed is None:
+            return self._settled()
+        was_set = index in subscribed.cursors
+        with self._translated():
+            ticket = self._cursors.delete(subscribed, index)
+        if was_set:
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def delete(self) -> int:
+        """End the subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        subscribed = self._stored()
+        if subscribed is None:
+            raise errors.SubscriptionNotFound(
+                f"{self.topic.name} has no subscription {self.name!r}"
+            )
+        with self._translated():
+            ticket = self._cursors.drop(subscribed)
+        for index in sorted(subscribed.cursors):
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def tell(self, index: int, event: CursorEvent) -> None:
+        """Let every listener know."""
+        for listener in tuple(self.listeners):
+            listener.moved(index, event)
+
+    def _stored(self) -> Subscribed | None:
+        return self._cursors.find(self.topic.meta.topic_id, self.name)
+
+    def _cursor(self, index: int) -> Cursor | None:
+        return self._cursors.get(self.topic.meta.topic_id, index, self.name)
+
+    def _settled(self) -> int:
+        with self._translated():
+            return self._cursors.settle()
+
+    def _acknowledge(
+        self, index: int, cursor: Cursor, position: int, ranges: RangeSet | None, *, lazy: bool
+    ) -> int:
+        kafka = cursor.kafka if position == cursor.position else None
+        moved = Moved(0, index, position, cursor.floor, kafka, ranges=ranges)
+        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
+
+    def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
+        self.topic.partition(moved.index)
+        subscribed = self._stored()
+        if subscribed is None or self.topic.deleted:
+            self.open()
+            subscribed = self._stored()
+            assert subscribed is not None
+        with self._translated():
+            ticket = self._cursors.move(subscribed, moved, lazy=lazy)
+        if event is not None:
+            self.tell(moved.index, event)
+        return ticket
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+
+
+class Subscriptions:
+    """The subscriptions of all topics."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        cursors: CursorStore,
+        *,
+        translate: Translate = broker_error,
+    ) -> None:
+        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        self._topics = topics
+        self._cursors = cursors
+        self._translate = translate
+        # Whoever holds one must see what another does to it; who holds none needs no object.
+        self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
+        topics.listeners.add(self)
+
+    def find(self, topic: Topic, name: bytes) -> Subscription | None:
+        """The subscription of that name, if there is one."""
+        if self._cursors.find(topic.meta.topic_id, name) is None:
+            return None
+        return self._object(topic, name)
+
+    def get(self, topic: Topic, name: bytes) -> Subscription:
+        """The subscription of that name. Raises SubscriptionNotFound."""
+        subscription = self.find(topic, name)
+        if subscription is None:
+            raise errors.SubscriptionNotFound(f"{topic.name} has no subscription {name!r}")
+        return subscription
+
+    def open(
+        self, topic: Topic, name: bytes, properties: dict[str, str] | None = None
+    ) -> Subscription:
+        """The subscription of that name, made now, with no cursor set, if there is none.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        subscription = self._object(topic, name)
+        if self._cursors.find(topic.meta.topic_id, name) is None:
+            subscription.open(properties)
+        return subscription
+
+    def names(self, topic: Topic) -> list[bytes]:
+        """The subscriptions of a topic, by name."""
+        return self._cursors.names(topic.meta.topic_id)
+
+    def topics_of(self, name: bytes) -> list[Topic]:
+        """The topics that have a subscription of this name."""
+        metas = (self._topics.catalogue.topic_by_id(i) for i in self._cursors.topics_of(name))
+        return [self._topics.get(meta.name) for meta in metas if meta is not None]
+
+    def delete(self, topic: Topic, name: bytes) -> int:
+        """End a subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        return self._object(topic, name).delete()
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """A deleted topic's subscriptions are gone already: their listeners hear of it."""
+        if event is not TopicEvent.DELETED:
+            return
+        for subscription in list(self._held.values()):
+            if subscription.topic is topic:
+                for index in range(len(topic.partitions)):
+                    subscription.tell(index, CursorEvent.DELETED)
+
+    def _object(self, topic: Topic, name: bytes) -> Subscription:
+        key = (topic.meta.topic_id, name)
+        subscription = self._held.get(key)
+        if subscription is None:
+            subscription = Subscription(topic, name, self._cursors, self._translate)
+            self._held[key] = subscription
+        return subscription
+
+
+def _bounded(position: int) -> int:
+    return min(max(position, 0), OFFSET_MAX)
+
+
+def _committed(
+    cursor: Cursor | None, index: int, position: int, kafka: KafkaCommit | None
+) -> tuple[Moved, CursorEvent | None]:
+    """What a commit to `position` does to a cursor."""
+    if cursor is None or position < cursor.position:
+        # A client commits one number again and again: where acks that were there already closed
+        # the way behind it, that is no step back.
+        if cursor is None or not _is_repeated(cursor.kafka, kafka):
+            moved = Moved(0, index, position, position, kafka, cleared=True)
+            return moved, CursorEvent.SOUGHT
+    elif position > cursor.position:
+        return Moved(0, index, _past(cursor, position), position, kafka), CursorEvent.ACKED
+    return Moved(0, index, cursor.position, cursor.floor, kafka or cursor.kafka), None
+
+
+def _is_repeated(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:
+    return last is not None and kafka is not None and last.offset == kafka.offset
+
+
+def _past(cursor: Cursor, position: int) -> int:
+    """Where the position comes to rest when all below `position` is acknowledged."""
+    return position if cursor.acked is None else cursor.acked.next_gap(position)
+
+
+def _taken(cursor: Cursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
+    """Those ranges that say something new and find room; how many found none."""
+    acked = cursor.acked or RangeSet()
+    room = RANGES_MAX - len(acked)
+    fresh = RangeSet()
+    refused = 0
+    for first, end in ranges:
+        start = max(first, cursor.position)
+        if start >= end or acked.contains(start, end):
+            continue
+        # What the position moves over, or what joins another range, needs no room.
+        is_apart = start > cursor.position and not acked.touches(start, end)
+        if is_apart and not fresh.touches(start, end):
+            if room == 0:
+                refused += 1
+                continue
+            room -= 1
+        fresh.add(start, min(end, OFFSET_MAX))
+    return fresh, refused
+
+
+def _closed(cursor: Cursor, fresh: RangeSet) -> int:
+    """Where the position comes to rest when `fresh` is acknowledged besides."""
+    position = cursor.position
+    while True:
+        reached = _past(cursor, fresh.next_gap(position))
+        if reached == position:
+            return position
+        position = reached

@@ -1,0 +1,401 @@
+"""Topics and their partitions: making, growing and deleting them, and finding them by name.
+
+Nothing here waits: each call changes memory and journals at once and gives a commit ticket that an
+answer may wait for. So no lock is needed, and nobody sees half a topic. Knows no connection, no
+file (`PartitionFactory` makes and removes those) and no protocol but for the shapes of names.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import storage.errors
+from broker import errors
+from broker.partition import broker_error
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.catalogue_records import NamespaceMeta, Setting, TopicMeta
+from storage.metadata.cursors import CursorStore
+from storage.metadata.names import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_TENANT,
+    InvalidTopicName,
+    TopicName,
+    check_namespace,
+    check_topic_name,
+    parse_topic,
+    split_partition,
+)
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+
+# Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound
+# (iggy.md 3.4) is ten times that.
+TOPIC_PARTITIONS_MAX: Final = 10_000
+
+
+class PartitionFactory(Protocol):
+    """Makes partitions over their folders. Raises errors of storage."""
+
+    def create(self, topic: Topic, index: int, partition_id: int) -> Partition:
+        """Make the folder and its files, on disk when this returns, and open them."""
+
+    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
+        """Open the partition that is there."""
+
+    def discard(self, partition: Partition) -> None:
+        """Close the partition and remove its folder: nothing names it any more."""
+
+
+class TopicEvent(enum.Enum):
+    """What happened to a topic."""
+
+    CREATED = "created"
+    GROWN = "grown"
+    DELETED = "deleted"
+
+
+class TopicListener(Protocol):
+    """Who wants to hear of topics. Called within the change: it must not change topics itself."""
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """The topic is as told already; a deleted one still has its name and partitions."""
+
+
+@dataclass(slots=True, frozen=True)
+class TopicDefaults:
+    """What a topic gets that nobody described."""
+
+    auto_create: bool = True
+    num_partitions: int = 1
+
+
+class Topic:
+    """One topic while the broker runs."""
+
+    def __init__(self, meta: TopicMeta) -> None:
+        self.meta = meta
+        self.partitions: list[Partition] = []
+        self.ticket = 0
+        """Once this is durable, so is what the last call did to the topic."""
+        self.deleted = False
+        self.layout_users = 0
+        """Clients that count on the topic staying unpartitioned: those that reached it by its own
+        name through Pulsar's door. Whoever raises it lowers it again."""
+
+    @property
+    def name(self) -> TopicName:
+        """Tenant, namespace and name."""
+        return self.meta.name
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
+        return self.meta.partitioned
+
+    def partition(self, index: int) -> Partition:
+        """The partition of that number, from 0. Raises PartitionNotFound."""
+        if not 0 <= index < len(self.partitions):
+            raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
+        return self.partitions[index]
+
+
+class Topics:
+    """All topics and namespaces."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        cursors: CursorStore,
+        factory: PartitionFactory,
+        *,
+        defaults: TopicDefaults,
+        now_us: Callable[[], int],
+        translate: Callable[[storage.errors.StorageError], errors.BrokerError] = broker_error,
+    ) -> None:
+        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        self.catalogue = catalogue
+        self.defaults = defaults
+        self.listeners: set[TopicListener] = set()
+        self._cursors = cursors
+        self._factory = factory
+        self._now_us = now_us
+        self._translate = translate
+        self._topics: dict[TopicName, Topic] = {}
+        self._leaving: deque[tuple[int, list[Partition]]] = deque()
+
+    def open_all(self) -> None:
+        """Open every topic of the catalogue, and let the cursors agree with it where a power cut
+        left one journal behind the other. Raises errors of storage.
+        """
+        for meta in self.catalogue.all_topics():
+            topic = Topic(meta)
+            for index, partition_id in enumerate(meta.partition_ids):
+                topic.partitions.append(self._factory.open(topic, index, partition_id))
+            self._topics[meta.name] = topic
+            self._cursors.resize(meta.topic_id, len(meta.partition_ids))
+        for topic_id in self._cursors.topic_ids():
+            if self.catalogue.topic_by_id(topic_id) is None:
+                self._cursors.drop_topic(topic_id)
+
+    def round_ended(self, durable_ticket: int) -> None:
+        """A round of the committer is on disk: partitions whose deletion it holds lose their files.
+
+        Not before, or a power cut could leave a topic in the catalogue without its folders.
+        Raises errors of storage.
+        """
+        while self._leaving and self._leaving[0][0] <= durable_ticket:
+            for partition in self._leaving.popleft()[1]:
+                self._factory.discard(partition)
+
+    # Finding.
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def find(self, name: TopicName) -> Topic | None:
+        """The topic of that name, if there is one."""
+        return self._topics.get(name)
+
+    def get(self, name: TopicName) -> Topic:
+        """The topic of that name. Raises TopicNotFound."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise errors.TopicNotFound(f"no topic {name}")
+        return topic
+
+    def partition(self, name: TopicName, index: int) -> Partition:
+        """A partition by its number, from 0. Raises TopicNotFound, PartitionNotFound."""
+        return self.get(name).partition(index)
+
+    def list(self, tenant: str, namespace: str) -> Sequence[Topic]:
+        """The topics of a namespace, by name."""
+        return [self._topics[meta.name] for meta in self.catalogue.topics(tenant, namespace)]
+
+    def all(self) -> Sequence[Topic]:
+        """Every topic, in the order they were made."""
+        return list(self._topics.values())
+
+    def resolve_pulsar(self, text: str) -> tuple[TopicName, int | None]:
+        """Read a Pulsar name: the topic, and N where it ends in `-partition-N` (pulsar.md 3).
+
+        No topic is ever called like that, so it always names a partition. Raises InvalidName.
+        """
+        try:
+            name = parse_topic(text)
+        except InvalidTopicName as error:
+            raise errors.InvalidName(str(error)) from error
+        split = split_partition(name.topic)
+        if split is None:
+            return name, None
+        return TopicName(name.tenant, name.namespace, split[0]), split[1]
+
+    def pulsar_partition(self, name: TopicName, index: int | None) -> Partition:
+        """The partition that a Pulsar producer or consumer means by what `resolve_pulsar` gave.
+
+        `x` and `x-partition-0` are the one partition of an unpartitioned topic. Raises
+        TopicNotFound, PartitionNotFound, and InvalidRequest for a partitioned topic without a
+        number, which Apache Pulsar refuses too (pulsar.md 7).
+        """
+        topic = self.get(name)
+        if index is None and topic.partitioned:
+            raise errors.InvalidRequest(f"{name} is partitioned: name one of its partitions")
+        if index and not topic.partitioned:
+            raise errors.PartitionNotFound(f"{name} is not partitioned")
+        return topic.partition(index or 0)
+
+    # Changing.
+
+    def create(
+        self,
+        name: TopicName,
+        partitions: int,
+        *,
+        partitioned: bool | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        iggy_id: int | None = None,
+    ) -> Topic:
+        """Make a topic; with more than one partition it is partitioned, with one if it is said.
+
+        Its folders are on disk when this returns, the topic itself with `topic.ticket`. Raises
+        InvalidName, InvalidRequest, NamespaceNotFound, TopicExists, StorageFull, StorageFailed.
+        """
+        partitioned = partitions > 1 if partitioned is None else partitioned
+        self._check_new(name, partitions, iggy_id)
+        if partitions > 1 and not partitioned:
+            raise errors.InvalidRequest("an unpartitioned topic has one partition")
+        catalogue = self.catalogue
+        topic = Topic(_unnumbered(name))
+        with self._new_partitions(topic, partitions) as partition_ids:
+            topic.ticket = catalogue.create_topic(
+                name,
+                [*partition_ids],
+                partitioned=partitioned,
+                created_us=self._now_us(),
+                settings=dict(settings or {}),
+                iggy_id=iggy_id,
+            )
+        meta = catalogue.topic(name)
+        assert meta is not None
+        topic.meta = meta
+        self._topics[name] = topic
+        self._tell(topic, TopicEvent.CREATED)
+        return topic
+
+    def auto_create(self, name: TopicName, partitions: int | None = None) -> Topic:
+        """The topic of that name, made now if need be and if the configuration lets us.
+
+        Raises TopicNotFound and what `create` raises.
+        """
+        topic = self.find(name)
+        if topic is None:
+            if not self.defaults.auto_create:
+                raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
+            topic = self.create(name, partitions or self.defaults.num_partitions)
+        return topic
+
+    def add_partitions(self, name: TopicName, total: int) -> int:
+        """Grow a topic to `total` partitions; return the ticket.
+
+        Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound,
+        InvalidRequest, TopicInUse, StorageFull, StorageFailed.
+        """
+        topic = self.get(name)
+        count = len(topic.partitions)
+        if not count < total <= TOPIC_PARTITIONS_MAX:
+            raise errors.InvalidRequest(
+                f"{name} has {count} partitions and can have up to {TOPIC_PARTITIONS_MAX}"
+            )
+        partitioned = topic.partitioned or total > 1
+        if topic.layout_users and partitioned != topic.partitioned:
+            raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
+        topic_id = topic.meta.topic_id
+        with self._new_partitions(topic, total - count) as partition_ids:
+            # Cursors first: a partition must not be seen without them.
+            self._cursors.resize(topic_id, total)
+            topic.ticket = self.catalogue.set_partitions(
+                topic_id, [*topic.meta.partition_ids, *partition_ids], partitioned=partitioned
+            )
+        self._tell(topic, TopicEvent.GROWN)
+        return topic.ticket
+
+    def delete(self, name: TopicName) -> int:
+        """Delete a topic with its subscriptions; return the ticket.
+
+        Its files go once that is durable (`round_ended`). Raises TopicNotFound, StorageFull,
+        StorageFailed.
+        """
+        topic = self.get(name)
+        try:
+            topic.ticket = self.catalogue.delete_topic(topic.meta.topic_id)
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+        del self._topics[name]
+        topic.deleted = True
+        self._leaving.append((topic.ticket, topic.partitions))
+        try:
+            self._cursors.drop_topic(topic.meta.topic_id)
+        except storage.errors.StorageFull:
+            pass  # Numbers of topics never come again: the next start drops what is left.
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+        for partition in topic.partitions:
+            partition.remove()
+        self._tell(topic, TopicEvent.DELETED)
+        return topic.ticket
+
+    # Namespaces.
+
+    def namespace(self, tenant: str, namespace: str) -> NamespaceMeta:
+        """The namespace of that name. Raises NamespaceNotFound."""
+        meta = self.catalogue.namespace(tenant, namespace)
+        if meta is None:
+            raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
+        return meta
+
+    def create_namespace(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
+        """Make a namespace; return the ticket.
+
+        Raises InvalidName, NamespaceExists, StorageFull, StorageFailed.
+        """
+        try:
+            check_namespace(tenant, namespace)
+        except InvalidTopicName as error:
+            raise errors.InvalidName(str(error)) from error
+        if iggy_id is not None and self.catalogue.namespace_by_stream_id(iggy_id):
+            raise errors.NamespaceExists(f"a namespace has the number {iggy_id}")
+        if self.catalogue.namespace(tenant, namespace):
+            raise errors.NamespaceExists(f"{tenant}/{namespace} is there already")
+        try:
+            return self.catalogue.create_namespace(
+                tenant, namespace, created_us=self._now_us(), iggy_id=iggy_id
+            )
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+
+    def delete_namespace(self, tenant: str, namespace: str, *, with_topics: bool = False) -> int:
+        """Delete a namespace, and all its topics if that is said; return the ticket.
+
+        Raises NamespaceNotFound, TopicInUse while it has topics, InvalidRequest for
+        `public/default`, where Kafka's door always leads, StorageFull, StorageFailed.
+        """
+        self.namespace(tenant, namespace)
+        if (tenant, namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE):
+            raise errors.InvalidRequest(f"{tenant}/{namespace} stays")
+        topics = self.list(tenant, namespace)
+        if topics and not with_topics:
+            raise errors.TopicInUse(f"{tenant}/{namespace} has {len(topics)} topics")
+        for topic in topics:
+            self.delete(topic.name)
+        try:
+            return self.catalogue.delete_namespace(tenant, namespace)
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+
+    def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
+        try:
+            check_topic_name(name)
+        except InvalidTopicName as error:
+            raise errors.InvalidName(str(error)) from error
+        if split_partition(name.topic):
+            raise errors.InvalidName(f"{name.topic!r} would be a partition's name")
+        if not 0 <= partitions <= TOPIC_PARTITIONS_MAX:
+            raise errors.InvalidRequest(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
+        self.namespace(name.tenant, name.namespace)
+        if iggy_id is not None and self.catalogue.topic_by_iggy_id(
+            name.tenant, name.namespace, iggy_id
+        ):
+            raise errors.TopicExists(f"a topic of that namespace has the number {iggy_id}")
+        if name in self._topics:
+            raise errors.TopicExists(f"{name} is there already")
+
+    @contextmanager
+    def _new_partitions(self, topic: Topic, count: int) -> Iterator[Sequence[int]]:
+        """Make `count` further partitions for what happens inside; they go again if that fails."""
+        first = len(topic.partitions)
+        made: list[Partition] = []
+        partition_ids: list[int] = []
+        try:
+            for index in range(first, first + count):
+                partition_ids.append(self.catalogue.next_partition_id())
+                made.append(self._factory.create(topic, index, partition_ids[-1]))
+            yield partition_ids
+        except storage.errors.StorageError as error:
+            for partition in made:
+                self._factory.discard(partition)
+            raise self._translate(error) from error
+        topic.partitions.extend(made)
+
+    def _tell(self, topic: Topic, event: TopicEvent) -> None:
+        for listener in tuple(self.listeners):
+            listener.topic_changed(topic, event)
+
+
+def _unnumbered(name: TopicName) -> TopicMeta:
+    """What a topic is called while its folders are made: it has no number yet."""
+    return TopicMeta(0, name, [], False, 0, {}, None, 0)
