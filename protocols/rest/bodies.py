@@ -57,6 +57,9 @@ class BodyReader:
             raise Refused(NOT_JSON, f"the body has to be application/json, not {media_type}")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(NOT_JSON, "the body has to come uncompressed")
+        declared = request.headers.get("content-length", "0")
+        if int(declared) > self.bytes_max:  # Digits only: Hypercorn has checked.
+            raise self._too_large()
         body = await self._take(request)
         try:
             return decode(body, into)
@@ -75,8 +78,11 @@ class BodyReader:
                 raise Refused(SHUTTING_DOWN, "the broker is stopping")
             raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
         if len(body) > self.bytes_max:
-            raise Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
+            raise self._too_large()
         return body
+
+    def _too_large(self) -> Refused:
+        return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
     async def _collect(self, request: Request) -> bytes:
         """The body, or as much of it as shows that it is too large."""
