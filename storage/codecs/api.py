@@ -110,6 +110,12 @@ class Codec(Protocol):
         their first record.
         """
 
+    def readable(self, body: Buffer) -> memoryview:
+        """What a reader of this very format is handed of a stored or encoded body.
+
+        All of it, but for what we put around the records: Iggy's partitioning key.
+        """
+
     def decode(
         self,
         body: Buffer,

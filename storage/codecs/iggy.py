@@ -165,6 +165,10 @@ class IggyCodec:
             pos = stop
         return starts
 
+    def readable(self, body: Buffer) -> memoryview:
+        """The polled records, without the head."""
+        return memoryview(body)[read_key(body)[0] :]
+
     def decode(
         self,
         body: Buffer,

@@ -139,6 +139,10 @@ class KafkaCodec:
             first, pos = offset + 1, stop
         return starts
 
+    def readable(self, body: Buffer) -> memoryview:
+        """All of the body."""
+        return memoryview(body)
+
     def decode(
         self,
         body: Buffer,

@@ -57,6 +57,10 @@ class PlainCodec:
             pos = stop
         return starts
 
+    def readable(self, body: Buffer) -> memoryview:
+        """All of the body."""
+        return memoryview(body)
+
     def decode(
         self,
         body: Buffer,

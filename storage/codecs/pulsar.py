@@ -167,6 +167,10 @@ class PulsarCodec:
         head = ENTRY_PREFIX.size
         return [(entry.offset, entry.start - head) for entry in entries(body, base_offset)]
 
+    def readable(self, body: Buffer) -> memoryview:
+        """All of the body."""
+        return memoryview(body)
+
     def decode(
         self,
         body: Buffer,
@@ -203,6 +207,10 @@ class PulsarCodec:
             del decoded.records[records_max:]
             decoded.next_offset = decoded.records[-1].offset + 1
         return decoded
+
+    def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
+        """As `join_chunks`."""
+        return join_chunks(pieces, joined_bytes_max)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """Each record as an unbatched entry of its own."""
