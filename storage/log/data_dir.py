@@ -6,10 +6,10 @@ business. Layout in FORMAT.md section 1.
 
 import fcntl
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from storage.errors import DamagedLog, DirectoryLocked, StorageFailed, StorageFull
+from storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from storage.log.committer import Committer
 from storage.log.files import Files, storage_error
 from storage.log.journal_log import JournalLog
@@ -265,7 +265,7 @@ class DataDir:
             self._lock_fd = -1
 
 
-def numbers_among(names: Collection[str] | Sequence[str]) -> list[int]:
+def numbers_among(names: Iterable[str]) -> list[int]:
     """The names that are partition ids."""
     return [int(name) for name in names if name.isdecimal() and not name.startswith("0")]
 

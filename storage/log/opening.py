@@ -1,4 +1,4 @@
-"""Opening and making the log of one partition in its folder. Knows files, not the data directory."""
+"""Opening and making a partition's log in its folder. Knows files, not the data directory."""
 
 import os
 

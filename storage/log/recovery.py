@@ -12,7 +12,7 @@ from storage.log.batch import BatchHeader
 from storage.log.files import Files
 from storage.log.index import BadIndex
 from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment, segment_bases
+from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment, segment_bases
 from storage.log.watermark import Watermark
 
 
@@ -174,7 +174,7 @@ class _Recovery:
             segment.note(header)
             segment.note_in_index(header.base_offset, pos, before_us, self.interval_bytes)
             offset = header.next_offset
-        if segment is not self.segments[-1]:
+        if segment is not self.segments[-1] and segment.kind == KIND_PARTITION:
             segment.end_index(offset)
         return offset
 

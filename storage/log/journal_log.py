@@ -1,0 +1,346 @@
+"""A journal: records in the log's own format, replayed whole at start, cut short by snapshots.
+
+Catalogue and cursors are kept in one each. Knows records as bytes only; FORMAT.md section 9 has the
+layout. Everything but `begin_sync`'s sync belongs to the owner's thread.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from struct import Struct
+from struct import error as StructError
+from time import time_ns
+
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.errors import DamagedLog, LogClosed, StorageFull
+from storage.log.batch import Batch, BatchHeader, body_checksum
+from storage.log.committer import Committer, SyncPoint
+from storage.log.files import File, Files
+from storage.log.reading import Want, read_batches
+from storage.log.recovery import LogIdentity, RecoveryReport, recover
+from storage.log.scan import NO_OFFSET, Fault, load_checked
+from storage.log.segment import (
+    FLAG_SNAPSHOT,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    new_salt,
+)
+from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+
+LENGTH = Struct("<I")
+
+# Lazy records that may wait in memory for a round; beyond it they are written at once.
+LAZY_BYTES_MAX = 1 << 20
+
+# A snapshot is written in batches of about this size.
+SNAPSHOT_BATCH_BYTES = 256 * 1024
+
+# What a replay reads at once.
+REPLAY_BYTES = 1 << 20
+
+# Journals are read whole at start and keep no index.
+NO_INDEX = 1 << 62
+
+
+class JournalLog:
+    """One open journal. Call `replay` once, before the first append."""
+
+    def __init__(
+        self, folder: str, files: Files, committer: Committer, kind: int, journal_id: int
+    ) -> None:
+        """Open and recover the journal in `folder`, making it if it is not there.
+
+        Raises: DamagedLog, StorageFull, StorageFailed.
+        """
+        self.folder = folder
+        self.lazy_source: Callable[[], Iterable[bytes]] | None = None
+        self._files = files
+        self._committer = committer
+        self._identity = LogIdentity(folder, kind, journal_id)
+        self._lazy: list[bytes] = []
+        self._lazy_bytes = 0
+        self._dirty: dict[File, None] = {}
+        self._folder_dirty = False
+        self._closed = False
+        self._old: list[Segment] = []  # Superseded by a snapshot, removed when that is durable.
+        self._make_if_missing()
+        files.adopt(folder)
+        slot_path = os.path.join(folder, WATERMARK_NAME)
+        self._slot = SlotFile(files, slot_path, WATERMARK_MAGIC, kind, journal_id)
+        self._recover()
+
+    def _make_if_missing(self) -> None:
+        """A new journal is durable, names and all, before anything is written to it."""
+        if not os.path.isdir(self.folder):
+            self._files.make_folder(self.folder)
+        if self._files.names(self.folder):
+            return
+        segment = self._new_segment(0, flags=0)
+        segment.file.datasync()
+        segment.close()
+        self._files.sync_folder(self.folder)
+        self._files.sync_folder(os.path.dirname(self.folder))
+
+    def _new_segment(self, base_offset: int, flags: int) -> Segment:
+        identity = self._identity
+        header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base_offset, flags)
+        return Segment.create(self._files, self.folder, header)
+
+    def _recover(self) -> None:
+        recovered = recover(self._files, self._identity, self._slot.mark, NO_INDEX)
+        self.recovery: RecoveryReport = recovered.report
+        for damage in recovered.report.damages:
+            raise DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
+        self._end_offset = recovered.log_end_offset
+        self.durable_offset = recovered.durable_offset
+        self._segments = recovered.segments
+        if not self._segments:
+            self._segments = [self._new_segment(self._end_offset, flags=0)]
+            self._hold(self._segments[0].file)
+            self._folder_dirty = True
+        self._choose_snapshot()
+        for segment in recovered.unsynced:
+            if segment in self._segments:
+                self._hold(segment.file)
+        if self._dirty:
+            self._committer.mark(self)
+        self._write_slot()
+
+    # Start
+
+    def _choose_snapshot(self) -> None:
+        """Keep the newest whole snapshot and what follows; an unfinished one goes."""
+        self.snapshot_bytes = 0
+        last = self._segments[-1]
+        if self._is_snapshot(last):
+            end_pos = self._snapshot_end(last)
+            if end_pos is None:
+                self._drop_unfinished(last)
+                return
+            self.snapshot_bytes = end_pos
+            for segment in self._segments[:-1]:
+                segment.remove()
+            self._segments = [last]
+
+    def _drop_unfinished(self, last: Segment) -> None:
+        if len(self._segments) == 1:
+            raise DamagedLog(last.path, 0, last.base_offset, "its snapshot has no end")
+        last.remove()
+        self._segments.pop()
+        try:
+            load_checked(self._segments[-1])
+        except Fault as fault:
+            raise fault.damage() from None
+        self._end_offset = last.base_offset
+        self._files.sync_folder(self.folder)
+
+    def _is_snapshot(self, segment: Segment) -> bool:
+        return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
+
+    def _snapshot_end(self, segment: Segment) -> int | None:
+        for batch in self._batches(segment):
+            if batch.header.flags & BatchFlag.MARKER:
+                return batch.file_pos + batch.header.stored_bytes
+        return None
+
+    def _batches(self, segment: Segment) -> Iterator[Batch]:
+        place = (segment.base_offset, SEGMENT_HEADER_BYTES)
+        while place[1] < segment.size:
+            try:
+                found = read_batches(segment, place, Want(place[0], NO_OFFSET, REPLAY_BYTES))
+            except Fault as fault:
+                raise fault.damage() from None
+            yield from found
+            place = (found[-1].next_offset, found[-1].file_pos + found[-1].header.stored_bytes)
+
+    def replay(self) -> Iterator[bytes]:
+        """All records since and with the last snapshot, in order. Raises DamagedLog."""
+        for segment in self._segments:
+            for batch in self._batches(segment):
+                try:
+                    yield from unpack_records(batch.body)
+                except StructError as error:
+                    reason = f"a record is cut short: {error}"
+                    offset = batch.base_offset
+                    raise DamagedLog(segment.path, batch.file_pos, offset, reason) from error
+
+    # Appending
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the journal's files."""
+        return sum(segment.size for segment in self._segments)
+
+    def append(self, body: bytes) -> int:
+        """Write one record; returns the ticket of the round that makes it durable.
+
+        Raises: StorageFull, nothing is written then; StorageFailed; LogClosed.
+        """
+        self._store([body])
+        return self._committer.mark(self)
+
+    def append_lazy(self, body: bytes) -> None:
+        """Let one record ride along with the next round, behind what `append` wrote before it.
+
+        Raises: StorageFull, if much waits and cannot be written; StorageFailed; LogClosed.
+        """
+        self._lazy.append(body)
+        self._lazy_bytes += len(body)
+        if self._lazy_bytes > LAZY_BYTES_MAX:
+            self._store_lazy()
+        self._committer.mark_lazy(self)
+
+    def mark_lazy(self) -> None:
+        """Have `lazy_source` asked for records when the next round begins."""
+        self._committer.mark_lazy(self)
+
+    def _store(self, bodies: list[bytes]) -> None:
+        """Write records as one batch, waiting lazy ones first: the order of changes is kept."""
+        if self._closed:
+            raise LogClosed(self.folder)
+        records = [*self._lazy, *bodies]
+        if records:
+            self._write_batch(self._segments[-1], records, flags=0)
+            self._lazy, self._lazy_bytes = [], 0
+
+    def _store_lazy(self) -> None:
+        self._store([])
+
+    def _write_batch(self, segment: Segment, records: list[bytes], flags: int) -> None:
+        body = pack_records(records)
+        covered = max(len(records), 1)
+        header = BatchHeader(
+            partition_id=self._identity.partition_id,
+            base_offset=self._end_offset,
+            last_offset_delta=covered - 1,
+            record_count=len(records),
+            durable_offset=min(self.durable_offset, self._end_offset),
+            append_us=time_ns() // 1000,
+            body_format=BodyFormat.JOURNAL,
+            flags=flags,
+            body_bytes=len(body),
+            body_crc=body_checksum([body]),
+        )
+        self._hold(segment.file)
+        segment.append(header, [body])
+        self._end_offset += covered
+
+    def snapshot(self, bodies: Iterable[bytes]) -> None:
+        """Say everything again in a new segment; older ones go once it is durable.
+
+        `bodies` is the whole state, records appended before it, lazy ones too, included.
+        Raises: StorageFull, the journal then goes on as before; StorageFailed.
+        """
+        if self._closed:
+            raise LogClosed(self.folder)
+        start_offset = self._end_offset
+        segment = self._new_segment(start_offset, FLAG_SNAPSHOT)
+        try:
+            for records in in_batches(bodies):
+                self._write_batch(segment, records, flags=0)
+            self._write_batch(segment, [], flags=BatchFlag.MARKER)
+        except BaseException:
+            self._end_offset = start_offset
+            segment.remove()
+            raise
+        self._lazy, self._lazy_bytes = [], 0
+        self._old += self._segments
+        self._segments = [segment]
+        self.snapshot_bytes = segment.size
+        self._folder_dirty = True
+        self._committer.mark(self)
+
+    # Rounds
+
+    def begin_sync(self) -> SyncPoint:
+        """For the committer: write what is lazy, and say what is to be synced."""
+        if self.lazy_source is not None and not self._lazy:
+            self._lazy = list(self.lazy_source())
+        try:
+            self._store_lazy()
+        except StorageFull:
+            self._committer.mark_lazy(self)  # It is tried again with the round after this one.
+        files, self._dirty = list(self._dirty), {}
+        folders = [self.folder] if self._folder_dirty else []
+        self._folder_dirty = False
+        return SyncPoint(files, folders, self._end_offset)
+
+    def finish_sync(self, point: SyncPoint) -> None:
+        """For the committer: that is durable. Raises StorageFailed."""
+        for file in point.files:
+            file.release()
+        if self._closed:
+            return
+        self.durable_offset = max(self.durable_offset, point.end_offset)
+        if self._old and self._segments[0].base_offset < point.end_offset:
+            for segment in self._old:
+                segment.remove()
+            self._old = []
+            self._folder_dirty = True
+            self._committer.mark_lazy(self)
+        self._write_slot()
+
+    def _write_slot(self) -> None:
+        try:
+            made = self._slot.write(self._segments[0].base_offset, self.durable_offset)
+        except StorageFull:
+            return  # Too low is allowed.
+        self._folder_dirty |= made
+
+    def _hold(self, file: File) -> None:
+        """Keep a file open until the round that syncs it is over."""
+        if file not in self._dirty:
+            file.hold()
+            self._dirty[file] = None
+
+    # Ending
+
+    def seal(self) -> None:
+        """After a commit, for a clean stop: have the next commit make the slot durable."""
+        self._write_slot()
+        if self._slot.file is not None:
+            self._hold(self._slot.file)
+        self._folder_dirty = True
+        self._committer.mark(self)
+
+    def close(self) -> None:
+        """Let go of the files without a sync."""
+        self._closed = True
+        self._committer.forget(self)
+        for file in self._dirty:
+            file.release()
+        self._dirty = {}
+        for segment in [*self._old, *self._segments]:
+            segment.close()
+        self._slot.close()
+
+
+def pack_records(records: Iterable[bytes]) -> bytes:
+    """Records one behind the other, each with its length before it (FORMAT.md 8.5)."""
+    return b"".join(piece for body in records for piece in (LENGTH.pack(len(body)), body))
+
+
+def unpack_records(body: memoryview) -> Iterator[bytes]:
+    """The records of a JOURNAL body. Raises struct.error if it does not end with a record."""
+    pos = 0
+    while pos < len(body):
+        (size,) = LENGTH.unpack_from(body, pos)
+        pos += LENGTH.size
+        if pos + size > len(body):
+            raise StructError(f"{size} bytes wanted at {pos} of {len(body)}")
+        yield bytes(body[pos : pos + size])
+        pos += size
+
+
+def in_batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Records gathered into lists of about the size of a snapshot's batch."""
+    records: list[bytes] = []
+    size = 0
+    for body in bodies:
+        records.append(body)
+        size += len(body)
+        if size >= SNAPSHOT_BATCH_BYTES:
+            yield records
+            records, size = [], 0
+    if records:
+        yield records

@@ -1,0 +1,165 @@
+"""Reading a data directory beside a running or stopped broker: no lock, no writes, any process.
+
+For the tools and Spark. Never goes beyond a partition's watermark slot, which can only be too low.
+Knows the folders of FORMAT.md section 1 and no catalogue.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple
+
+from storage.errors import DamagedLog, OffsetOutOfRange
+from storage.log.batch import Batch
+from storage.log.data_dir import PARTITIONS_NAME, numbers_among
+from storage.log.files import FileGone, Files
+from storage.log.index import BadIndex
+from storage.log.reading import Want, read_batches
+from storage.log.scan import Fault, load_checked
+from storage.log.segment import (
+    KIND_PARTITION,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    segment_bases,
+)
+from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
+from storage.log.watermark import Watermark, read_watermark
+
+# What is read at once, besides a batch that is larger.
+READ_BYTES = 4 << 20
+
+# Descriptors of one reader: the segment it reads, and a few it read before.
+HANDLES_MAX = 8
+
+
+class PartitionFolder(NamedTuple):
+    """A partition as its `topic` file names it."""
+
+    partition_id: int
+    topic: str
+    partition_index: int
+    folder: str
+
+
+def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
+    """All partitions with a good `topic` file, by topic and index."""
+    path = os.path.join(os.fspath(data_dir), PARTITIONS_NAME)
+    found = []
+    for number in numbers_among(os.listdir(path)):
+        folder = os.path.join(path, str(number))
+        try:
+            with open(os.path.join(folder, TOPIC_NAME), "rb") as file:
+                content = unpack_topic_file(file.read())
+        except (OSError, BadTopicFile):
+            continue  # Being made or removed, or damaged: `log verify` tells.
+        if content.partition_id == number:
+            found.append(PartitionFolder(number, content.topic, content.partition_index, folder))
+    return sorted(found, key=lambda one: (one.topic, one.partition_index))
+
+
+class ReadOnlyLog:
+    """One partition's log as it was durable when this was made, or when `refresh` was called."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Raises OSError if there is no such folder."""
+        self.folder = os.fspath(folder)
+        self.partition_id = int(os.path.basename(os.path.normpath(self.folder)))
+        self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
+        self._segments: dict[int, Segment] = {}
+        self._bases: list[int] = []
+        self.watermark = Watermark()
+        self.log_start_offset = 0
+        self.refresh()
+
+    def __enter__(self) -> "ReadOnlyLog":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below it is durable and may be read."""
+        return self.watermark.durable_offset
+
+    def refresh(self) -> None:
+        """Look again at the watermark slot and the segments that are there."""
+        self._let_go()
+        self.watermark = read_watermark(self.folder, self.partition_id)
+        self._bases = segment_bases(os.listdir(self.folder))
+        self.log_start_offset = max([self.watermark.log_start_offset, *self._bases[:1]])
+
+    def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
+        """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
+
+        `to_offset` is the watermark where it is None or above it.
+        Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
+        overtakes; DamagedLog.
+        """
+        offset, end = from_offset, self.high_watermark
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRange(offset, self.log_start_offset, end)
+        end = end if to_offset is None else min(to_offset, end)
+        place: tuple[int, int] | None = None
+        number = -1
+        while offset < end:
+            following = self._number_of(offset)
+            if following != number:
+                number, place = following, None
+            segment = self._segment(number)
+            try:
+                found = self._read(segment, place, offset)
+            except FileGone:
+                self.refresh()
+                raise OffsetOutOfRange(offset, self.log_start_offset, end) from None
+            except Fault as fault:
+                raise fault.damage() from None
+            for batch in found:
+                if batch.base_offset >= end:
+                    return
+                yield batch
+            if not found:
+                raise DamagedLog(segment.path, segment.size, offset, "the records are missing")
+            offset = found[-1].next_offset
+            place = (offset, found[-1].file_pos + found[-1].header.stored_bytes)
+
+    def _number_of(self, offset: int) -> int:
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def _segment(self, number: int) -> Segment:
+        base = self._bases[number]
+        segment = self._segments.get(base)
+        if segment is None:
+            segment = Segment(self._files, self.folder, base, KIND_PARTITION, self.partition_id)
+            self._segments[base] = segment
+        return segment
+
+    def _read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
+        segment.size = segment.file.size()  # The last one grows beside us.
+        want = Want(offset, self.high_watermark, READ_BYTES)
+        return read_batches(segment, place or self._place(segment, offset), want)
+
+    def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """Where to begin: at the index entry before the offset, else at the first batch."""
+        load_checked(segment)
+        try:
+            place = segment.load_index().floor(offset)
+        except BadIndex:
+            place = None
+        return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
+
+    def _let_go(self) -> None:
+        for segment in self._segments.values():
+            segment.close()
+        self._segments = {}
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._let_go()
+        self._files.close()
