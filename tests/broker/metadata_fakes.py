@@ -1,0 +1,90 @@
+"""Topics and subscriptions over journals in memory, with partitions that are only numbers."""
+
+from broker.subscriptions import Subscriptions
+from broker.topics import TopicDefaults, Topics
+from storage.errors import StorageFull
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.cursors import CursorStore
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+NOW_US = 1_700_000_000_000_000
+
+
+class FakePartition:
+    def __init__(self, topic, index, partition_id):
+        self.topic = topic
+        self.index = index
+        self.partition_id = partition_id
+        self.log_start_offset = 0
+        self.next_offset = 0
+        self.removed = False
+
+    def remove(self):
+        self.removed = True
+
+
+class FakeFactory:
+    """`folders` stands for the data directory."""
+
+    def __init__(self):
+        self.folders = set()
+        self.room = 1000
+
+    def create(self, topic, index, partition_id):
+        if len(self.folders) >= self.room:
+            raise StorageFull("no room")
+        self.folders.add(partition_id)
+        return FakePartition(topic, index, partition_id)
+
+    def open(self, topic, index, partition_id):
+        assert partition_id in self.folders
+        return FakePartition(topic, index, partition_id)
+
+    def discard(self, partition):
+        self.folders.remove(partition.partition_id)
+
+
+class House:
+    """The rooms of a broker; `restarted` is another one on the same journals and folders."""
+
+    def __init__(self, catalogue=None, cursors=None, factory=None, **defaults):
+        self.catalogue_journal = catalogue or MemoryJournal()
+        self.cursor_journal = cursors or MemoryJournal()
+        self.factory = factory or FakeFactory()
+        self.catalogue = Catalogue(self.catalogue_journal, now_us=NOW_US)
+        self.cursors = CursorStore(self.cursor_journal)
+        self.topics = Topics(
+            self.catalogue,
+            self.cursors,
+            self.factory,
+            defaults=TopicDefaults(**defaults),
+            now_us=lambda: NOW_US,
+        )
+        self.topics.open_all()
+        self.subscriptions = Subscriptions(self.topics, self.cursors)
+
+    def restarted(self):
+        return House(
+            self.catalogue_journal.reopened(), self.cursor_journal.reopened(), self.factory
+        )
+
+    @property
+    def tickets(self):
+        return self.catalogue_journal.ticket, self.cursor_journal.ticket
+
+
+class Heard:
+    """A listener to topics and to a subscription."""
+
+    def __init__(self):
+        self.events = []
+
+    def topic_changed(self, topic, event):
+        self.events.append((topic.name.topic, event))
+
+    def moved(self, index, event):
+        self.events.append((index, event))
+
+    def take(self):
+        events, self.events = self.events, []
+        return events
