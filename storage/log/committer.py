@@ -133,7 +133,14 @@ class Committer:
         self.durable_ticket = round_.ticket
 
     def commit(self) -> None:
-        """Run one round here and now, lazy members included. Raises StorageFailed."""
+        """Run one round here and now, lazy members included. Raises StorageFailed.
+
+        A round whose runner was stopped before its end is ended first.
+        """
+        if self._running is not None and self.failure is None:
+            left = self._running
+            self.sync(left)
+            self.finish(left)
         self.promote_lazy()
         round_ = self.begin()
         if round_ is not None:

@@ -7,8 +7,8 @@ Knows the folders of FORMAT.md section 1 and no catalogue.
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple
 
 from storage.errors import DamagedLog, OffsetOutOfRange
 from storage.log.batch import Batch
@@ -22,9 +22,10 @@ from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     segment_bases,
+    segment_path,
 )
 from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
-from storage.log.watermark import Watermark, read_watermark
+from storage.log.watermark import read_watermark
 
 # What is read at once, besides a batch that is larger.
 READ_BYTES = 4 << 20
@@ -33,12 +34,13 @@ READ_BYTES = 4 << 20
 HANDLES_MAX = 8
 
 
-class PartitionFolder(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class PartitionFolder:
     """A partition as its `topic` file names it."""
 
     partition_id: int
     topic: str
-    partition_index: int
+    index: int
     folder: str
 
 
@@ -55,11 +57,14 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
             continue  # Being made or removed, or damaged: `log verify` tells.
         if content.partition_id == number:
             found.append(PartitionFolder(number, content.topic, content.partition_index, folder))
-    return sorted(found, key=lambda one: (one.topic, one.partition_index))
+    return sorted(found, key=lambda one: (one.topic, one.index))
 
 
 class ReadOnlyLog:
-    """One partition's log as it was durable when this was made, or when `refresh` was called."""
+    """One partition's log as it was durable when this was made, or when `refresh` was called.
+
+    `watermark`: everything from `log_start_offset` to it is durable and may be read.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Raises OSError if there is no such folder."""
@@ -68,7 +73,7 @@ class ReadOnlyLog:
         self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
         self._segments: dict[int, Segment] = {}
         self._bases: list[int] = []
-        self.watermark = Watermark()
+        self.watermark = 0
         self.log_start_offset = 0
         self.refresh()
 
@@ -84,16 +89,18 @@ class ReadOnlyLog:
         self.close()
 
     @property
-    def high_watermark(self) -> int:
-        """Everything below it is durable and may be read."""
-        return self.watermark.durable_offset
+    def size_bytes(self) -> int:
+        """Bytes of all segment files now."""
+        paths = [segment_path(self.folder, base) for base in self._bases]
+        return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
     def refresh(self) -> None:
         """Look again at the watermark slot and the segments that are there."""
         self._let_go()
-        self.watermark = read_watermark(self.folder, self.partition_id)
+        slot = read_watermark(self.folder, self.partition_id)
+        self.watermark = slot.durable_offset
         self._bases = segment_bases(os.listdir(self.folder))
-        self.log_start_offset = max([self.watermark.log_start_offset, *self._bases[:1]])
+        self.log_start_offset = max([slot.log_start_offset, *self._bases[:1]])
 
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
         """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
@@ -102,7 +109,7 @@ class ReadOnlyLog:
         Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
         overtakes; DamagedLog.
         """
-        offset, end = from_offset, self.high_watermark
+        offset, end = from_offset, self.watermark
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
         end = end if to_offset is None else min(to_offset, end)
@@ -142,7 +149,7 @@ class ReadOnlyLog:
 
     def _read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
         segment.size = segment.file.size()  # The last one grows beside us.
-        want = Want(offset, self.high_watermark, READ_BYTES)
+        want = Want(offset, self.watermark, READ_BYTES)
         return read_batches(segment, place or self._place(segment, offset), want)
 
     def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
