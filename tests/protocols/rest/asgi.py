@@ -1,0 +1,92 @@
+"""Drives the HTTP door's application without a server: one request in, one answer out."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from broker.metrics import Metrics
+
+
+@dataclass
+class Answer:
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    raw_path, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": raw_path,
+        "raw_path": raw_path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
+    }
+
+
+async def call(
+    app: Any,
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    headers: dict[str, str] | None = None,
+    pieces: Iterable[bytes] | None = None,
+    silent: bool = False,
+) -> Answer:
+    """One request. `body` goes as JSON, or `pieces` as they are; `silent` never ends the body."""
+    if pieces is None:
+        pieces = [] if body is None else [json.dumps(body).encode()]
+    incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if not silent:
+        incoming.append({"type": "http.request", "body": b"", "more_body": False})
+    incoming.reverse()
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        if not incoming:
+            await trio.sleep_forever()
+        return incoming.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+
+    await app(scope_of(method, path, headers), receive, send)
+    return answer
+
+
+class NoTopics:
+    """A broker that has no topic."""
+
+    def all(self) -> list[object]:
+        return []
+
+
+def bare_broker(data_dir: str = "/") -> Any:
+    """What the door needs of a broker as long as nobody asks about a topic."""
+    return SimpleNamespace(
+        metrics=Metrics(),
+        topics=NoTopics(),
+        data_dir=data_dir,
+        ready=trio.Event(),
+        stopping=trio.Event(),
+    )

@@ -1,0 +1,158 @@
+import msgspec
+import pytest
+import trio
+from starlette.requests import Request
+
+from protocols.rest.bodies import (
+    BodyReader,
+    decoded_group,
+    group_text,
+    page_limit,
+    parsed_topic,
+    topic_name,
+)
+from protocols.rest.errors import Refused
+from tests.protocols.rest.asgi import scope_of
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    number: int = 0
+
+
+def request_of(*pieces: bytes, headers: dict[str, str] | None = None, end: bool = True) -> Request:
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if end:
+        messages.append({"type": "http.request", "body": b"", "more_body": False})
+    messages.reverse()
+
+    async def receive():
+        await trio.lowlevel.checkpoint()
+        if not messages:
+            await trio.sleep_forever()
+        return messages.pop()
+
+    return Request(scope_of("PUT", "/", headers), receive)
+
+
+def reader(*, bytes_max: int = 100, stopping: trio.Event | None = None) -> BodyReader:
+    never = trio.Event()
+    return BodyReader(bytes_max, 30.0, never if stopping is None else stopping)
+
+
+async def refused(request: Request, bodies: BodyReader | None = None) -> str:
+    with pytest.raises(Refused) as caught:
+        await (bodies or reader()).read(request, Wanted)
+    return caught.value.wire.code
+
+
+async def test_a_body_in_pieces_is_one_body():
+    assert await reader().read(request_of(b'{"num', b'ber": 5}'), Wanted) == Wanted(5)
+
+
+async def test_no_body_is_the_empty_object():
+    assert await reader().read(request_of(), Wanted) == Wanted(0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'{"number": "5"}', b'{"numbre": 5}', b"\xff", b'{"number": 1e400}']
+)
+async def test_what_is_not_the_body_wanted_is_refused(body):
+    assert await refused(request_of(body)) == "bad_body"
+
+
+async def test_a_wrong_field_is_named():
+    with pytest.raises(Refused, match="numbre"):
+        await reader().read(request_of(b'{"numbre": 5}'), Wanted)
+
+
+async def test_a_body_of_the_limit_is_taken_and_one_byte_more_is_not():
+    body = b'{"number": 5}'
+    exact = reader(bytes_max=len(body))
+    assert await exact.read(request_of(body), Wanted) == Wanted(5)
+    assert await refused(request_of(body, b" "), exact) == "body_too_large"
+
+
+async def test_an_endless_body_is_refused_as_soon_as_it_is_too_large():
+    assert await refused(request_of(b" " * 60, b" " * 60, end=False)) == "body_too_large"
+
+
+async def test_a_declared_size_is_refused_before_anything_is_read():
+    request = request_of(headers={"Content-Length": "101"}, end=False)
+    assert await refused(request) == "body_too_large"
+
+
+async def test_a_silent_client_is_let_go(autojump_clock):
+    started = trio.current_time()
+    assert await refused(request_of(b"{", end=False)) == "body_timeout"
+    assert trio.current_time() - started == pytest.approx(30.0)
+
+
+async def test_a_silent_client_does_not_hold_a_stop(autojump_clock):
+    stopping = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def stop():
+            await trio.testing.wait_all_tasks_blocked()
+            stopping.set()
+
+        assert await refused(request_of(end=False), reader(stopping=stopping)) == "shutting_down"
+    assert trio.current_time() < 1.0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}],
+)
+async def test_what_is_not_plain_json_is_refused(headers):
+    assert await refused(request_of(b"{}", headers=headers)) == "not_json"
+
+
+async def test_json_may_say_its_charset():
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    assert await reader().read(request_of(b"{}", headers=headers), Wanted) == Wanted(0)
+
+
+def asking(query: str = "", **path_params: str) -> Request:
+    return Request({**scope_of("GET", f"/?{query}"), "path_params": path_params})
+
+
+def test_a_topic_name_is_percent_decoded_once():
+    request = asking(tenant="t", namespace="a%20b", topic="c%252Fd")
+    assert topic_name(request).full == "t/a b/c%2Fd"
+
+
+@pytest.mark.parametrize("topic", ["a%2Fb", "x-partition-3", "%FF", "%00", ""])
+def test_a_bad_topic_name_is_refused(topic):
+    with pytest.raises(Refused) as caught:
+        topic_name(asking(tenant="t", namespace="n", topic=topic))
+    assert caught.value.wire.status == 412
+
+
+def test_a_topic_in_a_query_has_public_default_for_what_it_leaves_out():
+    assert parsed_topic("orders").full == "public/default/orders"
+
+
+@pytest.mark.parametrize("name", [b"billing", b"a/b", "ö".encode(), b"\xff\x00", b""])
+def test_a_group_name_comes_back_as_it_was_told(name):
+    text, encoding = group_text(name)
+    assert decoded_group(asking(f"encoding={encoding}"), text.encode()) == name
+
+
+@pytest.mark.parametrize(("query", "name"), [("encoding=hex", b"aa"), ("encoding=base64", b"a")])
+def test_a_group_name_in_no_known_encoding_is_refused(query, name):
+    with pytest.raises(Refused) as caught:
+        decoded_group(asking(query), name)
+    assert caught.value.wire.code == "bad_query"
+
+
+def test_a_page_has_a_thousand_lines_unless_told():
+    assert page_limit(asking()) == 1000
+    assert page_limit(asking("limit=10000")) == 10_000
+
+
+@pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5"])
+def test_a_senseless_page_size_is_refused(limit):
+    with pytest.raises(Refused) as caught:
+        page_limit(asking(f"limit={limit}"))
+    assert caught.value.wire.code == "bad_query"
