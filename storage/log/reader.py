@@ -63,7 +63,7 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
 class ReadOnlyLog:
     """One partition's log as it was durable when this was made, or when `refresh` was called.
 
-    `watermark`: everything from `log_start_offset` to it is durable and may be read.
+    `high_watermark`: everything from `log_start_offset` to it is durable and may be read.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -73,7 +73,7 @@ class ReadOnlyLog:
         self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
         self._segments: dict[int, Segment] = {}
         self._bases: list[int] = []
-        self.watermark = 0
+        self.high_watermark = 0
         self.log_start_offset = 0
         self.refresh()
 
@@ -98,7 +98,7 @@ class ReadOnlyLog:
         """Look again at the watermark slot and the segments that are there."""
         self._let_go()
         slot = read_watermark(self.folder, self.partition_id)
-        self.watermark = slot.durable_offset
+        self.high_watermark = slot.durable_offset
         self._bases = segment_bases(os.listdir(self.folder))
         self.log_start_offset = max([slot.log_start_offset, *self._bases[:1]])
 
@@ -109,7 +109,7 @@ class ReadOnlyLog:
         Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
         overtakes; DamagedLog.
         """
-        offset, end = from_offset, self.watermark
+        offset, end = from_offset, self.high_watermark
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
         end = end if to_offset is None else min(to_offset, end)
@@ -149,7 +149,7 @@ class ReadOnlyLog:
 
     def _read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
         segment.size = segment.file.size()  # The last one grows beside us.
-        want = Want(offset, self.watermark, READ_BYTES)
+        want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self._place(segment, offset), want)
 
     def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
