@@ -115,7 +115,7 @@ class ExportFolder:
 
     def publish(self, files: list[StagedFile]) -> None:
         """Move staged files to their final names, durably."""
-        folders = set()
+        folders: set[Path] = set()
         for file in files:
             final = self.root / file.final
             for folder in _missing_parents(final, self.root):

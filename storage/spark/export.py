@@ -9,7 +9,7 @@ taken up by the next one as its intent stands, before anything new is planned.
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -106,17 +106,17 @@ def _partitions(job: ExportJob) -> list[PartitionState]:
     for found in list_partitions(job.data_dir):
         if found.topic != job.topic.full:
             continue
-        log = ReadOnlyLog(found.folder)
-        states.append(
-            PartitionState(
-                found.partition_id,
-                found.index,
-                str(found.folder),
-                log.log_start_offset,
-                log.watermark,
-                log.size_bytes,
+        with ReadOnlyLog(found.folder) as log:
+            states.append(
+                PartitionState(
+                    found.partition_id,
+                    found.index,
+                    found.folder,
+                    log.log_start_offset,
+                    log.high_watermark,
+                    log.size_bytes,
+                )
             )
-        )
     if not states:
         raise NoSuchTopic(f"{job.data_dir} holds no topic {job.topic.full}")
     return states
@@ -182,7 +182,7 @@ class _Spark:
 
     def map(
         self,
-        work: Callable[[Iterator[Range]], Iterator[Any]],
+        work: Callable[[Iterable[Range]], Iterable[Any]],
         ranges: list[Range],
         progress: Progress | None,
     ) -> list[Any]:

@@ -6,7 +6,7 @@ since Spark would wrap an exception into pages of trace and try the same again.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -14,12 +14,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from storage.codecs.api import BatchFlag, Codec
 from storage.codecs.record import Record
-from storage.errors import StorageError
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError, StorageError, UnreadableBody
 from storage.log.batch import Batch
 from storage.log.reader import ReadOnlyLog
+from storage.spark.chunks import ChunkJoiner
+from storage.spark.columns import timestamp_us, to_arrow
 from storage.spark.commit import ExportFolder, Intent, StagedFile, day_of, sync_file
-from storage.spark.decode import decode_batch, timestamp_us, to_arrow
 from storage.spark.ranges import Range
 from storage.spark.schema import FILE_SCHEMA
 
@@ -69,41 +72,68 @@ class Job(msgspec.Struct, frozen=True):
 def write_range(job: Job, part: Range) -> list[Outcome]:
     """Export one range into staged files, one for each day of its records."""
     pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
-    writer = _RangeWriter(job, part)
     try:
-        for batch in ReadOnlyLog(Path(part.folder)).batches(part.start, part.end):
-            writer.add(batch)
-        return writer.finish()
-    except (StorageError, OSError, _Unreadable) as error:
-        writer.abandon()
+        with ReadOnlyLog(part.folder) as log:
+            return _write_log(job, part, log)
+    except (StorageError, OSError) as error:
         return [TaskFailed(f"partition {part.index}: {error}")]
 
 
-class _Unreadable(Exception):
-    """A body that cannot be opened, while those are to stop the export."""
+def _write_log(job: Job, part: Range, log: ReadOnlyLog) -> list[Outcome]:
+    writer = _RangeWriter(job, part, log)
+    try:
+        for batch in log.batches(part.start, part.end):
+            writer.add(batch)
+        return writer.finish()
+    finally:
+        writer.close()
 
 
 class _RangeWriter:
     """Gathers rows by day and writes each day's file in pieces of a few MB."""
 
-    def __init__(self, job: Job, part: Range) -> None:
+    def __init__(self, job: Job, part: Range, log: ReadOnlyLog) -> None:
         self._job = job
         self._part = part
+        self._joiner = ChunkJoiner(log, part.start)
         self._folder = ExportFolder(Path(job.root))
         self._days: dict[str, _DayFile] = {}
         self._dead: list[dict[str, object]] = []
 
     def add(self, batch: Batch) -> None:
         """Take the records of a batch that are in the range."""
-        decoded = decode_batch(batch, self._part.start, self._part.end)
+        if batch.header.flags & BatchFlag.GAP:
+            return
+        try:
+            codec = codec_for(batch.header.body_format)
+        except UnreadableBody as error:
+            self._set_aside(batch, max(batch.base_offset, self._part.start), error)
+            return
+        decoded = codec.decode(
+            batch.body, batch.base_offset, batch.header.append_us, start_offset=self._part.start
+        )
         for record in decoded.records:
-            day = day_of(timestamp_us(record))
-            file = self._days.get(day)
-            if file is None:
-                file = self._days[day] = _DayFile(self._staged(), day, self._part)
-            file.add(decoded.protocol, record)
-        if decoded.failed is not None:
-            self._set_aside(batch, decoded.failed_offset, decoded.failed)
+            if record.offset < self._part.end:
+                self._add_record(batch, codec, record)
+        failed_offset = decoded.failed_offset
+        if decoded.failed and failed_offset is not None and failed_offset < self._part.end:
+            self._set_aside(batch, failed_offset, decoded.failed)
+
+    def _add_record(self, batch: Batch, codec: Codec, record: Record) -> None:
+        if record.chunk is not None:
+            try:
+                joined = self._joiner.whole(codec, record)
+            except BodyError as error:
+                self._set_aside(batch, record.offset, error)
+                return
+            if joined is None:
+                return
+            record = joined
+        day = day_of(timestamp_us(record))
+        file = self._days.get(day)
+        if file is None:
+            file = self._days[day] = _DayFile(self._staged(), self._part)
+        file.add(codec.name, record)
 
     def finish(self) -> list[Outcome]:
         """Close every file; what the driver has to publish."""
@@ -115,17 +145,17 @@ class _RangeWriter:
             done.append(self._finish_dead())
         return done
 
-    def abandon(self) -> None:
-        """Close what is open; staged litter goes with the run."""
+    def close(self) -> None:
+        """Close what is open; what was staged and not published goes with the run."""
         for file in self._days.values():
             file.close()
 
     def _staged(self) -> Path:
         return self._folder.staging(self._job.intent.run) / f"{uuid.uuid4().hex}.parquet"
 
-    def _set_aside(self, batch: Batch, offset: int | None, reason: Exception) -> None:
+    def _set_aside(self, batch: Batch, offset: int, reason: BodyError) -> None:
         if self._job.on_corrupt == "fail":
-            raise _Unreadable(f"offset {offset} cannot be opened: {reason}")
+            raise UnreadableBody(f"offset {offset} cannot be opened: {reason}")
         self._dead.append(
             {
                 "partition": self._part.index,
@@ -149,7 +179,7 @@ class _RangeWriter:
 class _DayFile:
     """One Parquet file in the making."""
 
-    def __init__(self, path: Path, day: str, part: Range) -> None:
+    def __init__(self, path: Path, part: Range) -> None:
         self._path = path
         self._part = part
         self._rows: list[tuple[str, Record]] = []
@@ -197,7 +227,7 @@ class _DayFile:
         self._bytes = 0
 
 
-def run_ranges(job: Job, parts: Iterator[Range]) -> Iterator[Outcome]:
+def run_ranges(job: Job, parts: Iterable[Range]) -> Iterator[Outcome]:
     """`write_range` over what Spark hands to one task."""
     for part in parts:
         yield from write_range(job, part)

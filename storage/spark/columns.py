@@ -2,44 +2,12 @@
 files."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from storage.codecs.record import Header, Record
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError
-from storage.log.batch import Batch
 from storage.spark.schema import FILE_SCHEMA, HEADERS, SET_BY_PRODUCER, SET_ON_APPEND
-
-
-@dataclass(slots=True)
-class DecodedBatch:
-    """Records of one batch within the wanted offsets, and what could not be opened."""
-
-    protocol: str
-    records: list[Record]
-    failed: BodyError | None
-    failed_offset: int | None
-
-
-def decode_batch(batch: Batch, start: int, end: int) -> DecodedBatch:
-    """The records of a batch with start <= offset < end. An unknown body format counts as
-    failed."""
-    header = batch.header
-    codec = codec_for(header.body_format)
-    decoded = codec.decode(
-        batch.body,
-        header.base_offset,
-        header.append_us,
-        start_offset=max(start, header.base_offset),
-    )
-    records = [record for record in decoded.records if record.offset < end]
-    failed = decoded.failed
-    if failed is not None and decoded.failed_offset is not None and decoded.failed_offset >= end:
-        failed = None
-    return DecodedBatch(codec.name, records, failed, decoded.failed_offset)
 
 
 def to_arrow(
