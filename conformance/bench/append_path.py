@@ -9,6 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from storage.codecs.api import BodyFormat, BodyInfo
+from storage.log.committer import Committer
+from storage.log.data_dir import DataDir
+from storage.log.settings import LogSettings
+
 BODY_BYTES = 10 * 1024
 APPENDS = 5000
 ROUNDS_EACH = 3
@@ -39,10 +44,13 @@ def _bare(path: Path, body: bytes) -> float:
 
 
 def _appended(folder: Path, body: bytes) -> float:
-    append, close = _open_log(folder)
+    directory = DataDir.open(folder)
+    committer = Committer(directory.files)
+    log = directory.create_partition(1, "public/default/bench", 0, LogSettings(), committer)
+    info = BodyInfo(record_count=1)
     started = time.perf_counter()
     for _ in range(APPENDS):
-        append(body)
+        log.append([body], info, body_format=BodyFormat.KAFKA, append_us=1)
     spent = time.perf_counter() - started
-    close()
+    directory.close()
     return spent
