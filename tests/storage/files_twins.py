@@ -1,0 +1,133 @@
+"""Twins of the disk under the file layer: one writes down every call, one fails on demand."""
+
+import os
+from dataclasses import dataclass, field
+
+from storage.log.files import Disk
+
+
+@dataclass(slots=True, frozen=True)
+class Call:
+    """One system call that changed something: its name, the file, and what it was given."""
+
+    name: str
+    path: str
+    data: bytes = b""
+    pos: int = 0
+
+    @property
+    def file_name(self) -> str:
+        return os.path.basename(self.path)
+
+
+@dataclass
+class RecordingDisk(Disk):
+    """The real disk; `calls` are those that changed or synced something, in order."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    def names(self, *wanted: str) -> list[str]:
+        """Names of the calls so far, only the wanted ones if any are given."""
+        return [call.name for call in self.calls if not wanted or call.name in wanted]
+
+    def open(self, path, flags):
+        if flags & os.O_CREAT:
+            self.calls.append(Call("create", path))
+        return super().open(path, flags)
+
+    def write(self, path, fd, parts, pos):
+        written = super().write(path, fd, parts, pos)
+        self.calls.append(Call("write", path, b"".join(parts)[:written], pos))
+        return written
+
+    def truncate(self, path, fd, size):
+        self.calls.append(Call("truncate", path, pos=size))
+        super().truncate(path, fd, size)
+
+    def sync_data(self, path, fd):
+        self.calls.append(Call("sync_data", path))
+        super().sync_data(path, fd)
+
+    def sync_folder(self, path):
+        self.calls.append(Call("sync_folder", path))
+        super().sync_folder(path)
+
+    def sync_file_system(self, file_system):
+        self.calls.append(Call("sync_file_system", ""))
+        super().sync_file_system(file_system)
+
+    def rename(self, path, new_path):
+        self.calls.append(Call("rename", path, os.fsencode(new_path)))
+        super().rename(path, new_path)
+
+    def unlink(self, path):
+        self.calls.append(Call("unlink", path))
+        super().unlink(path)
+
+    def make_folder(self, path):
+        self.calls.append(Call("make_folder", path))
+        super().make_folder(path)
+
+
+class FailingDisk(Disk):
+    """The real disk until `fail` is called; then calls of that name fail with that errno.
+
+    `bytes_first`: how many bytes a failing write still takes before the next one fails.
+    """
+
+    def __init__(self):
+        self.failing = {}
+        self.bytes_first = 0
+
+    def fail(self, name, number, *, bytes_first=0):
+        self.failing[name] = number
+        self.bytes_first = bytes_first
+
+    def heal(self):
+        self.failing = {}
+
+    def _check(self, name, path):
+        if name in self.failing:
+            number = self.failing[name]
+            raise OSError(number, os.strerror(number), path)
+
+    def open(self, path, flags):
+        if flags & os.O_CREAT:
+            self._check("create", path)
+        return super().open(path, flags)
+
+    def write(self, path, fd, parts, pos):
+        if "write" in self.failing and self.bytes_first:
+            part = b"".join(parts)[: self.bytes_first]
+            self.bytes_first = 0
+            return super().write(path, fd, [part], pos)
+        self._check("write", path)
+        return super().write(path, fd, parts, pos)
+
+    def read(self, path, fd, size, pos):
+        self._check("read", path)
+        return super().read(path, fd, size, pos)
+
+    def read_cached(self, path, fd, size, pos):
+        self._check("read_cached", path)
+        return super().read_cached(path, fd, size, pos)
+
+    def truncate(self, path, fd, size):
+        self._check("truncate", path)
+        super().truncate(path, fd, size)
+
+    def sync_data(self, path, fd):
+        self._check("sync_data", path)
+        super().sync_data(path, fd)
+
+    def sync_folder(self, path):
+        self._check("sync_folder", path)
+        super().sync_folder(path)
+
+    def sync_file_system(self, file_system):
+        self._check("sync_file_system", "")
+        super().sync_file_system(file_system)
+
+    def unlink(self, path):
+        self._check("unlink", path)
+        super().unlink(path)

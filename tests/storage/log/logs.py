@@ -1,0 +1,87 @@
+"""Logs for tests: one partition in a folder, opened, filled and opened again."""
+
+import os
+
+from storage.codecs.api import BodyInfo
+from storage.log.committer import Committer
+from storage.log.data_dir import DataDir
+from storage.log.files import Files
+from storage.log.settings import LogSettings
+
+FORMAT = 1
+
+
+class OneLog:
+    """A data directory with partition 1, and its committer."""
+
+    def __init__(self, path, disk=None, **settings):
+        self.path = os.fspath(path)
+        os.makedirs(self.path, exist_ok=True)
+        self.files = Files(self.path, disk)
+        self.committer = Committer(self.files)
+        self.settings = LogSettings(**settings)
+        self.data_dir = DataDir.open(self.path, self.files)
+        if self.data_dir.partition_ids():
+            self.log = self.data_dir.open_partition(1, self.settings, self.committer)
+        else:
+            self.log = self.data_dir.create_partition(
+                1, "public/default/orders", 0, self.settings, self.committer
+            )
+
+    @property
+    def folder(self):
+        return os.path.join(self.path, "partitions", "1")
+
+    def file(self, name):
+        return os.path.join(self.folder, name)
+
+    def append(self, body=b"body", count=1, *, append_us=1_000_000, **more):
+        return self.log.append(
+            [body], BodyInfo(count, **more), body_format=FORMAT, append_us=append_us
+        )
+
+    def commit(self):
+        self.committer.commit()
+
+    def fill(self, bodies, count=1, *, commit=True):
+        """Append the bodies, a commit after each unless told otherwise."""
+        for number, body in enumerate(bodies):
+            self.append(body, count, append_us=1_000_000 + number)
+            if commit:
+                self.commit()
+
+    def all_bodies(self, bytes_max=1 << 20):
+        return [bytes(batch.body) for batch in self.all_batches(bytes_max)]
+
+    def all_batches(self, bytes_max=1 << 20):
+        found, offset = [], self.log.log_start_offset
+        while batches := self.log.read(offset, bytes_max):
+            found += batches
+            offset = batches[-1].next_offset
+        return found
+
+    def crash(self):
+        """End as a killed process does: nothing is written any more."""
+        self.data_dir.abandon()
+
+    def stop(self):
+        self.data_dir.close(self.committer)
+
+    def again(self, disk=None, **settings):
+        """The log as the next start finds it, everything kept synced."""
+        again = OneLog(self.path, disk, **settings)
+        again.commit()
+        return again
+
+
+def segment_names(folder):
+    return sorted(name for name in os.listdir(folder) if name.endswith(".log"))
+
+
+def flip(path, pos, mask=0x40):
+    """Damage one byte of a file."""
+    with open(path, "r+b") as file:
+        file.seek(pos)
+        byte = file.read(1)[0]
+        file.seek(pos)
+        file.write(bytes([byte ^ mask]))
