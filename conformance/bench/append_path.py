@@ -52,5 +52,5 @@ def _appended(folder: Path, body: bytes) -> float:
     for _ in range(APPENDS):
         log.append([body], info, body_format=BodyFormat.KAFKA, append_us=1)
     spent = time.perf_counter() - started
-    directory.close()
+    directory.close(committer)
     return spent
