@@ -41,7 +41,7 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Defaults of every topic's log. Times in milliseconds; no retention limit is `none`."""
 
     segment_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=2**40)] = 2**30
-    segment_ms: Positive | None = 7 * 86_400_000
+    segment_ms: Positive = 7 * 86_400_000
     index_interval_bytes: Annotated[int, msgspec.Meta(ge=512)] = 16 * 1024
     durability: Literal["synced", "written"] = "synced"
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 250

@@ -9,28 +9,40 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
 
 from broker.limits import SYNC_STOP_S
+from broker.metrics import Histogram
 from broker.outbox import Outbox
 from broker.waiters import Waiters
 from storage.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from storage.log.committer import Committer, Round
-
     from broker.partition import Partition
+    from storage.log.committer import Committer, Round
 
 
 class Durability:
     """Commit rounds and those who wait for them."""
 
-    def __init__(self, committer: Committer, waiters: Waiters, *, flush_interval_ms: int) -> None:
+    def __init__(
+        self,
+        committer: Committer,
+        waiters: Waiters,
+        *,
+        flush_interval_ms: int,
+        sync_seconds: Histogram | None = None,
+    ) -> None:
         """`flush_interval_ms` is how long what nobody waits for may stay unsynced."""
         self.committer = committer
         self.waiters = waiters
+        self.round_listeners: list[Callable[[int], None]] = []
+        """Called after each round with its ticket, before readers wake and answers leave."""
+        self._sync_seconds = sync_seconds or Histogram()
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
         self._round_done = trio.lowlevel.ParkingLot()
@@ -98,11 +110,15 @@ class Durability:
                 await self._dirty.park()
                 continue
             appended, self._appended = self._appended, set()
+            begun = time.perf_counter()
             await worker.sync(commit_round)
+            self._sync_seconds.observe(time.perf_counter() - begun)
             committer.finish(commit_round)
             self._round_finished(appended)
 
     def _round_finished(self, appended: set[Partition]) -> None:
+        for listener in self.round_listeners:
+            listener(self.durable_ticket)
         for partition in appended:
             self.waiters.wake(partition)
         outboxes, self._outboxes = self._outboxes, set()

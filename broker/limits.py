@@ -56,7 +56,14 @@ ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at on
 # Committing.
 SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a disk may hang for good.
 
+RETENTION_CHECK_S = 60.0  # Between two looks at what may be dropped: a fifth of Kafka's default.
+
 # Reading.
+DECODE_INLINE_BYTES = (
+    32 * KIB
+)  # A larger body of another format is decoded in a thread: it may inflate.
+DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body again too often.
+DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
 READ_BYTES_MAX = (
     16 * MIB

@@ -19,12 +19,11 @@ from broker.limits import READ_BYTES_MAX
 from storage.codecs.api import BodyInfo, Buffer
 
 if TYPE_CHECKING:
-    from storage.log.batch import Batch
-    from storage.log.partition_log import PartitionLog
-
     from broker.durability import Durability
     from broker.topics import Topic
     from broker.waiters import Wait
+    from storage.log.batch import Batch
+    from storage.log.partition_log import PartitionLog
 
 BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]] = {
     storage.errors.StorageFull: errors.StorageFull,
@@ -33,6 +32,7 @@ BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]]
     storage.errors.CorruptBody: errors.CorruptBatch,
     storage.errors.RecordTooLarge: errors.RecordTooLarge,
     storage.errors.UnreadableBody: errors.UnreadableRecord,
+    storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
 }
 
 
@@ -105,7 +105,9 @@ class Partition:
                 body, info, body_format=body_format, append_us=append_us, positions=positions
             )
         except storage.errors.StorageError as error:
-            raise self._translated(error) from error
+            if isinstance(error, storage.errors.StorageFailed):
+                self._durability.fail(error)
+            raise broker_error(error) from error
         if log.high_watermark > base_offset:  # durability "written": to be delivered at once
             self._durability.waiters.wake(self)
             return Appended(base_offset, 0)
@@ -128,7 +130,7 @@ class Partition:
             except storage.errors.WouldBlock:
                 return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
         except storage.errors.StorageError as error:
-            raise self._translated(error) from error
+            raise broker_error(error) from error
 
     async def wait_for(self, offset: int) -> None:
         """Return when the high watermark is above `offset`, the partition is removed or the
@@ -142,8 +144,3 @@ class Partition:
         """
         self.removed = True
         self._durability.waiters.wake(self)
-
-    def _translated(self, error: storage.errors.StorageError) -> errors.BrokerError:
-        if isinstance(error, storage.errors.StorageFailed):
-            self._durability.fail(error)
-        return broker_error(error)

@@ -1,9 +1,10 @@
-"""A small framed protocol for the driver's tests: u32 length, one command byte, argument; answers are framed alike.
+"""A small framed protocol for the driver's tests: u32 length, one command byte, argument;
+answers are framed alike.
 
-    E text    answer text at once            T n text   answer text when ticket n is durable
-    L n       answer n bytes                 W          answer "woken" when the session's event is set
-    P         ProtocolError("bye" framed)    X          a bug
-    Q         EndConnection("quiet")         S          a task of the connection that fails with a bug
+E text    answer text at once            T n text   answer text when ticket n is durable L n
+answer n bytes                 W          answer "woken" when the session's event is set P
+ProtocolError("bye" framed)    X          a bug Q         EndConnection("quiet")         S
+a task of the connection that fails with a bug
 """
 
 import socket
@@ -114,7 +115,9 @@ class FakeTickets:
 
 
 async def tcp_pair(*, send_buffer=None):
-    """A connected pair on loopback: the broker's plain non-blocking socket and the client's stream."""
+    """A connected pair on loopback: the broker's plain non-blocking socket and the client's
+    stream.
+    """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -129,7 +132,9 @@ async def tcp_pair(*, send_buffer=None):
 
 
 class Bench:
-    """Connections of the echo protocol, driven as the broker drives them, without doors or storage."""
+    """Connections of the echo protocol, driven as the broker drives them, without doors or
+    storage.
+    """
 
     def __init__(self, nursery):
         self.nursery = nursery

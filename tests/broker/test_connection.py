@@ -1,4 +1,6 @@
-"""The connection driver: any chunking, order, sharing of sends, endings of every kind, and isolation of faults."""
+"""The connection driver: any chunking, order, sharing of sends, endings of every kind, and
+isolation of faults.
+"""
 
 import random
 import struct

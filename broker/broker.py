@@ -1,0 +1,171 @@
+"""One broker: what all doors share. Opens the data directory and runs what keeps it durable.
+
+Knows no adapter and no socket; `broker/app.py` opens the doors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.buffers import BufferPool
+from broker.config import Config
+from broker.durability import Durability
+from broker.limits import RETENTION_CHECK_S
+from broker.metrics import Metrics
+from broker.partition import broker_error
+from broker.partitions import Partitions
+from broker.subscriptions import Subscriptions
+from broker.topics import TopicDefaults, Topics
+from broker.waiters import Awaited, Waiters
+from storage.errors import StorageError, StorageFailed
+from storage.log.committer import Committer
+from storage.log.data_dir import DataDir
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.cursors import CursorStore
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from broker.doors import Door
+    from broker.errors import BrokerError
+    from broker.topics import Topic
+
+log = structlog.get_logger()
+
+
+class Broker:
+    """Topics, subscriptions and durability over one data directory."""
+
+    node_id = 1  # Kafka's number of a broker; there is one.
+
+    def __init__(self, config: Config, data_dir: DataDir) -> None:
+        """Recover what is in the directory. Raises errors of storage; use `Broker.open`."""
+        self.config = config
+        self.data_dir = data_dir.path
+        self.version = metadata.version("braidlog")
+        self.started_at = time.time()
+        self.stopping = trio.Event()  # no new work; what was begun is finished
+        self.ready = trio.Event()  # every door accepts
+        self.connections: set[Connection] = set()
+        self.doors: dict[str, Door] = {}  # open ones by the name of their listener
+        self.buffers = BufferPool()
+        self.metrics = Metrics()
+        self.waiters = Waiters()
+        self.committer = Committer(data_dir.files)
+        self.durability = Durability(
+            self.committer,
+            self.waiters,
+            flush_interval_ms=config.log.flush_interval_ms,
+            sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
+        )
+        self._storage = data_dir
+        self._connection_ids = 0
+        self.catalogue = Catalogue(
+            data_dir.open_journal("catalogue", self.committer), now_us=self.now_us()
+        )
+        cursors = CursorStore(data_dir.open_journal("cursors", self.committer))
+        self.topics = Topics(
+            self.catalogue,
+            cursors,
+            Partitions(data_dir, config.log, self.durability),
+            defaults=TopicDefaults(config.topics.auto_create, config.topics.num_partitions),
+            now_us=self.now_us,
+            translate=self.translated,
+        )
+        self.subscriptions = Subscriptions(self.topics, cursors, translate=self.translated)
+        self.durability.round_listeners.append(self.topics.round_ended)
+        self._recover()
+
+    @classmethod
+    def open(cls, config: Config) -> Broker:
+        """Lock and recover the data directory of the configuration.
+
+        Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
+        nothing stays open then.
+        """
+        assert config.data_dir is not None, "checked with the settings"
+        data_dir = DataDir.open(config.data_dir)
+        try:
+            return cls(config, data_dir)
+        except BaseException:
+            data_dir.abandon()
+            raise
+
+    async def run(self) -> None:
+        """Commit, flush and apply retention until cancelled. Raises StorageFailed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.durability.promote)
+            nursery.start_soon(self._apply_retention)
+            await self.durability.run()
+
+    def stop(self) -> None:
+        """Begin to stop: long polls are answered with what there is, and nothing new waits."""
+        self.stopping.set()
+        self.waiters.stop()
+
+    def close(self) -> None:
+        """Make everything durable and let go of the directory. `run` must be over. Raises
+        StorageFailed.
+        """
+        self._storage.close(self.committer)
+
+    def abandon(self) -> None:
+        """Let go of the directory as it is, after a failed sync."""
+        self._storage.abandon()
+
+    def now_us(self) -> int:
+        """Wall-clock time in microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    def next_connection_id(self) -> int:
+        """A number for a new connection, from 1."""
+        self._connection_ids += 1
+        return self._connection_ids
+
+    async def wait_any(self, targets: Sequence[tuple[Awaited, int]]) -> None:
+        """Return when a partition's high watermark is above its offset, one is removed, or we
+        stop.
+        """
+        await self.waiters.wait_any(targets)
+
+    def translated(self, error: StorageError) -> BrokerError:
+        """What a door is told for an error of storage; one that is final stops the broker."""
+        if isinstance(error, StorageFailed):
+            self.durability.fail(error)
+        return broker_error(error)
+
+    def _recover(self) -> None:
+        """Bring folders, catalogue and cursors together as a crash may have left them."""
+        storage = self._storage
+        self.catalogue.raise_partition_ids(storage.highest_partition_id())
+        known = {
+            partition_id
+            for meta in self.catalogue.all_topics()
+            for partition_id in meta.partition_ids
+        }
+        for path in storage.set_aside_unknown(known):
+            log.warning("unknown_folder_set_aside", path=path)
+        self.topics.open_all()
+        self.committer.commit()  # What recovery kept above the slots is shown only now.
+
+    async def _apply_retention(self) -> None:
+        while True:
+            await trio.sleep(RETENTION_CHECK_S)
+            for topic in self.topics.all():
+                for index, partition in enumerate(topic.partitions):
+                    if not partition.removed:
+                        acknowledged = min(self._positions(topic, index), default=None)
+                        partition.log.retain(self.now_us(), acknowledged)
+                    await trio.lowlevel.checkpoint()
+
+    def _positions(self, topic: Topic, index: int) -> Iterator[int]:
+        for name in self.subscriptions.names(topic):
+            subscription = self.subscriptions.find(topic, name)
+            position = subscription.position(index) if subscription else None
+            if position is not None:
+                yield position

@@ -1,0 +1,147 @@
+"""Makes partitions over their folders, with the settings of their topics. Knows no connection.
+
+What a topic sets wins over the broker's configuration, name by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from broker.config import LogConfig
+from broker.durability import Durability
+from broker.errors import InvalidRequest
+from broker.partition import Partition
+from storage.errors import StorageFull
+from storage.log.data_dir import DataDir, NewPartition
+from storage.log.partition_log import PartitionLog
+from storage.log.settings import Durability as Mode
+from storage.log.settings import LogSettings
+
+if TYPE_CHECKING:
+    from broker.topics import Topic
+    from storage.metadata.catalogue_records import Setting
+
+log = structlog.get_logger()
+
+NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
+TOPIC_SETTINGS = frozenset(
+    (
+        "segment_bytes",
+        "segment_ms",
+        "durability",
+        "retention_bytes",
+        "retention_ms",
+        "keep_unacknowledged",
+        "delete_acknowledged",
+    )
+)
+
+
+def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
+    """How the logs of a topic with these settings are kept; settings that others keep are passed
+    over.
+
+    Raises InvalidRequest for a value that cannot be.
+    """
+    merged: dict[str, object] = {
+        "segment_bytes": config.segment_bytes,
+        "segment_ms": config.segment_ms,
+        "index_interval_bytes": config.index_interval_bytes,
+        "durability": config.durability,
+        "retention_bytes": config.retention_bytes,
+        "retention_ms": config.retention_ms,
+    }
+    for name, value in settings.items():
+        if name in TOPIC_SETTINGS:
+            merged[name] = None if value == NO_LIMIT and name.startswith("retention_") else value
+    flags = {
+        name: merged.pop(name, False) for name in ("keep_unacknowledged", "delete_acknowledged")
+    }
+    try:
+        checked = msgspec.convert(
+            {**merged, "flush_interval_ms": config.flush_interval_ms}, LogConfig
+        )
+        switches = msgspec.convert(flags, dict[str, bool])
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"topic setting: {error}".replace("`$.", "`")) from None
+    return LogSettings(
+        segment_bytes=checked.segment_bytes,
+        segment_ms=checked.segment_ms,
+        index_interval_bytes=checked.index_interval_bytes,
+        durability=Mode(checked.durability),
+        retention_bytes=checked.retention_bytes,
+        retention_ms=checked.retention_ms,
+        **switches,
+    )
+
+
+class Partitions:
+    """The factory behind `broker/topics.py`."""
+
+    def __init__(self, data_dir: DataDir, config: LogConfig, durability: Durability) -> None:
+        self._data_dir = data_dir
+        self._config = config
+        self._durability = durability
+
+    def create(
+        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
+    ) -> Sequence[Partition]:
+        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+
+        Raises InvalidRequest for settings that cannot be, StorageFull, StorageFailed.
+        """
+        new = [
+            NewPartition(partition_id, topic.name.full, index)
+            for index, partition_id in enumerate(partition_ids, first_index)
+        ]
+        made = self._data_dir.create_partitions(
+            new, self._settings(topic), self._durability.committer
+        )
+        return [
+            Partition(topic, index, opened, self._durability)
+            for index, opened in enumerate(made, first_index)
+        ]
+
+    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
+        """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
+        opened = self._data_dir.open_partition(
+            partition_id, self._settings(topic), self._durability.committer
+        )
+        _tell_recovery(topic, index, opened)
+        return Partition(topic, index, opened, self._durability)
+
+    def discard(self, partition: Partition) -> None:
+        """Close the partition and remove its folder: nothing names it any more."""
+        try:
+            self._data_dir.remove_partition(partition.partition_id)
+        except StorageFull as error:  # The next start sets aside what is left.
+            log.warning("partition_left", partition_id=partition.partition_id, reason=str(error))
+
+    def alter(self, topic: Topic) -> None:
+        """Let the logs follow the topic's settings as they are now.
+
+        Raises InvalidRequest, StorageFull, StorageFailed.
+        """
+        settings = self._settings(topic)
+        for partition in topic.partitions:
+            partition.log.alter(settings)
+
+    def _settings(self, topic: Topic) -> LogSettings:
+        return log_settings(self._config, topic.meta.settings)
+
+
+def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:
+    report = opened.recovery
+    if report.is_clean:
+        return
+    tell = log.bind(topic=topic.name.full, partition=index)
+    for cut in report.cuts:
+        tell.warning("torn_tail_cut", cut=str(cut))
+    for damage in report.damages:
+        tell.error("damage_found", damage=str(damage))
+    if report.gap is not None:
+        tell.warning("gap_after_unclean_start", offsets=list(report.gap))
