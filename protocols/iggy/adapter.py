@@ -1,0 +1,49 @@
+"""The Iggy door, as `broker/` finds it.
+
+Dialect D2 is served: Rust crate 0.5 and 0.6, iggy-py 0.2.3 to 0.4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from protocols.iggy.context import Shared
+from protocols.iggy.options import IggyOptions
+from protocols.iggy.session import IggySession
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.connection import Connection
+
+
+class IggyAdapter:
+    """See `broker.adapters.FramedAdapter`."""
+
+    name = "iggy"
+    default_address = ("127.0.0.1", 8090)
+    options_type = IggyOptions
+
+    def __init__(self) -> None:
+        self._shared: WeakKeyDictionary[Broker, Shared] = WeakKeyDictionary()
+
+    def open_session(
+        self, broker: Broker, connection: Connection, options: IggyOptions
+    ) -> IggySession:
+        """Handlers for a connection that has just come in."""
+        shared = self._shared.setdefault(broker, Shared())
+        return IggySession(broker, connection, options, shared)
+
+    def check(self, options: IggyOptions, *, loopback: bool) -> None:
+        """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
+        options.check(loopback=loopback)
+
+    def describe(self, host: str, port: int) -> str:
+        """How a client connects, to copy and paste."""
+        return (
+            f'iggy-py: client = IggyClient("{host}:{port}"); await client.connect();'
+            ' await client.login_user("iggy", "iggy")'
+        )
+
+
+ADAPTER = IggyAdapter()

@@ -1,0 +1,78 @@
+"""What the handlers of one Iggy connection share, and what all Iggy connections of a broker share.
+
+Knows no bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from broker.groups import Groups
+from protocols.iggy.dialects import D2, Dialect, Manners
+from protocols.iggy.options import IggyOptions
+from storage.codecs.api import Buffer
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.connection import Connection
+
+PROTOCOL = "iggy"
+NOBODY, ROOT = 0, 1  # User ids: before login, and the one user there is.
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a handler gives back: records, then bytes as they are; it leaves once `ticket` is
+    durable (0: at once).
+    """
+
+    records: list[Any] = field(default_factory=list)
+    tail: Sequence[Buffer] = ()
+    ticket: int = 0
+
+
+@dataclass(slots=True)
+class Client:
+    """One connection, as other clients see it."""
+
+    client_id: int
+    address: str
+    user_id: int = NOBODY
+
+
+@dataclass(slots=True)
+class Shared:
+    """What lives as long as the broker.
+
+    `turns` is the next partition of a balanced SEND, by the catalogue's topic id.
+    """
+
+    clients: dict[int, Client] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
+    turns: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Context:
+    """One connection as its handlers see it."""
+
+    broker: Broker
+    connection: Connection
+    options: IggyOptions
+    shared: Shared
+    client: Client
+    dialect: Dialect = D2
+    manners: Manners = field(default_factory=Manners)
+    # By partition id: from where to where there is nothing that Iggy's readers can have.
+    walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    async def own_writes(self) -> None:
+        """Wait until what this connection was promised an answer for can be read.
+
+        Answers leave in order, so a poll that was sent behind a SEND would wait behind its answer
+        anyway.
+        """
+        if self.connection.outbox.pending_answers:
+            await self.broker.durability.settled()

@@ -1,0 +1,108 @@
+"""Iggy's error numbers, and the number for each broker error. Knows no layout: `dialects.py` frames
+an error.
+
+Numbers are those of the crate `iggy` 0.5 to 0.11 (core `error.rs`); those below 3000 that are used
+here mean the same in the oldest dialect.
+"""
+
+import enum
+
+from broker import errors
+
+
+class ErrorCode(enum.IntEnum):
+    """Status of a refused request."""
+
+    ERROR = 1
+    INVALID_COMMAND = 3
+    INVALID_FORMAT = 4
+    FEATURE_UNAVAILABLE = 5
+    DISCONNECTED = 8
+    UNAUTHENTICATED = 40
+    UNAUTHORIZED = 41
+    INVALID_CREDENTIALS = 42
+    CLIENT_NOT_FOUND = 100
+    STREAM_ID_NOT_FOUND = 1009
+    STREAM_NAME_NOT_FOUND = 1010
+    STREAM_ID_ALREADY_EXISTS = 1011
+    STREAM_NAME_ALREADY_EXISTS = 1012
+    INVALID_STREAM_NAME = 1013
+    INVALID_STREAM_ID = 1014
+    TOPIC_ID_NOT_FOUND = 2010
+    TOPIC_NAME_NOT_FOUND = 2011
+    TOPIC_ID_ALREADY_EXISTS = 2012
+    TOPIC_NAME_ALREADY_EXISTS = 2013
+    INVALID_TOPIC_NAME = 2014
+    TOO_MANY_PARTITIONS = 2015
+    INVALID_TOPIC_ID = 2016
+    PARTITION_NOT_FOUND = 3007
+    NO_PARTITIONS = 3008
+    CONSUMER_OFFSET_NOT_FOUND = 3021
+    INVALID_MESSAGES_COUNT = 4009
+    CANNOT_APPEND_MESSAGE = 4010
+    CANNOT_READ_MESSAGE = 4011
+    TOO_BIG_HEADERS_PAYLOAD = 4017
+    INVALID_HEADER_KEY = 4018
+    INVALID_HEADER_VALUE = 4019
+    TOO_BIG_MESSAGE_PAYLOAD = 4022
+    TOO_MANY_MESSAGES = 4023
+    EMPTY_MESSAGE_PAYLOAD = 4024
+    INVALID_OFFSET = 4100
+    GROUP_ID_NOT_FOUND = 5000
+    GROUP_ID_ALREADY_EXISTS = 5001
+    INVALID_GROUP_ID = 5002
+    GROUP_NAME_NOT_FOUND = 5003
+    GROUP_NAME_ALREADY_EXISTS = 5004
+    INVALID_GROUP_NAME = 5005
+    GROUP_MEMBER_NOT_FOUND = 5006
+
+
+class Refusal(Exception):
+    """This door refuses a request for a reason that has its own number in Iggy."""
+
+    def __init__(self, code: ErrorCode, reason: str = "") -> None:
+        super().__init__(reason or code.name.lower().replace("_", " "))
+        self.code = code
+
+
+class Absent(Refusal):
+    """What was asked for is not there: an error for old clients, an empty OK for those since crate
+    0.6.10.
+    """
+
+
+WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
+    errors.BrokerError: ErrorCode.ERROR,
+    errors.TopicNotFound: ErrorCode.TOPIC_ID_NOT_FOUND,
+    errors.PartitionNotFound: ErrorCode.PARTITION_NOT_FOUND,
+    errors.NamespaceNotFound: ErrorCode.STREAM_ID_NOT_FOUND,
+    errors.SubscriptionNotFound: ErrorCode.CONSUMER_OFFSET_NOT_FOUND,
+    errors.TopicExists: ErrorCode.TOPIC_NAME_ALREADY_EXISTS,
+    errors.NamespaceExists: ErrorCode.STREAM_NAME_ALREADY_EXISTS,
+    errors.InvalidName: ErrorCode.INVALID_FORMAT,
+    errors.InvalidRequest: ErrorCode.INVALID_COMMAND,
+    errors.NotSupported: ErrorCode.FEATURE_UNAVAILABLE,
+    errors.OffsetOutOfRange: ErrorCode.INVALID_OFFSET,
+    errors.RecordTooLarge: ErrorCode.TOO_BIG_MESSAGE_PAYLOAD,
+    errors.CorruptBatch: ErrorCode.INVALID_COMMAND,
+    errors.UnreadableRecord: ErrorCode.CANNOT_READ_MESSAGE,
+    errors.DamagedLog: ErrorCode.CANNOT_READ_MESSAGE,
+    errors.SubscriptionBusy: ErrorCode.ERROR,
+    errors.ProducerBusy: ErrorCode.CANNOT_APPEND_MESSAGE,
+    errors.ProducerFenced: ErrorCode.CANNOT_APPEND_MESSAGE,
+    errors.TopicInUse: ErrorCode.ERROR,
+    errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
+    errors.LimitExceeded: ErrorCode.ERROR,
+    errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
+    errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,
+    # Clients from crate 0.6 on reconnect and send again after this one: right, for nothing was
+    # done.
+    errors.ShuttingDown: ErrorCode.DISCONNECTED,
+}
+
+
+def wire_code(error: errors.BrokerError) -> ErrorCode:
+    """The number that a client is told; that of its nearest base where a plug-in brings a class of
+    its own.
+    """
+    return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

@@ -1,0 +1,77 @@
+"""Named consumer groups: the catalogue knows which there are, `broker/groups.py` who is in them."""
+
+from __future__ import annotations
+
+from broker.topics import Topic
+from protocols.iggy import messages as m
+from protocols.iggy import names
+from protocols.iggy.context import Answer, Context
+from protocols.iggy.errors import ErrorCode, Refusal
+
+
+async def get_group(context: Context, request: m.GetGroup) -> Answer:
+    """A group with its members. Raises Absent."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    group = names.get_group(context.broker, topic, request.group)
+    members = context.shared.groups.members(topic.meta.topic_id, group.name, len(topic.partitions))
+    infos = [m.MemberInfo(member.member_id, member.partitions) for member in members]
+    return Answer([_group_info(context, topic, group), *infos])
+
+
+async def get_groups(context: Context, request: m.GetGroups) -> Answer:
+    """All groups of a topic. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    groups = names.groups(context.broker, topic)
+    return Answer([_group_info(context, topic, group) for group in groups])
+
+
+async def create_group(context: Context, request: m.CreateGroup) -> Answer:
+    """Make a group.
+
+    Where another door's subscription has that name it goes on from there. Raises Refusal.
+    """
+    broker = context.broker
+    topic = names.get_topic(broker, request.stream, request.topic)
+    groups = names.groups(broker, topic)
+    if any(group.name == request.name for group in groups):
+        raise Refusal(ErrorCode.GROUP_NAME_ALREADY_EXISTS)
+    if any(group.group_id == request.group_id for group in groups):
+        raise Refusal(ErrorCode.GROUP_ID_ALREADY_EXISTS)
+    names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
+    ticket = broker.catalogue.create_group(topic.meta.topic_id, request.name, request.group_id)
+    group = names.get_group(broker, topic, request.name)
+    return Answer([_group_info(context, topic, group)], ticket=ticket)
+
+
+async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
+    """Delete a group with its stored offsets; its members are members no more. Raises Refusal."""
+    broker = context.broker
+    topic = names.get_topic(broker, request.stream, request.topic)
+    group = names.get_group(broker, topic, request.group)
+    context.shared.groups.drop(topic.meta.topic_id, group.name)
+    subscription = broker.subscriptions.find(topic, group.name.encode())
+    if subscription is not None:
+        broker.subscriptions.delete(topic, subscription.name)
+    return Answer(ticket=broker.catalogue.delete_group(topic.meta.topic_id, group.group_id))
+
+
+async def join_group(context: Context, request: m.JoinGroup) -> Answer:
+    """Make the connection a member; once more is fine. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    group = names.get_group(context.broker, topic, request.group)
+    context.shared.groups.join(topic.meta.topic_id, group.name, context.client.client_id)
+    return Answer()
+
+
+async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
+    """End the connection's membership; one that is not there is no fault. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    group = names.get_group(context.broker, topic, request.group)
+    context.shared.groups.leave(topic.meta.topic_id, group.name, context.client.client_id)
+    return Answer()
+
+
+def _group_info(context: Context, topic: Topic, group: names.Group) -> m.GroupInfo:
+    count = len(topic.partitions)
+    members = context.shared.groups.members(topic.meta.topic_id, group.name, count)
+    return m.GroupInfo(group.group_id, count, len(members), group.name)

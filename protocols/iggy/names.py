@@ -1,0 +1,148 @@
+"""What Iggy's names and numbers stand for: a stream is a namespace of one tenant, a consumer is a
+subscription.
+
+The catalogue keeps the numbers; names are kept as given. Knows no bytes and no request.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.topics import Topic
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.messages import Consumer, ConsumerKind, Name
+from storage.metadata.names import DEFAULT_TENANT, TopicName
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+TENANT = DEFAULT_TENANT
+CHOSEN_ID_MAX = (1 << 24) - 1  # Above are the numbers of what other doors made.
+
+
+@dataclass(slots=True)
+class Stream:
+    """A namespace. One that no Iggy client made is listed only while it has topics."""
+
+    stream_id: int
+    name: str
+    created_us: int
+    listed: bool
+
+
+@dataclass(slots=True)
+class Group:
+    """A named consumer group of a topic."""
+
+    group_id: int
+    name: str
+
+
+def streams(broker: Broker) -> list[Stream]:
+    """All streams that are listed, by name."""
+    names = [meta.namespace for meta in broker.catalogue.namespaces() if meta.tenant == TENANT]
+    found = [find_stream(broker, name) for name in names]
+    return [stream for stream in found if stream is not None and stream.listed]
+
+
+def find_stream(broker: Broker, name: Name) -> Stream | None:
+    """The stream of that name or number, listed or not."""
+    catalogue = broker.catalogue
+    if isinstance(name, str):
+        meta = catalogue.namespace(TENANT, name)
+    else:
+        meta = catalogue.namespace_by_stream_id(name)
+    if meta is None or meta.tenant != TENANT:
+        return None
+    listed = meta.iggy_id is not None or bool(catalogue.topics(TENANT, meta.namespace))
+    return Stream(catalogue.stream_id(meta), meta.namespace, meta.created_us, listed)
+
+
+def get_stream(broker: Broker, name: Name, *, listed: bool = False) -> Stream:
+    """The stream of that name or number; `listed`: only if it is listed. Raises Absent."""
+    stream = find_stream(broker, name)
+    if stream is None or (listed and not stream.listed):
+        raise Absent(_by(name, ErrorCode.STREAM_NAME_NOT_FOUND, ErrorCode.STREAM_ID_NOT_FOUND))
+    return stream
+
+
+def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
+    """A topic by the names or numbers of its stream and itself. Raises Absent."""
+    namespace = get_stream(broker, stream).name
+    found: Topic | None
+    if isinstance(topic, str):
+        found = broker.topics.find(TopicName(TENANT, namespace, topic))
+    else:
+        meta = broker.catalogue.topic_by_iggy_id(TENANT, namespace, topic)
+        found = broker.topics.find(meta.name) if meta else None
+    if found is None:
+        raise Absent(_by(topic, ErrorCode.TOPIC_NAME_NOT_FOUND, ErrorCode.TOPIC_ID_NOT_FOUND))
+    return found
+
+
+def topic_number(broker: Broker, topic: Topic) -> int:
+    """The number by which Iggy's clients know a topic within its stream."""
+    return broker.catalogue.topic_id(topic.meta)
+
+
+def groups(broker: Broker, topic: Topic) -> list[Group]:
+    """The named groups of a topic, in the order they were made."""
+    metas = broker.catalogue.groups(topic.meta.topic_id)
+    return [Group(meta.group_id, meta.name) for meta in metas]
+
+
+def get_group(broker: Broker, topic: Topic, name: Name) -> Group:
+    """A group by its name or number. Raises Absent."""
+    for group in groups(broker, topic):
+        if name in (group.group_id, group.name):
+            return group
+    raise Absent(_by(name, ErrorCode.GROUP_NAME_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND))
+
+
+def subscription_name(broker: Broker, topic: Topic, consumer: Consumer) -> str:
+    """The subscription that a consumer reads by: its id as text, or its group's name.
+
+    Raises Absent.
+    """
+    if consumer.kind is ConsumerKind.GROUP:
+        return get_group(broker, topic, consumer.name).name
+    return str(consumer.name)
+
+
+def free_stream_id(broker: Broker) -> int:
+    """The number for a stream whose client leaves the choice to us.
+
+    Raises Refusal if there is none left.
+    """
+    taken = broker.catalogue.namespace_by_stream_id
+    return _first_free(lambda number: taken(number) is None, ErrorCode.INVALID_STREAM_ID)
+
+
+def free_topic_id(broker: Broker, stream: Stream) -> int:
+    """The number for a topic whose client leaves the choice to us.
+
+    Raises Refusal if there is none left.
+    """
+    taken = broker.catalogue.topic_by_iggy_id
+    return _first_free(
+        lambda number: taken(TENANT, stream.name, number) is None, ErrorCode.INVALID_TOPIC_ID
+    )
+
+
+def check_chosen(number: int | None, code: ErrorCode) -> None:
+    """Whether a client may choose that number itself. Raises Refusal with `code`."""
+    if number is not None and number > CHOSEN_ID_MAX:
+        raise Refusal(code, f"numbers above {CHOSEN_ID_MAX} are not for clients to choose")
+
+
+def _first_free(is_free: Callable[[int], bool], code: ErrorCode) -> int:
+    number = next(filter(is_free, itertools.count(1)))
+    check_chosen(number, code)
+    return number
+
+
+def _by(name: Name, by_name: ErrorCode, by_number: ErrorCode) -> ErrorCode:
+    return by_name if isinstance(name, str) else by_number

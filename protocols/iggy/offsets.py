@@ -1,0 +1,54 @@
+"""Stored offsets.
+
+Iggy's is the last one consumed, ours the next one wanted: here the one becomes the other.
+"""
+
+from __future__ import annotations
+
+from protocols.iggy import messages as m
+from protocols.iggy import names
+from protocols.iggy.context import Answer, Context
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.readers import target
+from protocols.iggy.topics import current_offset
+
+
+async def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
+    """The last offset consumed; nothing stored, or nothing consumed yet, is absent.
+
+    Raises Absent, Refusal.
+    """
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    found = target(context, topic, request.consumer, request.partition, turn=False)
+    if found is None:
+        raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
+    position = found.position(context)
+    # Clients that take what is absent for an error read "never stored" as 0.
+    if not position and not context.manners.absent_is_error:
+        raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
+    stored = max((position or 0) - 1, 0)
+    return Answer([m.OffsetInfo(found.index, current_offset(found.partition), stored)])
+
+
+async def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
+    """Everything up to this offset is consumed. 0 is taken on an empty partition too.
+
+    Raises Refusal.
+    """
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    found = target(context, topic, request.consumer, request.partition, turn=False)
+    if found is None:
+        raise Refusal(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
+    if request.offset > current_offset(found.partition):
+        raise Refusal(ErrorCode.INVALID_OFFSET, f"offset {request.offset} is not there yet")
+    return Answer(ticket=found.commit(context, request.offset + 1))
+
+
+async def delete_offset(context: Context, request: m.DeleteConsumerOffset) -> Answer:
+    """Back to "never stored" on that partition. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    found = target(context, topic, request.consumer, request.partition, turn=False)
+    subscription = found.subscription(context) if found else None
+    if found is None or subscription is None or subscription.position(found.index) is None:
+        raise Refusal(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
+    return Answer(ticket=subscription.delete_cursor(found.index))

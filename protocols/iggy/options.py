@@ -1,0 +1,43 @@
+"""Settings that only the Iggy door has. Who may log in is read here; knows no connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+ROOT_NAME = ROOT_PASSWORD = "iggy"  # Those of a fresh Iggy server.
+
+
+class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Options of one Iggy listener; `listeners.NAME.` stands before each in the settings."""
+
+    username: str = ROOT_NAME
+    # A file whose first line is the password. Without it the password is `iggy`, on loopback only.
+    password_file: str | None = None
+
+    def check(self, *, loopback: bool) -> None:
+        """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
+        if self.password_file is None:
+            if not loopback:
+                raise ValueError(
+                    "everybody knows Iggy's first password: password_file must name a file with"
+                    " another one where other machines can connect"
+                )
+            return
+        try:
+            password = self.password()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"password_file: {error}") from None
+        if not password:
+            raise ValueError(f"password_file: the first line of {self.password_file} is empty")
+
+    def password(self) -> str:
+        """The password, read anew each time so that it can be changed.
+
+        Raises OSError, UnicodeDecodeError.
+        """
+        if self.password_file is None:
+            return ROOT_PASSWORD
+        first_line, _, _ = Path(self.password_file).read_text("utf-8").partition("\n")
+        return first_line.rstrip("\r")

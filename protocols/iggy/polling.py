@@ -1,0 +1,115 @@
+"""POLL: where each strategy begins, and what auto commit stores.
+
+There is no waiting in this protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from protocols.iggy import messages as m
+from protocols.iggy import names
+from protocols.iggy.context import PROTOCOL, Answer, Context
+from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.readers import Target, target
+from protocols.iggy.reading import Choice, Taken, last_of, read, read_chosen
+from protocols.iggy.topics import current_offset
+
+# LAST looks so many times further back, twice as far each time, where records are left out for
+# Iggy's readers.
+LAST_WIDENINGS_MAX = 8
+NO_PARTITION = -1  # An index that is told as 0, "none".
+
+Strategy = Callable[[Context, Target, m.PollMessages], Awaitable[tuple[int, Taken]]]
+
+
+async def poll(context: Context, request: m.PollMessages) -> Answer:
+    """Up to `count` messages of one partition.
+
+    Raises Refusal, PartitionNotFound and what a read raises.
+    """
+    if request.count == 0:
+        raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
+    await context.own_writes()
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    found = target(context, topic, request.consumer, request.partition, turn=True)
+    if found is None:
+        return Answer([m.PolledHead(NO_PARTITION, 0, 0)])
+    start, taken = await STRATEGIES[request.strategy.kind](context, found, request)
+    if request.auto_commit and taken.next_offset > start:
+        # Lazy: on disk within the flush interval. What a lost answer held counts as read, as in
+        # Iggy.
+        found.commit(context, taken.next_offset, lazy=True)
+    context.broker.metrics.records_out(PROTOCOL, topic.name.full, taken.count, taken.size)
+    head = m.PolledHead(found.index, current_offset(found.partition), taken.count)
+    return Answer([head], tail=taken.parts)
+
+
+async def _from_offset(
+    context: Context, found: Target, request: m.PollMessages
+) -> tuple[int, Taken]:
+    start = max(request.strategy.value, found.partition.log_start_offset)
+    return start, await read(context, found.partition, start, request.count)
+
+
+async def _from_first(
+    context: Context, found: Target, request: m.PollMessages
+) -> tuple[int, Taken]:
+    start = found.partition.log_start_offset
+    return start, await read(context, found.partition, start, request.count)
+
+
+async def _from_timestamp(
+    context: Context, found: Target, request: m.PollMessages
+) -> tuple[int, Taken]:
+    """From the first message that is not older; the log's index knows batches, whose first may be
+    older.
+    """
+    partition, wanted_us = found.partition, request.strategy.value
+    start = max(partition.log.offset_at_or_after(wanted_us), partition.log_start_offset)
+    reached = False
+
+    def keep(_: int, time_us: int) -> bool:
+        nonlocal reached
+        reached = reached or time_us >= wanted_us
+        return reached
+
+    choice = Choice(keep, skip=lambda offset: offset)
+    return start, await read_chosen(context, partition, start, request.count, choice)
+
+
+async def _from_last(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
+    """The last `count` messages; further back where some records there are left out for Iggy."""
+    partition = found.partition
+    end, first = partition.high_watermark, partition.log_start_offset
+    span = request.count
+    for _ in range(LAST_WIDENINGS_MAX):
+        start = max(end - span, first)
+        taken = await read(context, partition, start, span)
+        if taken.count >= request.count or start == first or taken.next_offset < end:
+            break
+        span *= 2
+    return start, last_of(taken, request.count)
+
+
+async def _from_next(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
+    """From where the subscription is, without what another door acknowledged one by one."""
+    partition, subscription = found.partition, found.subscription(context)
+    position = subscription.position(found.index) if subscription else None
+    if subscription is None or position is None:
+        return await _from_first(context, found, request)
+    start = max(position, partition.log_start_offset)
+    acked = subscription.acked(found.index)
+    if not acked:
+        return start, await read(context, partition, start, request.count)
+    choice = Choice(keep=lambda offset, _: acked.next_gap(offset) == offset, skip=acked.next_gap)
+    return start, await read_chosen(context, partition, start, request.count, choice)
+
+
+STRATEGIES: dict[m.PollingKind, Strategy] = {
+    m.PollingKind.OFFSET: _from_offset,
+    m.PollingKind.TIMESTAMP: _from_timestamp,
+    m.PollingKind.FIRST: _from_first,
+    m.PollingKind.LAST: _from_last,
+    m.PollingKind.NEXT: _from_next,
+}

@@ -1,0 +1,117 @@
+"""Reads polled messages out of a partition, and chooses among them.
+
+Knows no strategy and no command.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from broker.partition import Partition
+from broker.transcode import read_as
+from protocols.iggy.context import PROTOCOL, Context
+from storage.codecs.api import Buffer
+from storage.codecs.iggy import IGGY, RECORD_MIN
+
+# One answer holds at most so much, and at least one message: a client that wants more polls again.
+POLL_BYTES_MAX = 16 * 1024 * 1024
+
+RECORD_STAMP = struct.Struct("<QBQ")  # offset, state, timestamp of a polled message
+HEADERS_LENGTH_POS = 37
+U32 = struct.Struct("<I")
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a poll read: polled messages, and where the next poll goes on, past what was left out."""
+
+    next_offset: int
+    parts: list[Buffer] = field(default_factory=list)
+    size: int = 0
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Choice:
+    """Which messages a reader gets: `keep` says it by offset and time, `skip` steps over a run that
+    it does not get.
+    """
+
+    keep: Callable[[int, int], bool]
+    skip: Callable[[int], int]
+
+
+async def read(
+    context: Context, partition: Partition, start: int, count: int, *, size: int = 0
+) -> Taken:
+    """Up to `count` messages from `start` on, when an answer of POLL_BYTES_MAX holds `size` bytes
+    already.
+
+    None at the high watermark or beyond. Records that Iggy's readers cannot have are walked over;
+    how far is remembered, so that polls which do not commit need not walk there again.
+    """
+    taken = Taken(start)
+    walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
+    if walked_from <= start < walked_to:
+        taken.next_offset = walked_to
+    while not taken.count and taken.next_offset < partition.high_watermark:
+        result = await read_as(
+            partition,
+            IGGY,
+            taken.next_offset,
+            bytes_max=POLL_BYTES_MAX - size,
+            records_max=count,
+        )
+        if result.left_out:
+            context.broker.metrics.left_out(PROTOCOL, partition.topic.name.full, result.left_out)
+        if result.next_offset == taken.next_offset:
+            break
+        taken = Taken(result.next_offset, result.parts, result.size, result.record_count)
+    if not taken.count and taken.next_offset > start:
+        context.walked[partition.partition_id] = (start, taken.next_offset)
+    return taken
+
+
+async def read_chosen(
+    context: Context, partition: Partition, start: int, count: int, choice: Choice
+) -> Taken:
+    """The same, of the messages that `choice` gives."""
+    taken = Taken(start)
+    while taken.count < count and taken.size < POLL_BYTES_MAX:
+        position = choice.skip(taken.next_offset)
+        more = await read(context, partition, position, count - taken.count, size=taken.size)
+        if more.next_offset == taken.next_offset:
+            break
+        taken.next_offset = more.next_offset
+        for offset, time_us, message in messages(more.parts):
+            if choice.keep(offset, time_us):
+                taken.parts.append(message)
+                taken.size += len(message)
+                taken.count += 1
+    return taken
+
+
+def last_of(taken: Taken, count: int) -> Taken:
+    """The last `count` messages of what was read."""
+    if taken.count <= count:
+        return taken
+    kept = [message for _, _, message in messages(taken.parts)][-count:]
+    return Taken(taken.next_offset, list(kept), sum(map(len, kept)), count)
+
+
+def messages(parts: list[Buffer]) -> Iterator[tuple[int, int, memoryview]]:
+    """Offset, time and bytes of each polled message.
+
+    The bytes come from our own codec: they are sound.
+    """
+    for part in parts:
+        view = memoryview(part)
+        pos = 0
+        while pos < len(view):
+            offset, _, time_us = RECORD_STAMP.unpack_from(view, pos)
+            payload_pos = pos + RECORD_MIN + U32.unpack_from(view, pos + HEADERS_LENGTH_POS)[0]
+            end = payload_pos + U32.unpack_from(view, payload_pos - 4)[0]
+            yield offset, time_us, view[pos:end]
+            pos = end

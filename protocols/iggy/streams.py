@@ -1,0 +1,84 @@
+"""Streams: namespaces of the tenant `public`, as Iggy's clients see and change them."""
+
+from __future__ import annotations
+
+from broker.topics import Topic
+from protocols.iggy import messages as m
+from protocols.iggy import names
+from protocols.iggy.context import Answer, Context
+from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.topics import forget_topic, topic_info
+from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+
+
+async def get_stream(context: Context, request: m.GetStream) -> Answer:
+    """A stream with its topics. Raises Absent."""
+    stream = names.get_stream(context.broker, request.stream, listed=True)
+    infos = [topic_info(context.broker, topic) for topic in _topics(context, stream)]
+    return Answer([_stream_info(context, stream), *infos])
+
+
+async def get_streams(context: Context, request: m.GetStreams) -> Answer:
+    """All streams."""
+    streams = names.streams(context.broker)
+    return Answer([_stream_info(context, stream) for stream in streams])
+
+
+async def create_stream(context: Context, request: m.CreateStream) -> Answer:
+    """Make a namespace, or take on one that is there but not listed. Raises Refusal."""
+    broker = context.broker
+    if not valid_namespace(names.TENANT, request.name):
+        raise Refusal(ErrorCode.INVALID_STREAM_NAME)
+    there = names.find_stream(broker, request.name)
+    if there is not None and there.listed:
+        raise Refusal(ErrorCode.STREAM_NAME_ALREADY_EXISTS)
+    names.check_chosen(request.stream_id, ErrorCode.INVALID_STREAM_ID)
+    stream_id = request.stream_id or names.free_stream_id(broker)
+    if names.find_stream(broker, stream_id) is not None:
+        raise Refusal(ErrorCode.STREAM_ID_ALREADY_EXISTS)
+    if there is None:
+        ticket = broker.topics.create_namespace(names.TENANT, request.name, iggy_id=stream_id)
+    else:
+        ticket = broker.topics.number_namespace(names.TENANT, request.name, stream_id)
+    stream = names.get_stream(broker, request.name)
+    return Answer([_stream_info(context, stream)], ticket=ticket)
+
+
+async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
+    """Take the name that the stream has already; others are refused, for a namespace's name does
+    not change.
+    """
+    stream = names.get_stream(context.broker, request.stream)
+    if request.name == stream.name:
+        return Answer()
+    if names.find_stream(context.broker, request.name) is not None:
+        raise Refusal(ErrorCode.STREAM_NAME_ALREADY_EXISTS)
+    raise Refusal(ErrorCode.FEATURE_UNAVAILABLE, "streams cannot be given another name")
+
+
+async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
+    """Delete a stream with all its topics; the one that Kafka's door leads to stays, empty."""
+    broker = context.broker
+    stream = names.get_stream(broker, request.stream)
+    for topic in _topics(context, stream):
+        forget_topic(context, topic)
+        broker.topics.delete(topic.name)
+    if stream.name == DEFAULT_NAMESPACE:
+        return Answer(ticket=broker.topics.number_namespace(names.TENANT, stream.name, None))
+    return Answer(ticket=broker.topics.delete_namespace(names.TENANT, stream.name))
+
+
+def _topics(context: Context, stream: names.Stream) -> list[Topic]:
+    return context.broker.topics.list(names.TENANT, stream.name)
+
+
+def _stream_info(context: Context, stream: names.Stream) -> m.StreamInfo:
+    infos = [topic_info(context.broker, topic) for topic in _topics(context, stream)]
+    return m.StreamInfo(
+        stream_id=stream.stream_id,
+        created_us=stream.created_us,
+        topics_count=len(infos),
+        size_bytes=sum(info.size_bytes for info in infos),
+        messages_count=sum(info.messages_count for info in infos),
+        name=stream.name,
+    )

@@ -1,0 +1,90 @@
+"""Login, pings, and what a client may ask about the broker and who is connected to it."""
+
+from __future__ import annotations
+
+import hmac
+
+from protocols.iggy import messages as m
+from protocols.iggy import names
+from protocols.iggy.context import NOBODY, ROOT, Answer, Client, Context
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.figures import broker_figures
+
+TRANSPORT_TCP = 1
+
+
+async def ping(context: Context, request: m.Ping) -> Answer:
+    """An empty OK, before login too."""
+    return Answer()
+
+
+async def login(context: Context, request: m.LoginUser) -> Answer:
+    """Let the one user in; once more on the same connection is fine (iggy.md 4.5).
+
+    Raises Refusal.
+    """
+    options = context.options
+    try:
+        password = options.password()
+    except (OSError, UnicodeDecodeError) as error:
+        context.connection.log.error("password_file_unreadable", reason=str(error))
+        raise Refusal(ErrorCode.INVALID_CREDENTIALS, "nobody can log in now") from None
+    right = hmac.compare_digest(request.password.encode(), password.encode())
+    if not right or request.username != options.username:
+        raise Refusal(ErrorCode.INVALID_CREDENTIALS)
+    context.client.user_id = ROOT
+    return Answer([m.UserIdentity(ROOT)])
+
+
+async def logout(context: Context, request: m.LogoutUser) -> Answer:
+    """Back to where only a login is taken."""
+    context.client.user_id = NOBODY
+    return Answer()
+
+
+async def get_me(context: Context, request: m.GetMe) -> Answer:
+    """The caller's connection with its groups."""
+    return Answer(_client_records(context, context.client))
+
+
+async def get_client(context: Context, request: m.GetClient) -> Answer:
+    """Any connection with its groups. Raises Absent."""
+    client = context.shared.clients.get(request.client_id)
+    if client is None:
+        raise Absent(ErrorCode.CLIENT_NOT_FOUND)
+    return Answer(_client_records(context, client))
+
+
+async def get_clients(context: Context, request: m.GetClients) -> Answer:
+    """All connections, without their groups."""
+    clients = context.shared.clients.values()
+    return Answer([_client_records(context, client)[0] for client in clients])
+
+
+async def get_stats(context: Context, request: m.GetStats) -> Answer:
+    """Figures of this process and of all topics, whichever door made them."""
+    return Answer([broker_figures(context.broker, len(context.shared.clients))])
+
+
+def _client_records(context: Context, client: Client) -> list[m.ClientInfo | m.Membership]:
+    memberships = []
+    for topic_id, name in context.shared.groups.joined(client.client_id):
+        membership = _membership(context, topic_id, name)
+        if membership is not None:
+            memberships.append(membership)
+    count = len(memberships)
+    head = m.ClientInfo(client.client_id, client.user_id, TRANSPORT_TCP, client.address, count)
+    return [head, *memberships]
+
+
+def _membership(context: Context, topic_id: int, name: str) -> m.Membership | None:
+    """The numbers of a group that somebody joined; None if another door has deleted its topic
+    since.
+    """
+    catalogue = context.broker.catalogue
+    meta = catalogue.topic_by_id(topic_id)
+    if meta is None:
+        return None
+    stream = names.get_stream(context.broker, meta.name.namespace)
+    group = next(group for group in catalogue.groups(topic_id) if group.name == name)
+    return m.Membership(stream.stream_id, catalogue.topic_id(meta), group.group_id)

@@ -1,0 +1,230 @@
+"""Dialect D2 described once more, with construct: what the layouts of `protocols/iggy` are checked
+against.
+
+Written from the protocol's description, not from the code. Partitions are numbers as on the wire
+here.
+"""
+
+from construct import (
+    Bytes,
+    Flag,
+    Float32l,
+    GreedyBytes,
+    GreedyRange,
+    Int8ul,
+    Int32ul,
+    Int64ul,
+    PascalString,
+    Prefixed,
+    PrefixedArray,
+    Rebuild,
+    Struct,
+    Switch,
+    len_,
+    this,
+)
+
+STR8 = PascalString(Int8ul, "utf8")
+STR32 = PascalString(Int32ul, "utf8")
+U128 = Bytes(16)
+
+IDENTIFIER = Struct(
+    "kind" / Int8ul,
+    "value" / Prefixed(Int8ul, Switch(this.kind, {1: Int32ul}, default=GreedyBytes)),
+)
+CONSUMER = Struct("kind" / Int8ul, "id" / IDENTIFIER)
+PARTITIONING = Struct("kind" / Int8ul, "value" / Prefixed(Int8ul, GreedyBytes))
+STRATEGY = Struct("kind" / Int8ul, "value" / Int64ul)
+HEADER = Struct(
+    "key" / PascalString(Int32ul, "utf8"), "kind" / Int8ul, "value" / Prefixed(Int32ul, GreedyBytes)
+)
+HEADERS = Prefixed(Int32ul, GreedyRange(HEADER))
+MESSAGE = Struct("id" / U128, "headers" / HEADERS, "payload" / Prefixed(Int32ul, GreedyBytes))
+POLLED_MESSAGE = Struct(
+    "offset" / Int64ul,
+    "state" / Int8ul,
+    "timestamp" / Int64ul,
+    "id" / U128,
+    "checksum" / Int32ul,
+    "headers" / HEADERS,
+    "payload" / Prefixed(Int32ul, GreedyBytes),
+)
+
+_STREAM = ("stream" / IDENTIFIER,)
+_TOPIC = ("stream" / IDENTIFIER, "topic" / IDENTIFIER)
+_GROUP = (*_TOPIC, "group" / IDENTIFIER)
+_OFFSET = ("consumer" / CONSUMER, *_TOPIC, "partition" / Int32ul)
+
+REQUESTS = {
+    1: Struct(),
+    10: Struct(),
+    20: Struct(),
+    21: Struct("client_id" / Int32ul),
+    22: Struct(),
+    38: Struct("username" / STR8, "password" / STR8, "version" / STR32, "context" / STR32),
+    39: Struct(),
+    100: Struct(*_OFFSET, "strategy" / STRATEGY, "count" / Int32ul, "auto_commit" / Flag),
+    101: Struct(*_TOPIC, "partitioning" / PARTITIONING, "messages" / GreedyRange(MESSAGE)),
+    120: Struct(*_OFFSET),
+    121: Struct(*_OFFSET, "offset" / Int64ul),
+    122: Struct(*_OFFSET),
+    200: Struct(*_STREAM),
+    201: Struct(),
+    202: Struct("stream_id" / Int32ul, "name" / STR8),
+    203: Struct(*_STREAM),
+    204: Struct(*_STREAM, "name" / STR8),
+    300: Struct(*_TOPIC),
+    301: Struct(*_STREAM),
+    302: Struct(
+        *_STREAM,
+        "topic_id" / Int32ul,
+        "partitions" / Int32ul,
+        "compression" / Int8ul,
+        "expiry" / Int64ul,
+        "max_size" / Int64ul,
+        "replication" / Int8ul,
+        "name" / STR8,
+    ),
+    303: Struct(*_TOPIC),
+    402: Struct(*_TOPIC, "count" / Int32ul),
+    600: Struct(*_GROUP),
+    601: Struct(*_TOPIC),
+    602: Struct(*_TOPIC, "group_id" / Int32ul, "name" / STR8),
+    603: Struct(*_GROUP),
+    604: Struct(*_GROUP),
+    605: Struct(*_GROUP),
+}
+
+CLIENT = Struct(
+    "client_id" / Int32ul,
+    "user_id" / Int32ul,
+    "transport" / Int8ul,
+    "address" / STR32,
+    "groups_count" / Int32ul,
+)
+MEMBERSHIP = Struct("stream_id" / Int32ul, "topic_id" / Int32ul, "group_id" / Int32ul)
+STREAM = Struct(
+    "id" / Int32ul,
+    "created_at" / Int64ul,
+    "topics" / Int32ul,
+    "size" / Int64ul,
+    "messages" / Int64ul,
+    "name" / STR8,
+)
+TOPIC = Struct(
+    "id" / Int32ul,
+    "created_at" / Int64ul,
+    "partitions" / Int32ul,
+    "expiry" / Int64ul,
+    "compression" / Int8ul,
+    "max_size" / Int64ul,
+    "replication" / Int8ul,
+    "size" / Int64ul,
+    "messages" / Int64ul,
+    "name" / STR8,
+)
+PARTITION = Struct(
+    "id" / Int32ul,
+    "created_at" / Int64ul,
+    "segments" / Int32ul,
+    "current_offset" / Int64ul,
+    "size" / Int64ul,
+    "messages" / Int64ul,
+)
+GROUP = Struct("id" / Int32ul, "partitions" / Int32ul, "members" / Int32ul, "name" / STR8)
+MEMBER = Struct("id" / Int32ul, "partitions" / PrefixedArray(Int32ul, Int32ul))
+STATS = Struct(
+    "process_id" / Int32ul,
+    "cpu_usage" / Float32l,
+    "total_cpu_usage" / Float32l,
+    "memory_usage" / Int64ul,
+    "total_memory" / Int64ul,
+    "available_memory" / Int64ul,
+    "run_time" / Int64ul,
+    "start_time" / Int64ul,
+    "read_bytes" / Int64ul,
+    "written_bytes" / Int64ul,
+    "messages_size" / Int64ul,
+    "streams" / Int32ul,
+    "topics" / Int32ul,
+    "partitions" / Int32ul,
+    "segments" / Int32ul,
+    "messages" / Int64ul,
+    "clients" / Int32ul,
+    "groups" / Int32ul,
+    "hostname" / STR32,
+    "os_name" / STR32,
+    "os_version" / STR32,
+    "kernel_version" / STR32,
+    "server_version" / STR32,
+    "server_semver" / Int32ul,
+    "cache_metrics" / PrefixedArray(Int32ul, Bytes(36)),
+)
+EMPTY = Struct()
+
+ANSWERS = {
+    10: STATS,
+    20: Struct("client" / CLIENT, "memberships" / GreedyRange(MEMBERSHIP)),
+    21: Struct("client" / CLIENT, "memberships" / GreedyRange(MEMBERSHIP)),
+    22: Struct("clients" / GreedyRange(CLIENT)),
+    38: Struct("user_id" / Int32ul),
+    100: Struct(
+        "partition" / Int32ul,
+        "current_offset" / Int64ul,
+        "messages_count" / Int32ul,
+        "messages" / GreedyRange(POLLED_MESSAGE),
+    ),
+    120: Struct("partition" / Int32ul, "current_offset" / Int64ul, "stored_offset" / Int64ul),
+    200: Struct("stream" / STREAM, "topics" / GreedyRange(TOPIC)),
+    201: Struct("streams" / GreedyRange(STREAM)),
+    202: Struct("stream" / STREAM),
+    300: Struct("topic" / TOPIC, "partitions" / GreedyRange(PARTITION)),
+    301: Struct("topics" / GreedyRange(TOPIC)),
+    302: Struct("topic" / TOPIC, "partitions" / GreedyRange(PARTITION)),
+    600: Struct("group" / GROUP, "members" / GreedyRange(MEMBER)),
+    601: Struct("groups" / GreedyRange(GROUP)),
+    602: Struct("group" / GROUP),
+}
+
+REQUEST_FRAME = Struct(
+    "length" / Rebuild(Int32ul, len_(this.payload) + 4), "code" / Int32ul, "payload" / GreedyBytes
+)
+ANSWER_FRAME = Struct("status" / Int32ul, "payload" / Prefixed(Int32ul, GreedyBytes))
+
+
+def request(code: int, **values: object) -> bytes:
+    """A whole request frame."""
+    payload = REQUESTS[code].build(values)
+    return REQUEST_FRAME.build({"code": code, "payload": payload})
+
+
+def whole(layout: Struct, payload: bytes) -> dict:
+    """The payload as plain values, which must fill it."""
+    found = Struct("value" / layout, "rest" / GreedyBytes).parse(payload)
+    assert found.rest == b"", f"{len(found.rest)} bytes too many"
+    return plain(found.value)
+
+
+def answer(code: int, frame: bytes) -> dict:
+    """Status and values of an answer to that command; the empty OK has no values."""
+    found = ANSWER_FRAME.parse(frame)
+    assert len(frame) == 8 + len(found.payload)
+    if not found.payload:
+        return {"status": found.status}
+    return {"status": found.status, **whole(ANSWERS[code], found.payload)}
+
+
+def plain(value: object) -> object:
+    """Containers as dicts and lists, without construct's own entries."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if not key.startswith("_")}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def named(name: str | int) -> dict:
+    """An identifier."""
+    if isinstance(name, int):
+        return {"kind": 1, "value": name}
+    return {"kind": 2, "value": name.encode()}

@@ -1,0 +1,96 @@
+"""Pieces of the classic layouts: a value and its bytes, and bytes that are no value."""
+
+import pytest
+
+from broker.adapters import ProtocolError
+from protocols.iggy import fields as f
+from protocols.iggy.messages import (
+    Consumer,
+    ConsumerKind,
+    Partitioning,
+    PartitioningKind,
+    PollingKind,
+    Strategy,
+)
+from protocols.reader import LittleEndianReader
+
+
+def read(piece: f.Readable, data: str) -> object:
+    reader = LittleEndianReader(memoryview(bytes.fromhex(data)))
+    value = piece.read(reader)
+    assert reader.left == 0
+    return value
+
+
+@pytest.mark.parametrize(
+    ("piece", "data", "value"),
+    [
+        (f.IDENTIFIER, "0104 01000000", 1),
+        (f.IDENTIFIER, "0104 00000000", 0),
+        (f.IDENTIFIER, "0206 6f7264657273", "orders"),
+        (f.IDENTIFIER, "0202 c5bc", "ż"),
+        (f.CONSUMER, "01 0104 07000000", Consumer(ConsumerKind.CONSUMER, 7)),
+        (f.CONSUMER, "02 0203 677270", Consumer(ConsumerKind.GROUP, "grp")),
+        (f.PartitionOrZero(), "00000000", None),
+        (f.PartitionOrZero(), "01000000", 0),
+        (f.PartitioningField(1), "0100", Partitioning(PartitioningKind.BALANCED)),
+        (f.PartitioningField(1), "0204 03000000", Partitioning(PartitioningKind.PARTITION, 2)),
+        (f.PartitioningField(1), "0204 00000000", Partitioning(PartitioningKind.PARTITION, -1)),
+        (f.PartitioningField(1), "0302 00ff", Partitioning(PartitioningKind.KEY, key=b"\x00\xff")),
+        (f.STRATEGY_FIELD, "02 0100000000000000", Strategy(PollingKind.TIMESTAMP, 1)),
+        (f.ChosenId(zero_picks=True), "00000000", None),
+        (f.ChosenId(zero_picks=True), "09000000", 9),
+        (f.FLAG, "01", True),
+        (f.FLAG, "00", False),
+        (f.FLAG, "07", False),
+        (f.STR32, "00000000", ""),
+    ],
+)
+def test_piece_of_a_request(piece, data, value):
+    assert read(piece, data) == value
+
+
+@pytest.mark.parametrize(
+    ("piece", "data"),
+    [
+        (f.IDENTIFIER, "0103 010000"),
+        (f.IDENTIFIER, "0105 0100000000"),
+        (f.IDENTIFIER, "0200"),
+        (f.IDENTIFIER, "0304 01000000"),
+        (f.IDENTIFIER, "0202 fffe"),
+        (f.IDENTIFIER, "0204 61"),
+        (f.CONSUMER, "03 0104 01000000"),
+        (f.CONSUMER, "01 01000000"),
+        (f.PartitioningField(1), "0203 010000"),
+        (f.PartitioningField(1), "0300"),
+        (f.PartitioningField(1), "0400"),
+        (f.STRATEGY_FIELD, "06 0000000000000000"),
+        (f.STRATEGY_FIELD, "00 0000000000000000"),
+        (f.ChosenId(zero_picks=False), "00000000"),
+        (f.NAME8, "00"),
+        (f.NAME8, "02 fffe"),
+        (f.STR8, "05 6162"),
+    ],
+)
+def test_bytes_that_are_no_such_piece(piece, data):
+    with pytest.raises(ProtocolError):
+        read(piece, data)
+
+
+@pytest.mark.parametrize(
+    ("piece", "value", "data"),
+    [
+        (f.U8_FIELD, 255, "ff"),
+        (f.U32_FIELD, 1, "01000000"),
+        (f.U64_FIELD, (1 << 64) - 1, "ffffffffffffffff"),
+        (f.F32_FIELD, 0.5, "0000003f"),
+        (f.STR8, "ż", "02c5bc"),
+        (f.STR32, "ab", "020000006162"),
+        (f.PartitionNumber(1), 0, "01000000"),
+        (f.PartitionNumber(0), 0, "00000000"),
+        (f.PartitionNumbers(1), [0, 2], "02000000 01000000 03000000"),
+        (f.PartitionNumbers(1), [], "00000000"),
+    ],
+)
+def test_piece_of_a_reply(piece, value, data):
+    assert piece.write(value) == bytes.fromhex(data)

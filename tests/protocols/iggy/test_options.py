@@ -1,0 +1,39 @@
+"""Who may log in."""
+
+import pytest
+
+from protocols.iggy.options import IggyOptions
+
+
+def test_iggys_own_first_password_is_for_loopback_only():
+    options = IggyOptions()
+    options.check(loopback=True)
+    assert (options.username, options.password()) == ("iggy", "iggy")
+    with pytest.raises(ValueError, match="password_file"):
+        options.check(loopback=False)
+
+
+@pytest.mark.parametrize("text", ["s3cret", "s3cret\n", "s3cret\r\n", "s3cret\nignored\n"])
+def test_password_is_the_first_line_of_its_file(tmp_path, text):
+    file = tmp_path / "password"
+    file.write_bytes(text.encode())
+    options = IggyOptions(password_file=str(file))
+    options.check(loopback=False)
+    assert options.password() == "s3cret"
+
+
+def test_password_file_may_change_while_the_broker_runs(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("old")
+    options = IggyOptions(password_file=str(file))
+    file.write_text("new")
+    assert options.password() == "new"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\nsecond", b"\xff\xfe"])
+def test_password_file_that_gives_no_password_is_told(tmp_path, content):
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match="password_file"):
+        IggyOptions(password_file=str(file)).check(loopback=True)
