@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from protocols.rest import messages
+from protocols.rest.log_metrics import LogMetrics
 from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class HealthApi:
     async def metrics(self, request: Request) -> Response:
         """Everything counted, in the text format that the scraper asks for."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        families = Families(list(self._broker.metrics.registry.collect()))
+        counted = list(self._broker.metrics.registry.collect())
+        families = Families([*await LogMetrics(self._broker).collect(), *counted])
         if families.sample_count > SAMPLES_INLINE_MAX:
             text = await trio.to_thread.run_sync(encode, families)
         else:

@@ -4,11 +4,14 @@ connection and no file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.errors import InvalidRequest
+from broker.partitions import TOPIC_SETTINGS
 from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
 from protocols.rest.groups import summarize_group
@@ -55,6 +58,7 @@ class TopicsApi:
         """Make a topic; answered once it is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.CreateTopic)
+        _check_settings(wanted.settings)
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = self._broker.topics.create(name, partitions, settings=wanted.settings)
         await self._broker.durability.settled()
@@ -64,6 +68,7 @@ class TopicsApi:
         """Change settings, or grow; answered once it is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.AlterTopic)
+        _check_settings(wanted.settings)
         topic = self._broker.topics.get(name)
         if wanted.settings:
             self._broker.topics.alter_settings(name, wanted.settings)
@@ -105,6 +110,13 @@ class TopicsApi:
 
     def _durability(self, topic: Topic) -> str:
         return str(topic.meta.settings.get("durability", self._broker.config.log.durability))
+
+
+def _check_settings(settings: Mapping[str, object]) -> None:
+    """A setting that no topic has is a typing error. Raises InvalidRequest."""
+    if unknown := sorted(settings.keys() - TOPIC_SETTINGS):
+        known = ", ".join(sorted(TOPIC_SETTINGS))
+        raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
 
 
 def _partition_info(partition: Partition) -> messages.PartitionInfo:

@@ -84,6 +84,7 @@ class NoTopics:
 def bare_broker(data_dir: str = "/") -> Any:
     """What the door needs of a broker as long as nobody asks about a topic."""
     return SimpleNamespace(
+        version="0.0",
         metrics=Metrics(),
         topics=NoTopics(),
         data_dir=data_dir,
