@@ -1,0 +1,11 @@
+"""Recorded bytes of real clients and servers, as conformance/vectors/ keeps them."""
+
+from pathlib import Path
+
+VECTORS = Path(__file__).parents[3] / "conformance" / "vectors"
+
+
+def rows(protocol: str, name: str) -> list[list[str]]:
+    """Columns of each row of a file, comments left out."""
+    lines = (VECTORS / protocol / name).read_text().splitlines()
+    return [line.split("\t") for line in lines if line and not line.startswith("#")]
