@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -81,11 +81,8 @@ class EntryRead:
     next_offset: int
 
 
-@dataclass(slots=True, frozen=True)
-class EntryId:
-    """An id as a client names it, numbers signed; `ack_set` has a set bit for each message *not*
-    acknowledged.
-    """
+class EntryId(NamedTuple):
+    """An id as a client names it, numbers signed; `ack_set` has a bit for each message wanted."""
 
     ledger: int
     entry: int

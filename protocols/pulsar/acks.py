@@ -1,0 +1,67 @@
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES: sections 14 and 15 of the protocol document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import BrokerError
+from protocols.pulsar import messages
+from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.positions import entry_id
+from storage.codecs.pb.PulsarApi_pb2 import (
+    CommandAck,
+    CommandRedeliverUnacknowledgedMessages,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from broker.dispatch import Dispatcher
+    from protocols.pulsar.consumers import PulsarConsumer
+    from protocols.pulsar.session import PulsarSession
+
+
+async def ack(session: PulsarSession, command: CommandAck) -> None:
+    """Acknowledge. Only a request with an id is answered, once it is on disk."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is None or consumer.dispatcher is None:
+        return
+    wants_answer = command.HasField("request_id")
+    try:
+        if command.HasField("txnid_most_bits"):
+            raise Refused(ServerError.NotAllowedError, "Transactions are not enabled.")
+        ticket = await _acknowledge(consumer, consumer.dispatcher, command, not wants_answer)
+    except (BrokerError, Refused) as error:
+        refused = refusal(error)
+        session.connection.log.warning("ack_refused", reason=refused.text)
+        if wants_answer:
+            answer = messages.ack_response(
+                command.consumer_id, command.request_id, (refused.code, refused.text)
+            )
+            session.outbox.answer([answer])
+        return
+    if wants_answer:
+        answer = messages.ack_response(command.consumer_id, command.request_id)
+        session.outbox.answer([answer], ticket)
+
+
+async def _acknowledge(
+    consumer: PulsarConsumer, dispatcher: Dispatcher, command: CommandAck, lazy: bool
+) -> int:
+    ids = [entry_id(data) for data in command.message_id]
+    if command.ack_type == CommandAck.Individual:
+        return await dispatcher.acknowledge(consumer, ids, lazy=lazy)
+    if len(ids) != 1:  # Apache answers without error, and does nothing.
+        return 0
+    return await dispatcher.acknowledge_to(consumer, ids[0], lazy=lazy)
+
+
+def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages) -> None:
+    """Send again what the consumer has and did not acknowledge: these entries, or all."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is None or consumer.dispatcher is None:
+        return
+    if command.HasField("consumer_epoch") and not command.message_ids:
+        # A lower one redelivers too, under the higher number.
+        consumer.epoch = max(consumer.epoch or 0, command.consumer_epoch)
+    ids = [entry_id(data) for data in command.message_ids]
+    consumer.dispatcher.redeliver(consumer, ids)

@@ -1,0 +1,47 @@
+"""The Pulsar adapter: what the entry point leads to. Knows how clients are told to connect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from protocols.pulsar.discovery import service_url
+from protocols.pulsar.door import PulsarDoor
+from protocols.pulsar.session import PulsarSession
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.connection import Connection
+
+
+class PulsarOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of a Pulsar listener: none of its own."""
+
+
+class PulsarAdapter:
+    """Serves Pulsar's binary protocol."""
+
+    name = "pulsar"
+    default_address = ("127.0.0.1", 6650)
+    options_type = PulsarOptions
+
+    def __init__(self) -> None:
+        self._doors: WeakKeyDictionary[Broker, PulsarDoor] = WeakKeyDictionary()
+
+    def open_session(
+        self, broker: Broker, connection: Connection, options: PulsarOptions
+    ) -> PulsarSession:
+        """Handlers for a new connection; all listeners of a broker share their producers."""
+        door = self._doors.get(broker)
+        if door is None:
+            door = self._doors[broker] = PulsarDoor(broker)
+        return PulsarSession(door, connection)
+
+    def describe(self, host: str, port: int) -> str:
+        """How a client connects there."""
+        return f'pulsar.Client("{service_url(host, port)}")'
+
+
+ADAPTER = PulsarAdapter()

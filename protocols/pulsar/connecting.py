@@ -1,0 +1,44 @@
+"""CONNECT, PING, PONG and AUTH_RESPONSE: section 4 of the binary protocol document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.adapters import ProtocolError
+from protocols.pulsar import messages
+from protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing
+
+if TYPE_CHECKING:
+    from protocols.pulsar.session import PulsarSession
+
+PROTOCOL_VERSION: Final = 21  # Clients take the smaller of theirs and ours.
+
+
+def connect(session: PulsarSession, command: CommandConnect) -> None:
+    """Take the client in; any way to authenticate will do while there is no access control."""
+    if not command.client_version:
+        raise ProtocolError("CONNECT without client_version")
+    session.machine.connected()
+    session.client_version = command.client_version
+    session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
+    answer = messages.connected(
+        f"Braidlog {session.broker.version}",
+        session.protocol_version,
+        MESSAGE_BYTES_MAX,
+        supports_get_partitioned_metadata_without_auto_creation=True,
+    )
+    session.outbox.put([answer])
+
+
+def ping(session: PulsarSession, command: CommandPing) -> None:
+    """Answer at once, also before CONNECT."""
+    session.outbox.put([messages.PONG])
+
+
+def pong(session: PulsarSession, command: object) -> None:
+    """A sign of life, which every command is."""
+
+
+def auth_response(session: PulsarSession, command: CommandAuthResponse) -> None:
+    """Nobody was asked for it; a sign of life."""

@@ -1,0 +1,211 @@
+"""A consumer on a connection: its task that delivers, FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
+
+Sections 12, 13 and 18 of the binary protocol document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.adapters import ProtocolError
+from broker.consumer import Consumer, Delivery
+from broker.dispatch_cursors import SubscriptionCursor
+from broker.errors import BrokerError
+from protocols.pulsar import messages
+from protocols.pulsar.errors import Refused
+from protocols.pulsar.machine import FRAME_BYTES_MAX
+from protocols.pulsar.names import partition_number
+from protocols.pulsar.oversize import pieces
+from storage.codecs.api import Buffer
+from storage.codecs.pb.PulsarApi_pb2 import (
+    CommandCloseConsumer,
+    CommandFlow,
+    CommandUnsubscribe,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from broker.dispatch import Dispatcher
+    from protocols.pulsar.session import PulsarSession
+
+LANE = "consumer"
+
+# What a client must know to be sent: section 4, "Protocol version gates".
+BATCH_VERSION = 4
+CHECKSUM_VERSION = 11
+
+HEAD_BYTES_MAX = (
+    1024  # Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
+)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PulsarConsumer(Consumer):
+    """A consumer from its SUBSCRIBE on; it has a dispatcher once it is attached."""
+
+    session: PulsarSession
+    consumer_id: int
+    dispatcher: Dispatcher | None = None
+    epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
+    holds_layout: bool = False  # It was opened by the name of a topic without partitions.
+    connected_at_us: int = 0
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def let_go(self) -> None:
+        """Detached by the dispatcher: the client is to look up the topic and come again."""
+        self.leave()
+        session = self.session
+        if session.protocol_version >= messages.CLOSING_VERSION:
+            session.outbox.put([messages.close_consumer(self.consumer_id)])
+        else:
+            session.end("its consumer was closed")
+
+    async def is_alive(self) -> bool:
+        """Whether the client answers."""
+        return await self.session.is_alive()
+
+    def leave(self) -> None:
+        """End the consumer; what it holds goes back."""
+        session = self.session
+        if session.consumers.get(self.consumer_id) is self:
+            del session.consumers[self.consumer_id]
+        self.scope.cancel()
+        if self.dispatcher is not None:
+            if self.holds_layout:
+                self.holds_layout = False
+                self.dispatcher.partition.topic.layout_users -= 1
+            session.door.dispatchers.detach(self.dispatcher, self)
+
+
+async def deliver(consumer: PulsarConsumer) -> None:
+    """Send the consumer what is its own, as long as it has permits and its socket takes it."""
+    session, dispatcher = consumer.session, consumer.dispatcher
+    assert dispatcher is not None
+    partition = dispatcher.partition
+    writer = messages.MessageWriter(
+        consumer.consumer_id, partition.partition_id, partition_number(partition)
+    )
+    with consumer.scope:
+        try:
+            while True:
+                await trio.lowlevel.checkpoint()
+                await session.outbox.drained()
+                deliveries = await dispatcher.pull(consumer)
+                # Atomic: no wait until what was taken is on its way.
+                if consumer.epoch is not None:
+                    writer.set_epoch(consumer.epoch)
+                if session.protocol_version < BATCH_VERSION and has_batch(deliveries):
+                    session.end("a batch for a client that knows none")
+                    return
+                session.outbox.put(frames(consumer, writer, deliveries))
+                count(consumer, deliveries)
+        except BrokerError as error:
+            session.connection.log.error(
+                "delivery_stopped",
+                topic=partition.topic.name.full,
+                partition=partition.index,
+                reason=str(error),
+            )
+            consumer.let_go()
+
+
+def frames(
+    consumer: PulsarConsumer, writer: messages.MessageWriter, deliveries: Sequence[Delivery]
+) -> list[Buffer]:  # hot: see make bench
+    """MESSAGE frames: heads, and the entries as they are stored."""
+    parts: list[Buffer] = []
+    has_checksums = consumer.session.protocol_version >= CHECKSUM_VERSION
+    for delivery in deliveries:
+        entry = delivery.entry
+        bodies: Sequence[Buffer] = (entry.body,)
+        if len(entry.body) > FRAME_BYTES_MAX - HEAD_BYTES_MAX:
+            bodies = pieces(entry, consumer.name)
+            consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
+        for whole in bodies:
+            body = whole if has_checksums else messages.without_checksum(whole)
+            parts.append(
+                writer.head(entry.offset, delivery.redelivery_count, delivery.ack_set, len(body))
+            )
+            parts.append(body)
+    return parts
+
+
+def has_batch(deliveries: Sequence[Delivery]) -> bool:
+    """Whether an entry of several messages is among them."""
+    return any(delivery.entry.record_count > 1 for delivery in deliveries)
+
+
+def count(consumer: PulsarConsumer, deliveries: Sequence[Delivery]) -> None:
+    """Count what was handed over."""
+    session, dispatcher = consumer.session, consumer.dispatcher
+    assert dispatcher is not None
+    session.broker.metrics.records_out(
+        session.connection.protocol,
+        dispatcher.partition.topic.name.full,
+        sum(delivery.entry.record_count for delivery in deliveries),
+        sum(len(delivery.entry.body) for delivery in deliveries),
+    )
+
+
+def flow(session: PulsarSession, command: CommandFlow) -> None:
+    """Permits for more messages; for an unknown consumer they are ignored."""
+    if not command.messagePermits:
+        raise ProtocolError("FLOW without permits")
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is not None:
+        consumer.permits += command.messagePermits
+        consumer.wake()
+
+
+def close_consumer(session: PulsarSession, command: CommandCloseConsumer) -> None:
+    """Close a consumer; one that is not there is closed too (some clients say it twice)."""
+    session.promptly((LANE, command.consumer_id), partial(_close, session, command))
+
+
+def _close(session: PulsarSession, command: CommandCloseConsumer) -> None:
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is not None:
+        consumer.leave()
+    session.outbox.answer([messages.success(command.request_id)])
+
+
+def unsubscribe(session: PulsarSession, command: CommandUnsubscribe) -> None:
+    """Delete the subscription's cursor on this partition, and its consumer with it."""
+    session.promptly((LANE, command.consumer_id), partial(_unsubscribe, session, command))
+
+
+def _unsubscribe(session: PulsarSession, command: CommandUnsubscribe) -> None:
+    try:
+        consumer, dispatcher = attached(session, command.consumer_id)
+        others = [other for other in dispatcher.consumers if other is not consumer]
+        if others and not command.force:
+            raise Refused(
+                ServerError.MetadataError,
+                "Unconnected or shared consumer attempting to unsubscribe",
+            )
+        consumer.leave()
+        for other in others:
+            dispatcher.detach(other)
+            other.let_go()
+        session.door.dispatchers.release(dispatcher)
+        ticket = 0
+        if isinstance(dispatcher.cursor, SubscriptionCursor):
+            cursor = dispatcher.cursor
+            ticket = cursor.subscription.delete_cursor(cursor.index)
+    except (BrokerError, Refused) as error:
+        session.refuse(command.request_id, error)
+    else:
+        session.outbox.answer([messages.success(command.request_id)], ticket)
+
+
+def attached(session: PulsarSession, consumer_id: int) -> tuple[PulsarConsumer, Dispatcher]:
+    """The consumer of that number and its dispatcher. Raises Refused if it is not attached."""
+    consumer = session.consumers.get(consumer_id)
+    if consumer is None or consumer.dispatcher is None:
+        raise Refused(ServerError.MetadataError, "Consumer not found")
+    return consumer, consumer.dispatcher

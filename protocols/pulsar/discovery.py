@@ -1,0 +1,105 @@
+"""PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE: section 6 of the protocol document."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from broker.adapters import ProtocolError
+from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from protocols.pulsar import messages
+from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.names import full_names, resolve
+from storage.codecs.pb.PulsarApi_pb2 import (
+    CommandGetTopicsOfNamespace,
+    CommandLookupTopic,
+    CommandPartitionedTopicMetadata,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from protocols.pulsar.session import PulsarSession
+
+SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
+_LITTLE = struct.Struct("<I")
+
+
+def partitioned_metadata(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> None:
+    """How many partitions a topic has; 0 for one without, or one that is still to be made."""
+    topics = session.broker.topics
+    may_create = (
+        not command.HasField("metadata_auto_creation_enabled")
+        or command.metadata_auto_creation_enabled
+    )
+    ticket = 0
+    try:
+        name, index = resolve(topics, command.topic)
+        topic = topics.find(name)
+        if topic is None and not may_create:
+            raise TopicNotFound("")
+        # Only where new topics are partitioned must one be made now, to tell of its partitions.
+        if topic is None and index is None and topics.defaults.num_partitions > 1:
+            topic = topics.auto_create(name) if topics.defaults.auto_create else None
+            ticket = topic.ticket if topic else 0
+        if topic is not None and index is not None and index >= len(topic.partitions):
+            raise PartitionNotFound(f"{name} has no partition {index}")
+    except (BrokerError, Refused) as error:
+        refused = refusal(error)
+        answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
+        session.outbox.put([answer])
+        return
+    is_partitioned = topic is not None and topic.partitioned and index is None
+    count = len(topic.partitions) if topic is not None and is_partitioned else 0
+    session.outbox.answer([messages.partitions(command.request_id, count)], ticket)
+
+
+def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
+    """Where a topic is served: here. It need not exist yet."""
+    try:
+        resolve(session.broker.topics, command.topic)
+        if command.advertised_listener_name:
+            listener = command.advertised_listener_name
+            raise Refused(
+                ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
+            )
+    except (BrokerError, Refused) as error:
+        refused = refusal(error)
+        answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
+    else:
+        answer = messages.lookup(command.request_id, service_url(*session.connection.advertised))
+    session.outbox.put([answer])
+
+
+def service_url(host: str, port: int) -> str:
+    """The address as clients are told it."""
+    return f"pulsar://[{host}]:{port}" if ":" in host else f"pulsar://{host}:{port}"
+
+
+def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> None:
+    """Every topic of a namespace; a pattern is for the client to apply.
+
+    Java's regular expressions are not Python's, and may be made to run for ever.
+    """
+    parts = command.namespace.split("/")
+    if len(parts) != 2 or not all(parts):
+        raise ProtocolError(f"{command.namespace!r} is no namespace")
+    names: list[str] = []
+    if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
+        for topic in session.broker.topics.list(*parts):
+            if not topic.name.topic.startswith(SYSTEM_PREFIX):
+                partitions = len(topic.partitions)
+                names += full_names(partitions, topic.name, partitioned=topic.partitioned)
+    digest = topics_hash(names)
+    changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
+    answer = messages.topics_of_namespace(
+        command.request_id, names if changed else (), digest, filtered=False, changed=changed
+    )
+    session.outbox.put([answer])
+
+
+def topics_hash(names: Iterable[str]) -> str:
+    """Section 6: CRC-32C of the sorted names, as hex of its little-endian bytes."""
+    return _LITTLE.pack(crc32c(",".join(sorted(names)).encode())).hex()

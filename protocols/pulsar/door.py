@@ -1,0 +1,43 @@
+"""What all Pulsar connections of one broker share: who produces and who consumes where.
+
+Knows no command and no bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from broker.dispatchers import Dispatchers
+from protocols.pulsar.registry import ProducerRegistry
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+
+class PulsarDoor:
+    """State of the Pulsar listeners of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.dispatchers = Dispatchers()
+        self.producers = ProducerRegistry(self)
+        self._started = f"{broker.now_us():x}"
+        self._named = 0
+
+    def producer_name(self) -> str:
+        """A name for a producer that brings none: never given out before, over restarts too."""
+        self._named += 1
+        return f"braidlog-{self._started}-{self._named}"
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Around changes of the catalogue: errors of storage become the broker's, and one that is
+        final stops it.
+        """
+        try:
+            yield
+        except StorageError as error:
+            raise self.broker.translated(error) from error

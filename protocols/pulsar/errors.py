@@ -1,0 +1,54 @@
+"""Broker errors to Pulsar's ServerError numbers: one table. Knows no command.
+
+Clients differ in what they do with an error (Pulsar's C++ client retries UnknownError and
+MetadataError until it times out, and fails at once on NotAllowedError), so a refusal that will not
+pass gets a number that ends the attempt.
+"""
+
+from broker import errors
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+
+WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
+    errors.BrokerError: ServerError.UnknownError,
+    errors.TopicNotFound: ServerError.TopicNotFound,
+    errors.PartitionNotFound: ServerError.TopicNotFound,
+    errors.NamespaceNotFound: ServerError.TopicNotFound,
+    errors.SubscriptionNotFound: ServerError.SubscriptionNotFound,
+    errors.TopicExists: ServerError.NotAllowedError,
+    errors.NamespaceExists: ServerError.NotAllowedError,
+    errors.InvalidName: ServerError.InvalidTopicName,
+    errors.InvalidRequest: ServerError.MetadataError,
+    errors.NotSupported: ServerError.NotAllowedError,
+    errors.OffsetOutOfRange: ServerError.MetadataError,
+    errors.RecordTooLarge: ServerError.NotAllowedError,
+    errors.CorruptBatch: ServerError.ChecksumError,
+    errors.UnreadableRecord: ServerError.NotAllowedError,
+    errors.DamagedLog: ServerError.PersistenceError,
+    errors.SubscriptionBusy: ServerError.ConsumerBusy,
+    errors.ProducerBusy: ServerError.ProducerBusy,
+    errors.ProducerFenced: ServerError.ProducerFenced,
+    errors.TopicInUse: ServerError.NotAllowedError,
+    errors.NotAuthorized: ServerError.AuthorizationError,
+    errors.LimitExceeded: ServerError.TooManyRequests,
+    # Clients reconnect and send again, until there is space.
+    errors.StorageFull: ServerError.PersistenceError,
+    errors.StorageFailed: ServerError.PersistenceError,
+    errors.ShuttingDown: ServerError.ServiceNotReady,
+}
+
+
+class Refused(Exception):
+    """A request gets this error of Pulsar's own; for what no broker error can say."""
+
+    def __init__(self, code: ServerError, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def refusal(error: errors.BrokerError | Refused) -> Refused:
+    """What a client is told; an error class of a plug-in gets the number of its nearest base."""
+    if isinstance(error, Refused):
+        return error
+    code = next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)
+    return Refused(code, str(error))

@@ -1,0 +1,151 @@
+"""Pulsar's wire rules for one connection: bytes to commands, and which command may come when.
+
+No I/O, no clock, no broker. Commands are the generated message classes, which hold copies; only a
+SEND's payload is a view of the frame. Section numbers are those of the binary protocol document.
+"""
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from broker.adapters import ProtocolError
+from protocols.framing import LengthPrefix
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand
+
+MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # max_message_size, Apache's default.
+# Apache's decoder allows this much besides for command and metadata, its size field counted in.
+FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + 10 * 1024
+# Before CONNECT nothing but a CONNECT is due: 128 KiB hold the largest token or ticket.
+FIRST_FRAME_BYTES_MAX: Final = 128 * 1024
+
+_SIZE: Final = struct.Struct(">I")
+_SIZES: Final = struct.Struct(">II")
+_COMMAND_BYTES_MIN: Final = 2  # A type is required.
+_TYPE_TAG: Final = 0x08  # Every command begins with its type: field 1, a varint.
+_SMALLEST: Final = _SIZE.size + _COMMAND_BYTES_MIN
+
+Type = BaseCommand.Type
+
+
+class State(enum.Enum):
+    """Where a connection stands."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    CLOSED = "closed"
+
+
+# Field of BaseCommand for each type that clients send: served here, or refused by an answer.
+FIELDS: Final[dict[int, str]] = {
+    Type.CONNECT: "connect",
+    Type.SUBSCRIBE: "subscribe",
+    Type.PRODUCER: "producer",
+    Type.SEND: "send",
+    Type.ACK: "ack",
+    Type.FLOW: "flow",
+    Type.UNSUBSCRIBE: "unsubscribe",
+    Type.CLOSE_PRODUCER: "close_producer",
+    Type.CLOSE_CONSUMER: "close_consumer",
+    Type.PING: "ping",
+    Type.PONG: "pong",
+    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",
+    Type.PARTITIONED_METADATA: "partitionMetadata",
+    Type.LOOKUP: "lookupTopic",
+    Type.CONSUMER_STATS: "consumerStats",
+    Type.SEEK: "seek",
+    Type.GET_LAST_MESSAGE_ID: "getLastMessageId",
+    Type.GET_TOPICS_OF_NAMESPACE: "getTopicsOfNamespace",
+    Type.GET_SCHEMA: "getSchema",
+    Type.AUTH_RESPONSE: "authResponse",
+    Type.GET_OR_CREATE_SCHEMA: "getOrCreateSchema",
+    Type.NEW_TXN: "newTxn",
+    Type.ADD_PARTITION_TO_TXN: "addPartitionToTxn",
+    Type.ADD_SUBSCRIPTION_TO_TXN: "addSubscriptionToTxn",
+    Type.END_TXN: "endTxn",
+    Type.END_TXN_ON_PARTITION: "endTxnOnPartition",
+    Type.END_TXN_ON_SUBSCRIPTION: "endTxnOnSubscription",
+    Type.TC_CLIENT_CONNECT_REQUEST: "tcClientConnectRequest",
+    Type.WATCH_TOPIC_LIST: "watchTopicList",
+    Type.WATCH_TOPIC_LIST_CLOSE: "watchTopicListClose",
+}
+
+# Section 4: PING is answered at any time, a second CONNECT closes the connection.
+ALLOWED: Final[dict[State, frozenset[int]]] = {
+    State.CONNECTING: frozenset({Type.CONNECT, Type.PING}),
+    State.CONNECTED: frozenset(FIELDS) - {Type.CONNECT},
+    State.CLOSED: frozenset(),
+}
+
+
+@dataclass(slots=True)
+class Command:
+    """One frame taken apart."""
+
+    type: int
+    fields: Any  # The message of that type, such as CommandSend.
+    payload: memoryview | None  # What follows the command; only a SEND has it.
+
+
+class PulsarMachine:
+    """Bytes of one connection to commands."""
+
+    def __init__(self) -> None:
+        self.state = State.CONNECTING
+        self._first = LengthPrefix(_SIZE, _SMALLEST, FIRST_FRAME_BYTES_MAX - _SIZE.size)
+        self._prefix = LengthPrefix(_SIZE, _SMALLEST, FRAME_BYTES_MAX - _SIZE.size)
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Whole size of the next frame, its size field included; None while that is missing.
+
+        Raises ProtocolError at once for what can be no frame, whatever its size says.
+        """
+        prefix = self._first if self.state is State.CONNECTING else self._prefix
+        size = prefix.frame_size(view)
+        if size is not None and len(view) > _SIZES.size:
+            total, command_bytes = _SIZES.unpack_from(view)
+            if not _COMMAND_BYTES_MIN <= command_bytes <= total - _SIZE.size:
+                raise self._broken(f"command of {command_bytes} bytes in a frame of {total}")
+            if view[_SIZES.size] != _TYPE_TAG:
+                raise self._broken("a command does not begin with its type")
+        return size
+
+    def decode(self, frame: memoryview) -> Command:  # hot: see make bench
+        """Take a whole frame apart. Raises ProtocolError for anything that may not come now."""
+        total, command_bytes = _SIZES.unpack_from(frame)
+        end = _SIZES.size + command_bytes
+        if end > len(frame) or total + _SIZE.size != len(frame):
+            raise self._broken("sizes of command and frame do not fit")
+        try:
+            command = BaseCommand.FromString(frame[_SIZES.size : end])
+        except DecodeError as error:
+            raise self._broken(f"a command cannot be parsed: {error}") from None
+        if not command.HasField("type"):  # An unknown type reads as CONNECT otherwise.
+            raise self._broken("a command without a known type")
+        kind = command.type
+        if kind not in ALLOWED[self.state]:
+            raise self._broken(f"{Type.Name(kind)} may not come while {self.state.value}")
+        field = FIELDS[kind]
+        if not command.HasField(field):  # type: ignore[arg-type]
+            raise self._broken(f"{Type.Name(kind)} without its fields")
+        payload = None
+        if kind == Type.SEND:
+            payload = frame[end:]
+            if not payload:
+                raise self._broken("SEND without payload")
+        return Command(kind, getattr(command, field), payload)
+
+    def connected(self) -> None:
+        """The handshake is done."""
+        assert self.state is State.CONNECTING
+        self.state = State.CONNECTED
+
+    def close(self) -> None:
+        """Nothing may come any more."""
+        self.state = State.CLOSED
+
+    def _broken(self, reason: str) -> ProtocolError:
+        self.state = State.CLOSED
+        return ProtocolError(reason)

@@ -1,0 +1,63 @@
+"""What a topic name in a Pulsar command leads to. Knows no connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import InvalidRequest, NamespaceNotFound, TopicNotFound
+from protocols.pulsar.errors import Refused
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from broker.topics import Topics
+
+UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
+
+
+def resolve(topics: Topics, text: str) -> tuple[TopicName, int | None]:
+    """The topic that is meant, and the partition's number if the name has one.
+
+    Raises InvalidName; NamespaceNotFound; Refused for non-persistent topics, which are not served.
+    """
+    if text.startswith("non-persistent://"):
+        raise Refused(ServerError.NotAllowedError, "non-persistent topics are not served")
+    name, index = topics.resolve_pulsar(text)
+    try:
+        topics.namespace(name.tenant, name.namespace)
+    except NamespaceNotFound:
+        raise NamespaceNotFound("Namespace not found") from None  # Apache's words, section 6.
+    return name, index
+
+
+def open_partition(topics: Topics, text: str, *, create: bool) -> tuple[Partition, bool]:
+    """The partition that a producer or consumer means, and whether it was named as a topic without
+    partitions, which it then has to stay. The topic is made if it is missing and may be made.
+
+    Raises what `resolve` and creating raise; TopicNotFound, PartitionNotFound, Refused.
+    """
+    name, index = resolve(topics, text)
+    topic = topics.find(name)
+    if topic is None:
+        if not create or index:
+            raise TopicNotFound(f"Topic not found: {name}")
+        topic = topics.auto_create(name)
+    try:
+        partition = topics.pulsar_partition(name, index)
+    except InvalidRequest as error:
+        raise Refused(ServerError.NotAllowedError, str(error)) from error
+    return partition, index is None and not topic.partitioned
+
+
+def partition_number(partition: Partition) -> int:
+    """The partition's number in message ids."""
+    return partition.index if partition.topic.partitioned else UNPARTITIONED
+
+
+def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> list[str]:
+    """What clients call the topic: its partitions one by one, if it has any."""
+    full = f"persistent://{name.full}"
+    if not partitioned:
+        return [full]
+    return [f"{full}-partition-{index}" for index in range(partition_count)]

@@ -1,0 +1,42 @@
+"""A record that is larger than a Pulsar frame, as the pieces of a chunked message.
+
+Only other doors take such records. All pieces carry the one id of their entry, so that a client
+that acknowledges any of them acknowledges the record. Section 8 of the binary protocol document.
+"""
+
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from broker.entries import Entry, entry_metadata
+from protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from storage.codecs.api import Buffer
+
+CHECKSUM_MAGIC: Final = b"\x0e\x01"
+SIZE: Final = struct.Struct(">I")
+_CHECKED: Final = len(CHECKSUM_MAGIC) + SIZE.size
+
+
+def pieces(entry: Entry, uuid_end: str) -> list[Buffer]:
+    """The entry's payload cut into entries that each fit a frame.
+
+    `uuid_end` tells the pieces apart from those of the same record on another consumer.
+    """
+    body = memoryview(entry.body)
+    metadata = entry_metadata(entry.body)
+    (metadata_bytes,) = SIZE.unpack_from(body, _CHECKED)
+    payload = body[_CHECKED + SIZE.size + metadata_bytes :]
+    room = MESSAGE_BYTES_MAX - metadata_bytes
+    metadata.uuid = f"braidlog-{entry.offset}-{uuid_end}".encode()
+    metadata.num_chunks_from_msg = -(-len(payload) // room)
+    metadata.total_chunk_msg_size = len(payload)
+    made: list[Buffer] = []
+    for number in range(metadata.num_chunks_from_msg):
+        metadata.chunk_id = number
+        packed = metadata.SerializeToString()
+        checked = b"".join(
+            (SIZE.pack(len(packed)), packed, payload[number * room : (number + 1) * room])
+        )
+        made.append(b"".join((CHECKSUM_MAGIC, SIZE.pack(crc32c(checked)), checked)))
+    return made

@@ -1,0 +1,123 @@
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: sections 16 and 17 of the protocol document."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker import entries
+from broker.adapters import ProtocolError
+from broker.entries import EntryId
+from broker.errors import BrokerError
+from protocols.pulsar import messages
+from protocols.pulsar.consumers import LANE, attached
+from protocols.pulsar.errors import Refused
+from protocols.pulsar.names import partition_number
+from storage.codecs.pb.PulsarApi_pb2 import (
+    CommandConsumerStats,
+    CommandGetLastMessageId,
+    CommandSeek,
+    MessageIdData,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from protocols.pulsar.session import PulsarSession
+
+NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of an empty topic.
+
+
+def entry_id(data: MessageIdData) -> EntryId:
+    """The id that a client names; its batch index counts for nothing (section 14)."""
+    ack_set = tuple(data.ack_set) if data.ack_set else ()
+    return EntryId(messages.signed(data.ledgerId), messages.signed(data.entryId), ack_set)
+
+
+def seek(session: PulsarSession, command: CommandSeek) -> None:
+    """Close the subscription's consumers, forget its acknowledgements and start elsewhere."""
+    session.in_order((LANE, command.consumer_id), partial(_seek, session, command))
+
+
+async def _seek(session: PulsarSession, command: CommandSeek) -> None:
+    dispatchers = session.door.dispatchers
+    try:
+        _, dispatcher = attached(session, command.consumer_id)
+        partition = dispatcher.partition
+        if command.HasField("message_id"):
+            resolve = partial(entries.resolve_seek, partition, entry_id(command.message_id))
+        elif command.HasField("message_publish_time"):
+            time_us = command.message_publish_time * 1000
+            resolve = partial(entries.resolve_time, partition, time_us)
+        else:
+            raise Refused(
+                ServerError.MetadataError, "Message id and message publish time were not present"
+            )
+        try:
+            ticket = await dispatcher.reset(resolve)
+        finally:
+            dispatchers.keep(dispatcher)
+            dispatchers.release(dispatcher)
+    except (BrokerError, Refused) as error:
+        session.refuse(command.request_id, error)
+    else:
+        session.outbox.answer([messages.success(command.request_id)], ticket)
+
+
+def last_message_id(session: PulsarSession, command: CommandGetLastMessageId) -> None:
+    """The partition's last message and the subscription's mark-delete."""
+    session.in_order((LANE, command.consumer_id), partial(_last_message_id, session, command))
+
+
+async def _last_message_id(session: PulsarSession, command: CommandGetLastMessageId) -> None:
+    try:
+        _, dispatcher = attached(session, command.consumer_id)
+        partition = dispatcher.partition
+        last = await _last_id(partition)
+        deleted = await entries.last_ended(partition, dispatcher.cursor.position)
+    except (BrokerError, Refused) as error:
+        session.refuse(command.request_id, error)
+        return
+    entry = messages.NO_ENTRY if deleted is None else deleted.offset
+    number = partition_number(partition)
+    mark_delete = messages.message_id(partition.partition_id, entry, None if number < 0 else number)
+    session.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
+
+
+async def _last_id(partition: Partition) -> MessageIdData:
+    span = await entries.last_entry(partition)
+    if span is None:
+        return NOTHING
+    batch_index = -1
+    read = await entries.read_entries(partition, span.offset, 1)
+    if read.entries and entries.is_batched(read.entries[0].body):
+        batch_index = span.record_count - 1
+    number = partition_number(partition)
+    return messages.message_id(partition.partition_id, span.offset, number, batch_index)
+
+
+def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> None:
+    """Counters of one consumer. Apache closes the connection for an unknown one."""
+    try:
+        consumer, dispatcher = attached(session, command.consumer_id)
+    except Refused as error:
+        raise ProtocolError(f"CONSUMER_STATS: {error}") from None
+    connected_at = datetime.fromtimestamp(consumer.connected_at_us / 1_000_000, UTC)
+    behind = max(0, dispatcher.partition.high_watermark - dispatcher.cursor.position)
+    stats: dict[str, float | int | str | bool] = {
+        "consumerName": consumer.name,
+        "availablePermits": messages.unsigned(consumer.permits),
+        "unackedMessages": consumer.unacked,
+        "blockedConsumerOnUnackedMsgs": consumer.is_blocked,
+        "address": f"/{session.connection.peer}",
+        "connectedSince": connected_at.isoformat().replace("+00:00", "Z"),
+        "type": dispatcher.kind.value,
+        "msgBacklog": behind,
+        "msgRateOut": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateRedeliver": 0.0,
+        "msgRateExpired": 0.0,
+        "messageAckRate": 0.0,
+    }
+    session.outbox.put([messages.consumer_stats(command.request_id, stats)])

@@ -1,0 +1,210 @@
+"""Which producers are on which partition: names used once, and the modes of exclusive access.
+
+Section 7 of the binary protocol document, "Same name twice" and "Access modes". Knows no bytes: a
+producer that waits for its turn is told through `granted` and `fenced`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from broker.errors import ProducerBusy, ProducerFenced
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from protocols.pulsar.door import PulsarDoor
+
+
+class AccessMode(enum.IntEnum):
+    """Who else may produce; numbers of ProducerAccessMode."""
+
+    SHARED = 0
+    EXCLUSIVE = 1
+    WAIT_FOR_EXCLUSIVE = 2
+    EXCLUSIVE_WITH_FENCING = 3
+
+
+class ProducerOwner(Protocol):
+    """The connection of a producer."""
+
+    async def is_alive(self) -> bool:
+        """Whether its client answers a PING within some seconds."""
+
+    def end(self, reason: str) -> None:
+        """End the connection."""
+
+    def granted(self, producer: Producer) -> None:
+        """A producer that waited is the exclusive one now."""
+
+    def fenced(self, producer: Producer) -> None:
+        """A newer producer took over. One that waited is told, one that was ready is not."""
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """One producer on a partition."""
+
+    owner: ProducerOwner
+    partition: Partition
+    producer_id: int
+    name: str
+    epoch: int
+    mode: AccessMode
+    request_id: int  # Of its PRODUCER: a producer that waits is answered twice.
+    number: int = 0  # The catalogue's for its name, if the client chose the name.
+    holds_layout: bool = False  # It was opened by the name of a topic without partitions.
+    topic_epoch: int | None = None
+    is_ready: bool = True
+    schema_version: bytes = b""
+
+
+@dataclass(slots=True)
+class _Producers:
+    """Those of one partition."""
+
+    by_name: dict[str, Producer] = field(default_factory=dict)  # Waiting ones too.
+    exclusive: Producer | None = None
+    waiting: deque[Producer] = field(default_factory=deque)
+
+
+class ProducerRegistry:
+    """All producers of one broker."""
+
+    def __init__(self, door: PulsarDoor) -> None:
+        self._door = door
+        self._partitions: dict[int, _Producers] = {}
+        self._granted: dict[int, int] = {}  # Highest topic epoch that a partition's producer has.
+
+    def in_the_way(self, producer: Producer) -> Producer | None:
+        """The producer of another connection that has the name: does its client still live?"""
+        holder = self._holder(producer)
+        return None if holder is None or holder.owner is producer.owner else holder
+
+    async def probe(self, producer: Producer) -> None:
+        """Make way for a producer whose name a silent connection holds, and end that one; takes
+        some seconds. Raises ProducerBusy if the client of the holder answers.
+        """
+        while (holder := self.in_the_way(producer)) is not None:
+            if await holder.owner.is_alive():
+                raise _name_taken(producer)
+            if self._holder(producer) is holder:
+                self.remove(holder)
+                holder.owner.end("another connection's producer takes the name of a silent one")
+
+    def admit(self, producer: Producer, topic_epoch: int | None) -> None:
+        """Let a producer in, or queue it (`is_ready` tells). `topic_epoch` is what it had before.
+
+        Raises ProducerBusy, ProducerFenced, StorageFull, StorageFailed.
+        """
+        holder = self._holder(producer)
+        if holder is not None:
+            if not _is_successor(producer, holder):
+                raise _name_taken(producer)
+            self.remove(holder)
+        there = self._partitions.setdefault(producer.partition.partition_id, _Producers())
+        try:
+            self._let_in(there, producer, topic_epoch)
+        finally:
+            self._tidy(producer.partition)
+
+    def remove(self, producer: Producer) -> None:
+        """A producer leaves; the next one that waits takes its turn."""
+        there = self._partitions.get(producer.partition.partition_id)
+        if there is None or there.by_name.get(producer.name) is not producer:
+            return
+        self._take_out(there, producer)
+        if there.exclusive is None and there.waiting and not _ready(there):
+            heir = there.waiting.popleft()
+            self._make_exclusive(there, heir, None)
+            heir.is_ready = True
+            heir.owner.granted(heir)
+        self._tidy(producer.partition)
+
+    def count(self, partition: Partition) -> int:
+        """How many producers a partition has."""
+        there = self._partitions.get(partition.partition_id)
+        return len(there.by_name) if there else 0
+
+    def _holder(self, producer: Producer) -> Producer | None:
+        there = self._partitions.get(producer.partition.partition_id)
+        return there.by_name.get(producer.name) if there else None
+
+    def _let_in(self, there: _Producers, producer: Producer, topic_epoch: int | None) -> None:
+        mode = producer.mode
+        if topic_epoch is not None and topic_epoch < self._epoch_known(producer.partition):
+            raise ProducerFenced("Producer has been fenced: its topic epoch is an old one")
+        if mode is AccessMode.SHARED:
+            if there.exclusive or there.waiting:
+                raise ProducerBusy("Topic has an existing exclusive producer")
+        elif mode is AccessMode.EXCLUSIVE:
+            if there.by_name:
+                raise ProducerFenced("Topic has existing producers")
+            self._make_exclusive(there, producer, topic_epoch)
+        elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and there.by_name:
+            producer.is_ready = False
+            there.waiting.append(producer)
+        else:
+            for other in list(there.by_name.values()):
+                self._take_out(there, other)
+                other.owner.fenced(other)
+            self._make_exclusive(there, producer, topic_epoch)
+        there.by_name[producer.name] = producer
+
+    def _make_exclusive(
+        self, there: _Producers, producer: Producer, topic_epoch: int | None
+    ) -> None:
+        """Give the producer an epoch above all that were given; a returning one keeps its own."""
+        meta = producer.partition.topic.meta
+        if topic_epoch is None:
+            topic_epoch = meta.topic_epoch
+            with self._door.changing():
+                self._door.broker.catalogue.bump_topic_epoch(meta.topic_id)
+        producer.topic_epoch = topic_epoch
+        self._granted[producer.partition.partition_id] = topic_epoch
+        there.exclusive = producer
+
+    def _epoch_known(self, partition: Partition) -> int:
+        """The epoch below which a returning producer is an old one.
+
+        The stored epoch is the topic's, one above the last that was given: exact for a topic with
+        one partition. With more, only those given since the start of the broker are known apart.
+        """
+        granted = self._granted.get(partition.partition_id, 0)
+        if len(partition.topic.partitions) > 1:
+            return granted
+        return max(granted, partition.topic.meta.topic_epoch - 1)
+
+    def _take_out(self, there: _Producers, producer: Producer) -> None:
+        del there.by_name[producer.name]
+        if there.exclusive is producer:
+            there.exclusive = None
+        elif not producer.is_ready:
+            there.waiting.remove(producer)
+
+    def _tidy(self, partition: Partition) -> None:
+        there = self._partitions.get(partition.partition_id)
+        if there is not None and not there.by_name:
+            del self._partitions[partition.partition_id]
+
+
+def _ready(there: _Producers) -> bool:
+    return any(producer.is_ready for producer in there.by_name.values())
+
+
+def _name_taken(producer: Producer) -> ProducerBusy:
+    topic = producer.partition.topic.name
+    return ProducerBusy(
+        f"Producer with name '{producer.name}' is already connected to topic '{topic}'"
+    )
+
+
+def _is_successor(producer: Producer, holder: Producer) -> bool:
+    """Whether it is the same logical producer after a reconnection that we have not noticed."""
+    return (
+        holder.owner is producer.owner
+        and holder.producer_id == producer.producer_id
+        and producer.epoch > holder.epoch
+    )

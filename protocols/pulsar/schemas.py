@@ -1,0 +1,111 @@
+"""Schemas: GET_SCHEMA, GET_OR_CREATE_SCHEMA, and those that producers and consumers bring.
+
+Section 19 of the binary protocol document. Definitions are kept and returned byte for byte, and
+compared by type only.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import BrokerError, TopicNotFound
+from broker.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible
+from protocols.pulsar import messages
+from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.names import resolve
+from storage.codecs.pb.PulsarApi_pb2 import (
+    CommandGetOrCreateSchema,
+    CommandGetSchema,
+    Schema,
+    ServerError,
+)
+
+if TYPE_CHECKING:
+    from broker.topics import Topic
+    from protocols.pulsar.session import PulsarSession
+
+VERSION: Final = struct.Struct(">q")
+NO_VERSION: Final = b""
+# Values of Schema.Type that say nothing of the data: plain bytes, and "whatever the topic has".
+WITHOUT_DEFINITION: Final = frozenset({Schema.Type.Value("None"), Schema.Type.AutoConsume})
+
+
+def of_producer(session: PulsarSession, topic: Topic, schema: Schema) -> tuple[bytes, int]:
+    """The version that a producer's messages carry, and the ticket after which it is on disk.
+
+    Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
+    """
+    if schema.type in WITHOUT_DEFINITION:
+        return NO_VERSION, 0
+    try:
+        with session.door.changing():
+            version, ticket = add_schema(session.broker.catalogue, topic, _stored(schema))
+    except IncompatibleSchema as error:
+        raise Refused(ServerError.IncompatibleSchema, str(error)) from None
+    return VERSION.pack(version), ticket
+
+
+def of_consumer(session: PulsarSession, topic: Topic, schema: Schema) -> int:
+    """Check a consumer's schema; the first one of a topic is kept. Returns a ticket.
+
+    Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
+    """
+    if not topic.meta.schemas:
+        return of_producer(session, topic, schema)[1]
+    if schema.type not in WITHOUT_DEFINITION:
+        try:
+            compatible(topic, _stored(schema))
+        except IncompatibleSchema as error:
+            raise Refused(ServerError.IncompatibleSchema, str(error)) from None
+    return 0
+
+
+def get_schema(session: PulsarSession, command: CommandGetSchema) -> None:
+    """The schema of a version, or the latest."""
+    try:
+        found, version = _find(session, command)
+    except (BrokerError, Refused) as error:
+        refused = refusal(error)
+        answer = messages.schema_failed(command.request_id, refused.code, refused.text)
+    else:
+        answer = messages.schema(command.request_id, found, version)
+    session.outbox.put([answer])
+
+
+def _find(session: PulsarSession, command: CommandGetSchema) -> tuple[Schema, bytes]:
+    name, _ = resolve(session.broker.topics, command.topic)
+    topic = session.broker.topics.find(name)
+    schemas = topic.meta.schemas if topic is not None else []
+    number = len(schemas) - 1
+    if command.HasField("schema_version"):
+        if not command.schema_version:
+            raise Refused(ServerError.IncompatibleSchema, "Empty schema version")
+        is_number = len(command.schema_version) == VERSION.size
+        number = VERSION.unpack(command.schema_version)[0] if is_number else -1
+    if not 0 <= number < len(schemas):
+        raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
+    meta = schemas[number]
+    found = Schema(name=name.full, schema_data=meta.data, type=Schema.Type.Name(meta.type))
+    for key, value in meta.properties.items():
+        found.properties.add(key=key, value=value)
+    return found, VERSION.pack(number)
+
+
+def get_or_create_schema(session: PulsarSession, command: CommandGetOrCreateSchema) -> None:
+    """Like a producer's schema, for a topic that is there."""
+    try:
+        name, _ = resolve(session.broker.topics, command.topic)
+        topic = session.broker.topics.get(name)
+        version, ticket = of_producer(session, topic, command.schema)
+    except (BrokerError, Refused) as error:
+        refused = refusal(error)
+        answer = messages.schema_version_failed(command.request_id, refused.code, refused.text)
+        session.outbox.put([answer])
+    else:
+        session.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
+
+
+def _stored(schema: Schema) -> SchemaMeta:
+    properties = {item.key: item.value for item in schema.properties}
+    return SchemaMeta(schema.type, schema.name, schema.schema_data, properties)

@@ -1,0 +1,192 @@
+"""SEND: the run of one producer in one receive becomes one stored batch, with receipts in order.
+
+Section 8 of the binary protocol document. Entries are stored from their magic (or metadata size) on
+exactly as they came; only their metadata is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import trio
+from crc32c import crc32c
+
+from broker.adapters import ProtocolError
+from broker.errors import BrokerError, TopicNotFound
+from protocols.pulsar import messages
+from protocols.pulsar.errors import refusal
+from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo, Buffer
+from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
+from storage.codecs.pulsar import ENTRY_PREFIX, SendInfo, parse_send
+from storage.errors import CorruptBody
+
+if TYPE_CHECKING:
+    from protocols.pulsar.registry import Producer
+    from protocols.pulsar.session import PulsarSession
+
+# Sends that were on their way while the broker closed their producer are dropped without a word.
+CLOSED_BY_BROKER_S: Final = 30.0
+# Java and Go give up a message on this error; C++ (Python, Node) would send it again without end
+# and gives up on a ChecksumError only.
+NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
+
+
+@dataclass(slots=True)
+class Sent:
+    """One SEND of a run: where its records are, or why it is refused."""
+
+    sequence_id: int
+    highest_sequence_id: int
+    delta: int  # From the run's first record to its own.
+    refused: tuple[ServerError, str] | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """Sends of one producer, to be stored together."""
+
+    producer: Producer
+    sent: list[Sent] = field(default_factory=list)
+    parts: list[Buffer] = field(default_factory=list)
+    info: BodyInfo = field(default_factory=lambda: BodyInfo(0))
+
+    def add(self, command: CommandSend, payload: memoryview, send: SendInfo) -> None:
+        """Append one entry."""
+        info = self.info
+        delta = info.record_count
+        highest = messages.NO_SEQUENCE
+        if command.HasField("highest_sequence_id"):
+            highest = command.highest_sequence_id
+        elif send.chunk is not None and send.chunk.chunk_id == send.chunk.chunk_count - 1:
+            highest = 0  # As Apache answers the last piece of a chunked message.
+        self.sent.append(Sent(command.sequence_id, highest, delta))
+        self.parts.append(ENTRY_PREFIX.pack(len(payload), delta, send.record_count))
+        self.parts.append(payload)
+        if not delta:
+            info.first_sequence = messages.signed(command.sequence_id)
+        info.last_sequence = messages.signed(command.sequence_id)
+        info.record_count = delta + send.record_count
+        info.flags |= send.flags
+        publish_us = send.publish_us
+        if publish_us is not None:
+            if info.first_publish_us is None:
+                info.first_publish_us = info.max_publish_us = publish_us
+            elif info.max_publish_us is None or publish_us > info.max_publish_us:
+                info.max_publish_us = publish_us
+
+
+class Sending:
+    """The sends of one connection that are not stored yet; none outlives its receive."""
+
+    def __init__(self, session: PulsarSession) -> None:
+        self._session = session
+        self._runs: dict[int, Run] = {}
+        self._receipts = messages.ReceiptWriter()
+        self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
+
+    def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
+        """Take one SEND; its payload has to stay until `flush`. Raises ProtocolError."""
+        run = self._runs.get(command.producer_id)
+        if run is None:
+            producer = self._session.producers.get(command.producer_id)
+            if producer is None or not producer.is_ready:
+                if self._was_closed(command.producer_id):
+                    return
+                raise ProtocolError(f"SEND of producer {command.producer_id}, which is not open")
+            run = self._runs[command.producer_id] = Run(producer)
+        try:
+            send = parse_send(payload)
+        except CorruptBody as error:
+            code, text = self._fault(payload, error)
+            self._refuse(run, command, code, text)
+            return
+        # Of transactions, replication and shadow topics: no client sends such.
+        is_ordinary = not (command.HasField("txnid_most_bits") or command.HasField("message_id"))
+        if is_ordinary and not send.flags & BatchFlag.MARKER:
+            run.add(command, payload, send)
+        else:
+            self._refuse(run, command, ServerError.NotAllowedError, "Not an ordinary message")
+
+    def flush(self) -> None:
+        """Store what was taken and queue its receipts. They leave once it is on disk."""
+        if self._runs:
+            runs, self._runs = self._runs, {}
+            for run in runs.values():
+                self._store(run)
+
+    def _store(self, run: Run) -> None:
+        session, producer = self._session, run.producer
+        base_offset, ticket = 0, 0
+        if run.parts:
+            run.info.producer_id = producer.number
+            run.info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
+            try:
+                appended = producer.partition.append(
+                    run.parts,
+                    run.info,
+                    body_format=BodyFormat.PULSAR,
+                    append_us=session.broker.now_us(),
+                )
+            except TopicNotFound:
+                self._close(producer)
+                return
+            except BrokerError as error:
+                self._refuse_all(run, error)
+            else:
+                base_offset, ticket = appended.base_offset, appended.ticket
+                session.broker.metrics.records_in(
+                    session.connection.protocol,
+                    producer.partition.topic.name.full,
+                    run.info.record_count,
+                    sum(map(len, run.parts)),
+                )
+        session.outbox.answer(self._answers(run, base_offset), ticket)
+
+    def _answers(self, run: Run, base_offset: int) -> list[bytes]:
+        """A receipt or an error for each SEND, in their order."""
+        producer_id = run.producer.producer_id
+        ledger = run.producer.partition.partition_id
+        write = self._receipts.write
+        answers = []
+        for sent in run.sent:
+            if sent.refused is None:
+                entry = base_offset + sent.delta
+                answers.append(
+                    write(producer_id, sent.sequence_id, ledger, entry, sent.highest_sequence_id)
+                )
+            else:
+                answers.append(messages.send_error(producer_id, sent.sequence_id, *sent.refused))
+        return answers
+
+    def _refuse(self, run: Run, command: CommandSend, code: ServerError, text: str) -> None:
+        run.sent.append(Sent(command.sequence_id, 0, 0, (code, text)))
+
+    def _refuse_all(self, run: Run, error: BrokerError) -> None:
+        refused = refusal(error)
+        for sent in run.sent:
+            sent.refused = sent.refused or (refused.code, refused.text)
+
+    def _fault(self, payload: memoryview, error: CorruptBody) -> tuple[ServerError, str]:
+        """The error that lets the client drop this one message and go on."""
+        is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
+        if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
+            return ServerError.ChecksumError, "Checksum failed on the broker"
+        if self._session.client_version.startswith(NOT_ALLOWED_CLIENTS):
+            return ServerError.NotAllowedError, str(error)
+        return ServerError.ChecksumError, str(error)
+
+    def _close(self, producer: Producer) -> None:
+        """The topic is gone: the client is to look it up again."""
+        now = trio.current_time()
+        self._closed = {number: until for number, until in self._closed.items() if until > now}
+        self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
+        self._session.drop_producer(producer)
+        if self._session.protocol_version < messages.CLOSING_VERSION:
+            self._session.end("its topic was deleted")
+            return
+        self._session.outbox.answer([messages.close_producer(producer.producer_id)])
+
+    def _was_closed(self, producer_id: int) -> bool:
+        until = self._closed.get(producer_id)
+        return until is not None and trio.current_time() < until

@@ -1,0 +1,234 @@
+"""One Pulsar connection: commands to their handlers, keepalive, and what ends with it.
+
+What can wait runs in order per producer and per consumer, as tasks of the connection, so that PING
+is always answered at once. Section numbers are those of the binary protocol document.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from broker.adapters import EndConnection, ProtocolError
+from broker.errors import BrokerError
+from protocols.pulsar import (
+    acks,
+    connecting,
+    consumers,
+    discovery,
+    messages,
+    positions,
+    producers,
+    refusals,
+    schemas,
+    subscribing,
+)
+from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.machine import PulsarMachine, State, Type
+from protocols.pulsar.sending import Sending
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+    from protocols.pulsar.consumers import PulsarConsumer
+    from protocols.pulsar.door import PulsarDoor
+    from protocols.pulsar.registry import Producer
+
+Handler = Callable[["PulsarSession", Any], Awaitable[None] | None]
+Work = Callable[[], Awaitable[None]]
+
+KEEPALIVE_S: Final = 30.0  # Section 4: each side's own timer.
+PROBE_S: Final = 5.0  # How long the client of an older producer or consumer may take to answer.
+# Work that waits for one producer or consumer. Clients send it one after the other; a client that
+# does not is slowed by the broker's answers, never by its memory.
+LANE_MAX: Final = 1000
+
+HANDLERS: Final[dict[int, Handler]] = {
+    Type.CONNECT: connecting.connect,
+    Type.PING: connecting.ping,
+    Type.PONG: connecting.pong,
+    Type.AUTH_RESPONSE: connecting.auth_response,
+    Type.PARTITIONED_METADATA: discovery.partitioned_metadata,
+    Type.LOOKUP: discovery.lookup,
+    Type.GET_TOPICS_OF_NAMESPACE: discovery.topics_of_namespace,
+    Type.PRODUCER: producers.producer,
+    Type.CLOSE_PRODUCER: producers.close_producer,
+    Type.SUBSCRIBE: subscribing.subscribe,
+    Type.CLOSE_CONSUMER: consumers.close_consumer,
+    Type.UNSUBSCRIBE: consumers.unsubscribe,
+    Type.FLOW: consumers.flow,
+    Type.ACK: acks.ack,
+    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: acks.redeliver,
+    Type.SEEK: positions.seek,
+    Type.GET_LAST_MESSAGE_ID: positions.last_message_id,
+    Type.CONSUMER_STATS: positions.consumer_stats,
+    Type.GET_SCHEMA: schemas.get_schema,
+    Type.GET_OR_CREATE_SCHEMA: schemas.get_or_create_schema,
+    **refusals.HANDLERS,
+}
+
+# Sends may be gathered over these: they change nothing that a send depends on.
+NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK})
+
+
+class PulsarSession:
+    """Handlers and state of one connection."""
+
+    def __init__(self, door: PulsarDoor, connection: Connection) -> None:
+        self.door = door
+        self.broker = door.broker
+        self.connection = connection
+        self.outbox = connection.outbox
+        self.machine = PulsarMachine()
+        self.client_version = ""
+        self.protocol_version = 0
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, PulsarConsumer] = {}
+        self.sending = Sending(self)
+        self._lanes: dict[tuple[str, int], deque[Work]] = {}
+        self._heard = 0  # Commands so far: any is a sign of life.
+        self._listening = trio.lowlevel.ParkingLot()
+        self._next_tick: float | None = None
+        self._heard_at_ping = -1  # Commands when the last PING left; -1: none is unanswered.
+
+    # What the connection driver calls.
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Whole size of the next frame. Raises ProtocolError."""
+        return self.machine.frame_size(view)
+
+    async def handle(self, frame: memoryview) -> None:
+        """Serve one command. Raises ProtocolError."""
+        command = self.machine.decode(frame)
+        self._heard += 1
+        if self._listening:
+            self._listening.unpark_all()
+        kind = command.type
+        if command.payload is not None:
+            self.sending.add(command.fields, command.payload)
+            return
+        if kind not in NOT_FOR_PRODUCERS:
+            self.sending.flush()
+        waiting = HANDLERS[kind](self, command.fields)
+        if waiting is not None:
+            await waiting
+
+    async def turn_ended(self) -> None:
+        """Store the sends of this receive."""
+        self.sending.flush()
+
+    def on_deadline(self, now: float) -> float:
+        """Ping every 30 s; end a connection that has been silent since the last ping."""
+        if self._next_tick is None:
+            self._next_tick = now + KEEPALIVE_S
+        elif now >= self._next_tick:
+            self._next_tick = now + KEEPALIVE_S
+            self._tick()
+        return self._next_tick
+
+    def goodbye(self) -> None:
+        """Send the client's producers and consumers elsewhere, behind what is still to be
+        answered: a client would send again what it thinks was not stored.
+        """
+        self.sending.flush()
+        if self.protocol_version >= messages.CLOSING_VERSION:
+            closing = [messages.close_producer(number) for number in self.producers]
+            closing += [messages.close_consumer(number) for number in self.consumers]
+            if closing:
+                self.outbox.answer(closing)
+
+    async def closed(self) -> None:
+        """Give back what the connection held."""
+        self.machine.close()
+        for consumer in list(self.consumers.values()):
+            consumer.leave()
+        for producer in list(self.producers.values()):
+            self.drop_producer(producer)
+        self._listening.unpark_all()
+
+    # What handlers use.
+
+    def in_order(self, lane: tuple[str, int], work: Work) -> None:
+        """Do work that may wait, in a task, behind earlier work of the same producer or consumer.
+
+        Raises ProtocolError if the client does not wait for its answers at all.
+        """
+        waiting = self._lanes.get(lane)
+        if waiting is None:
+            self._lanes[lane] = deque([work])
+            self.connection.nursery.start_soon(self._work_off, lane)
+        elif len(waiting) < LANE_MAX:
+            waiting.append(work)
+        else:
+            raise ProtocolError(f"more than {LANE_MAX} commands wait for one {lane[0]}")
+
+    def promptly(self, lane: tuple[str, int], work: Callable[[], None]) -> None:
+        """Do work that does not wait: now, or behind what is under way in that lane."""
+        if lane not in self._lanes:
+            work()
+            return
+
+        async def later() -> None:
+            work()
+
+        self.in_order(lane, later)
+
+    def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
+        """Answer a request with an error, behind earlier answers."""
+        refused = refusal(error)
+        self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
+
+    def drop_producer(self, producer: Producer) -> None:
+        """Forget a producer."""
+        if self.producers.get(producer.producer_id) is producer:
+            del self.producers[producer.producer_id]
+        if producer.holds_layout:
+            producer.holds_layout = False
+            producer.partition.topic.layout_users -= 1
+        self.door.producers.remove(producer)
+
+    # What the registry of producers and other connections call.
+
+    async def is_alive(self) -> bool:
+        """Whether the client sends anything within some seconds of a PING."""
+        heard = self._heard
+        self.outbox.put([messages.PING])
+        with trio.move_on_after(PROBE_S):
+            while self._heard == heard and self.machine.state is not State.CLOSED:
+                await self._listening.park()
+        return self._heard != heard and self.machine.state is not State.CLOSED
+
+    def end(self, reason: str) -> None:
+        """End the connection."""
+        self.connection.end(reason)
+
+    def granted(self, producer: Producer) -> None:
+        """A producer that waited is the exclusive one now: its PRODUCER is answered again."""
+        producers.answer(self, producer, self.broker.catalogue.ticket)
+
+    def fenced(self, producer: Producer) -> None:
+        """A newer producer took over. One that waited is told; the next SEND of a ready one ends
+        its connection (section 7).
+        """
+        if not producer.is_ready:
+            error = Refused(ServerError.ProducerFenced, "Fenced out")
+            self.refuse(producer.request_id, error)
+        self.drop_producer(producer)
+
+    async def _work_off(self, lane: tuple[str, int]) -> None:
+        waiting = self._lanes[lane]
+        while waiting:
+            await waiting[0]()
+            waiting.popleft()
+        del self._lanes[lane]
+
+    def _tick(self) -> None:
+        if self.machine.state is State.CONNECTING:
+            raise EndConnection(f"no CONNECT within {KEEPALIVE_S:.0f} s")
+        if self._heard == self._heard_at_ping:
+            raise EndConnection(f"nothing heard for {KEEPALIVE_S:.0f} s after a PING")
+        self._heard_at_ping = self._heard
+        self.outbox.put([messages.PING])

@@ -1,0 +1,261 @@
+"""SUBSCRIBE: sections 10 and 11 of the binary protocol document.
+
+What a subscription's position is when it is new, who may join it, and what a newcomer waits for: a
+seek under way, the probe of an older consumer, the disk.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker import entries
+from broker.consumer import SubscriptionKind
+from broker.dispatch_cursors import Cursor, MemoryCursor, SubscriptionCursor
+from broker.errors import (
+    BrokerError,
+    NotSupported,
+    OffsetOutOfRange,
+    PartitionNotFound,
+    ProducerBusy,
+    SubscriptionBusy,
+)
+from protocols.pulsar import messages, names, schemas
+from protocols.pulsar.consumers import LANE, PulsarConsumer, deliver
+from protocols.pulsar.errors import Refused
+from protocols.pulsar.positions import entry_id
+from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
+
+if TYPE_CHECKING:
+    from broker.dispatch import Dispatcher
+    from broker.partition import Partition
+    from protocols.pulsar.session import PulsarSession
+
+SubType = CommandSubscribe.SubType
+
+KINDS: Final[dict[int, SubscriptionKind]] = {
+    SubType.Exclusive: SubscriptionKind.EXCLUSIVE,
+    SubType.Shared: SubscriptionKind.SHARED,
+}
+METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consumer.
+MICROSECONDS: Final = 1_000_000
+
+
+def subscribe(session: PulsarSession, command: CommandSubscribe) -> None:
+    """Attach a consumer. Permits that come before the answer are kept."""
+    consumer = session.consumers.get(command.consumer_id)
+    if consumer is not None and consumer.dispatcher is None:
+        error = Refused(
+            ServerError.ServiceNotReady, "Consumer is already present on the connection"
+        )
+        session.refuse(command.request_id, error)
+        return
+    if consumer is None:
+        consumer = _consumer(session, command)
+    work = partial(_subscribe, session, command, consumer)
+    session.in_order((LANE, command.consumer_id), work)
+
+
+def _consumer(session: PulsarSession, command: CommandSubscribe) -> PulsarConsumer:
+    epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
+    consumer = PulsarConsumer(
+        command.consumer_name,
+        session=session,
+        consumer_id=command.consumer_id,
+        epoch=epoch,
+        connected_at_us=session.broker.now_us(),
+    )
+    session.consumers[command.consumer_id] = consumer
+    return consumer
+
+
+async def _subscribe(
+    session: PulsarSession, command: CommandSubscribe, consumer: PulsarConsumer
+) -> None:
+    if session.consumers.get(command.consumer_id) is not consumer:  # Closed meanwhile.
+        consumer = _consumer(session, command)
+    elif consumer.dispatcher is not None:  # Apache says so whatever the request is.
+        session.outbox.put([messages.success(command.request_id)])
+        return
+    try:
+        await _attach(session, command, consumer)
+    except (BrokerError, Refused) as error:
+        consumer.leave()
+        session.refuse(command.request_id, error)
+    else:
+        session.outbox.answer([messages.success(command.request_id)])
+        session.connection.nursery.start_soon(deliver, consumer)
+
+
+async def _attach(
+    session: PulsarSession, command: CommandSubscribe, consumer: PulsarConsumer
+) -> None:
+    """Join the subscription. Raises BrokerError, Refused."""
+    _check(command)
+    partition, holds_layout = _partition(session, command)
+    kind = KINDS.get(command.subType)
+    while True:
+        dispatcher = await _there(session, command, partition)
+        if kind is None:
+            name = SubType.Name(command.subType)
+            raise NotSupported(f"subscriptions of type {name} are not served yet")
+        if dispatcher is not None and dispatcher.consumers:
+            break
+        cursor, ticket = await _cursor(session, command, partition, dispatcher)
+        await session.broker.durability.reached(max(ticket, partition.topic.ticket))
+        await _check_readable(partition, cursor.position)
+        dispatcher = session.door.dispatchers.find(partition, command.subscription.encode())
+        if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting):
+            continue  # Another one was quicker.
+        if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
+            dispatcher = session.door.dispatchers.make(
+                partition, command.subscription.encode(), kind, cursor
+            )
+        break
+    # Atomic from the last look at the dispatcher on.
+    session.door.dispatchers.attach(dispatcher, consumer)
+    consumer.dispatcher = dispatcher
+    consumer.holds_layout = holds_layout
+    partition.topic.layout_users += holds_layout
+
+
+def _check(command: CommandSubscribe) -> None:
+    if not command.subscription:
+        raise ProducerBusy("Empty subscription name")  # Apache's error for it.
+    if sum(len(item.key) + len(item.value) for item in command.metadata) > METADATA_BYTES_MAX:
+        raise Refused(ServerError.MetadataError, "metadata has a max size of 1024 bytes")
+    if command.read_compacted and command.subType in (SubType.Shared, SubType.Key_Shared):
+        raise Refused(
+            ServerError.NotAllowedError,
+            "readCompacted only allowed on failover or exclusive subscriptions",
+        )
+
+
+def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Partition, bool]:
+    topics = session.broker.topics
+    try:
+        partition, holds_layout = names.open_partition(
+            topics, command.topic, create=command.force_topic_creation
+        )
+    except PartitionNotFound as error:
+        name, _ = topics.resolve_pulsar(command.topic)
+        if topics.get(name).partitioned:
+            raise
+        raise Refused(ServerError.NotAllowedError, str(error)) from error
+    if command.HasField("schema"):
+        schemas.of_consumer(session, partition.topic, command.schema)
+    return partition, holds_layout
+
+
+async def _there(
+    session: PulsarSession, command: CommandSubscribe, partition: Partition
+) -> Dispatcher | None:
+    """The dispatcher that the subscription has, once a newcomer may join it.
+
+    Raises SubscriptionBusy, Refused.
+    """
+    name = command.subscription.encode()
+    while True:
+        dispatcher = session.door.dispatchers.find(partition, name)
+        if dispatcher is None:
+            return None
+        if dispatcher.resetting is not None:
+            await dispatcher.resetting.wait()
+            continue
+        if not dispatcher.consumers:
+            return dispatcher
+        _check_same(dispatcher, command)
+        try:
+            dispatcher.check_room()
+        except SubscriptionBusy:
+            if await _holder_lives(session, dispatcher):
+                raise
+            continue
+        return dispatcher
+
+
+def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
+    kind = KINDS.get(command.subType)
+    if dispatcher.kind is not kind:
+        raise SubscriptionBusy(
+            "Subscription is of different type. Active subscription type of"
+            f" '{dispatcher.kind.value}' is different than the connecting consumer's type"
+            f" '{SubType.Name(command.subType)}'."
+        )
+    if dispatcher.cursor.is_durable != command.durable:
+        raise Refused(
+            ServerError.NotAllowedError, "A durable and a non-durable subscription of one name"
+        )
+
+
+async def _holder_lives(session: PulsarSession, dispatcher: Dispatcher) -> bool:
+    """Whether the consumer that is in the way answers; the connection of one that does not is
+    ended, since its client may have lost it without a sign.
+    """
+    holder = dispatcher.consumers[0]
+    assert isinstance(holder, PulsarConsumer)
+    if holder.session is session or await holder.is_alive():
+        return holder.is_attached
+    holder.leave()
+    holder.session.end("another connection's consumer takes the place of a silent one")
+    return False
+
+
+async def _cursor(
+    session: PulsarSession,
+    command: CommandSubscribe,
+    partition: Partition,
+    dispatcher: Dispatcher | None,
+) -> tuple[Cursor, int]:
+    """The position to deliver from, and the ticket after which it is on disk."""
+    position: int | None = None
+    if command.start_message_rollback_duration_sec:
+        back_us = command.start_message_rollback_duration_sec * MICROSECONDS
+        position = await entries.resolve_time(partition, session.broker.now_us() - back_us)
+    if not command.durable:
+        return await _memory_cursor(command, partition, dispatcher, position), 0
+    properties = {item.key: item.value for item in command.subscription_properties}
+    subscription = session.broker.subscriptions.open(
+        partition.topic, command.subscription.encode(), properties
+    )
+    if position is not None:
+        ticket = subscription.seek(partition.index, position)
+    else:
+        ticket = subscription.start(partition.index, _initial(command, partition))
+    if dispatcher is not None and isinstance(dispatcher.cursor, SubscriptionCursor):
+        return dispatcher.cursor, ticket
+    return SubscriptionCursor(subscription, partition.index), ticket
+
+
+async def _memory_cursor(
+    command: CommandSubscribe,
+    partition: Partition,
+    dispatcher: Dispatcher | None,
+    position: int | None,
+) -> Cursor:
+    """A reader's position: where it asks to start, else where its own seek left it."""
+    if position is None and command.HasField("start_message_id"):
+        start = entry_id(command.start_message_id)
+        # After the last entry, though asked for the first: Apache starts at the first (section 11).
+        is_latest = start.ledger == start.entry == entries.LATEST
+        if not (is_latest and command.initialPosition == CommandSubscribe.Earliest):
+            position = await entries.resolve_seek(partition, start)
+    elif position is None and dispatcher is not None and not dispatcher.cursor.is_durable:
+        return dispatcher.cursor
+    return MemoryCursor(_initial(command, partition) if position is None else position)
+
+
+def _initial(command: CommandSubscribe, partition: Partition) -> int:
+    """Where a new subscription begins."""
+    if command.initialPosition == CommandSubscribe.Earliest:
+        return partition.log_start_offset
+    return partition.high_watermark
+
+
+async def _check_readable(partition: Partition, position: int) -> None:
+    """Refuse clearly, instead of sending nothing, where Pulsar cannot be given the next record."""
+    if position < partition.high_watermark:
+        try:
+            await entries.read_entries(partition, position, 1)
+        except OffsetOutOfRange:
+            pass  # Below the log start: delivery begins there.
