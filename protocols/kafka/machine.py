@@ -17,7 +17,7 @@ from storage.codecs.api import Buffer
 SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
 HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the client id, a string
-REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; what is shorter cannot be parsed.
+REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
 
 
 class KafkaMachine:

@@ -52,7 +52,7 @@ def golden_answers() -> list[GoldenAnswer]:
                 f"{number} {note}",
                 int(key) if key else None,
                 note,
-                bool(quirk),
+                quirk == "quirk",
                 bytes.fromhex(request),
                 answer,
             )

@@ -1,0 +1,51 @@
+"""The Kafka 0.8 door (profile 0.8.2 of the client's version settings), as `broker/` finds it.
+
+Produce, Fetch, Offsets, Metadata and ConsumerMetadata v0, OffsetCommit and OffsetFetch v0 and v1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocols.kafka.names import NameSpace
+from protocols.kafka.options import KafkaOptions
+from protocols.kafka.session import KafkaSession
+from storage.metadata.names import valid_namespace
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.connection import Connection
+
+
+class KafkaAdapter:
+    """See `broker.adapters.FramedAdapter`."""
+
+    name = "kafka"
+    default_address = ("127.0.0.1", 9092)
+    options_type = KafkaOptions
+
+    def open_session(
+        self, broker: Broker, connection: Connection, options: KafkaOptions
+    ) -> KafkaSession:
+        """Handlers for a connection that has just come in."""
+        return KafkaSession(broker, connection, options)
+
+    def check(self, options: KafkaOptions, *, loopback: bool) -> None:
+        """Raises ValueError, one line for the operator, for options that do not fit each other."""
+        names = NameSpace(options.namespace)
+        if not valid_namespace(names.tenant, names.namespace):
+            raise ValueError(f"namespace {options.namespace!r} is not a legal tenant/namespace")
+        if options.message_bytes_max > options.frame_bytes_max:
+            raise ValueError("message_bytes_max is above frame_bytes_max: no frame could hold it")
+
+    def describe(self, host: str, port: int) -> str:
+        """How a client connects, to copy and paste."""
+        return (
+            f"kcat -b {host}:{port} -X api.version.request=false"
+            " -X broker.version.fallback=0.8.2.1 -L"
+            f'   # or kafka-python: KafkaConsumer("TOPIC", bootstrap_servers="{host}:{port}",'
+            " api_version=(0, 8, 2))"
+        )
+
+
+ADAPTER = KafkaAdapter()

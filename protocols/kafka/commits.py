@@ -1,0 +1,103 @@
+"""OffsetCommit and OffsetFetch: a group's positions, in the one store that all doors share.
+
+A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and 0.8.2) and version
+1 (the offsets topic in 0.8.2) differ in what they answer, not in where it is kept.
+"""
+
+from __future__ import annotations
+
+from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from broker.subscriptions import KafkaCommit
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.messages import (
+    CommitTarget,
+    CommittedOffset,
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetFetchReply,
+    OffsetFetchRequest,
+)
+
+US_PER_MS = 1000
+TIME_US_MAX = 2**63 - 1
+
+
+async def commit_offsets(context: Context, request: OffsetCommitRequest) -> Answer:
+    """Keep each position as given, also beyond the log; the consumer's generation is ignored."""
+    topics: dict[bytes | None, dict[int, int]] = {}
+    ticket = 0
+    for name, targets in request.topics.items():
+        codes = topics[name] = {}
+        for index, target in targets.items():
+            codes[index], needed = _commit(context, request, name, index, target)
+            ticket = max(ticket, needed)
+    return Answer(OffsetCommitReply(topics), ticket)
+
+
+def _commit(
+    context: Context,
+    request: OffsetCommitRequest,
+    name: bytes | None,
+    index: int,
+    target: CommitTarget,
+) -> tuple[int, int]:
+    """The code for one partition, and the ticket that its answer waits for."""
+    if request.group is None or name is None:
+        return Code.UNKNOWN, 0
+    if _characters(target.metadata) > context.options.offset_metadata_chars_max:
+        return Code.OFFSET_METADATA_TOO_LARGE, 0
+    try:
+        partition = context.partition(name, index)
+        subscription = context.broker.subscriptions.open(partition.topic, request.group)
+        ticket = subscription.commit(index, target.offset, kafka=_as_given(context, target))
+    except PartitionNotFound:
+        return Code.NONE, 0  # 0.8.2 takes it without a look, and version 1 never gives it back.
+    except TopicNotFound as error:
+        return (Code.NONE if request.version else context.refused(error)), 0
+    except BrokerError as error:
+        return context.refused(error), 0
+    return Code.NONE, ticket
+
+
+def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
+    """What Kafka reads back. Times of any value are taken, those beyond our range as its end."""
+    if target.time_ms is None:
+        time_us = context.broker.now_us()
+    else:
+        time_us = max(-TIME_US_MAX, min(target.time_ms * US_PER_MS, TIME_US_MAX))
+    return KafkaCommit(target.offset, target.metadata, time_us)
+
+
+def _characters(text: bytes | None) -> int:
+    """Length as Java counts it, in UTF-16 units; what is no UTF-8 counts as replaced."""
+    if text is None or text.isascii():
+        return len(text or b"")
+    return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
+
+
+async def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Answer:
+    """Tell where the group stands: Kafka's own number until another door has moved the cursor."""
+    topics = {
+        name: {index: _committed(context, request, name, index) for index in indexes}
+        for name, indexes in request.topics.items()
+    }
+    return Answer(OffsetFetchReply(topics))
+
+
+def _committed(
+    context: Context, request: OffsetFetchRequest, name: bytes | None, index: int
+) -> CommittedOffset:
+    if request.group is None:
+        return CommittedOffset(-1, b"", Code.UNKNOWN)
+    try:
+        partition = context.partition(name, index)
+        subscription = context.broker.subscriptions.find(partition.topic, request.group)
+        given = None if subscription is None else subscription.committed(index)
+    except BrokerError as error:
+        return CommittedOffset(-1, b"", context.refused(error))
+    if given is None:
+        never = Code.NONE if request.version else Code.UNKNOWN_TOPIC_OR_PARTITION
+        return CommittedOffset(-1, b"", never)
+    # ZooKeeper kept no metadata.
+    return CommittedOffset(given.offset, given.metadata if request.version else b"", Code.NONE)

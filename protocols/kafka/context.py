@@ -1,0 +1,66 @@
+"""What the handlers of one Kafka connection share. Knows no bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.errors import BrokerError, TopicNotFound
+from protocols.kafka.errors import Code, wire_code
+from protocols.kafka.messages import BrokerAddress, Reply
+from protocols.kafka.names import IllegalName, NameSpace
+from protocols.kafka.options import KafkaOptions
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.outbox import Outbox
+    from broker.partition import Partition
+
+PROTOCOL = "kafka"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a handler gives back: the answer leaves once `ticket` is durable (0: at once)."""
+
+    reply: Reply
+    ticket: int = 0
+
+
+@dataclass(slots=True)
+class Context:
+    """One connection as its handlers see it."""
+
+    broker: Broker
+    outbox: Outbox
+    options: KafkaOptions
+    names: NameSpace
+    address: BrokerAddress  # where clients are told that this broker is
+    written_ticket: int = 0  # once this is durable, so is all that the connection has appended
+    fetch_turn: int = 0  # which partition of a fetch is read first
+    # partition id -> (offset asked for, offset from where there was something left to look at)
+    walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def partition(self, name: bytes | None, index: int) -> Partition:
+        """The partition that a request names. Raises TopicNotFound, PartitionNotFound."""
+        try:
+            topic_name = self.names.topic_name(name)
+        except IllegalName as error:
+            raise TopicNotFound(str(error)) from None
+        return self.broker.topics.partition(topic_name, index)
+
+    def refused(self, error: BrokerError) -> Code:
+        """The code to answer with; counted."""
+        code = wire_code(error)
+        self.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
+        return code
+
+    async def own_writes(self) -> None:
+        """Wait until what this connection has sent before can be read, acks 0 or not.
+
+        Answers leave in order: a read that was sent behind a produce must see what that appended,
+        and would only wait behind its answer, with all the bytes read in memory.
+        """
+        durability = self.broker.durability
+        if self.outbox.pending_answers or self.written_ticket > durability.durable_ticket:
+            await durability.settled()

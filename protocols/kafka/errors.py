@@ -1,0 +1,67 @@
+"""Broker errors to Kafka error codes: one table. Knows no request.
+
+Codes -1 to 20 are those of 0.8.2. A later one stands only where 0.8 has none that says it: its
+clients read an unknown code as -1, newer clients speaking 0.8 know it (Kafka protocol guide,
+"Error codes").
+"""
+
+import enum
+
+from broker import errors
+
+
+class Code(enum.IntEnum):
+    """Error codes on the wire, as far as they are used here."""
+
+    UNKNOWN = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    INVALID_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_FOR_PARTITION = 6
+    MESSAGE_SIZE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    CONSUMER_COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC = 17
+    TOPIC_AUTHORIZATION_FAILED = 29
+    TOPIC_ALREADY_EXISTS = 36
+    POLICY_VIOLATION = 44
+    INVALID_PRODUCER_EPOCH = 47
+    STORAGE_ERROR = 56
+
+
+WIRE_CODES: dict[type[errors.BrokerError], Code] = {
+    errors.BrokerError: Code.UNKNOWN,
+    errors.TopicNotFound: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.PartitionNotFound: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.NamespaceNotFound: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.SubscriptionNotFound: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
+    errors.NamespaceExists: Code.UNKNOWN,
+    errors.InvalidName: Code.INVALID_TOPIC,
+    errors.InvalidRequest: Code.UNKNOWN,
+    errors.NotSupported: Code.UNKNOWN,
+    errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
+    errors.RecordTooLarge: Code.MESSAGE_SIZE_TOO_LARGE,
+    errors.CorruptBatch: Code.INVALID_MESSAGE,
+    # 0.8's own answer to what it cannot unpack; clients raise it instead of trying again for ever.
+    errors.UnreadableRecord: Code.UNKNOWN,
+    errors.DamagedLog: Code.INVALID_MESSAGE,
+    errors.SubscriptionBusy: Code.UNKNOWN,
+    errors.ProducerBusy: Code.UNKNOWN,
+    errors.ProducerFenced: Code.INVALID_PRODUCER_EPOCH,
+    errors.TopicInUse: Code.UNKNOWN,
+    errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
+    errors.LimitExceeded: Code.POLICY_VIOLATION,
+    # Retriable for clients that know it: producing goes on once there is space again.
+    errors.StorageFull: Code.STORAGE_ERROR,
+    errors.StorageFailed: Code.STORAGE_ERROR,
+    # Retriable for every client: it asks for metadata anew and tries elsewhere, or later.
+    errors.ShuttingDown: Code.NOT_LEADER_FOR_PARTITION,
+}
+
+
+def wire_code(error: errors.BrokerError) -> Code:
+    """The code of an error; that of its nearest base where a plug-in brings a class of its own."""
+    return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

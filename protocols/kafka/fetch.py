@@ -1,0 +1,204 @@
+"""Fetch: reads many partitions at once and waits until enough is there. Knows no bytes.
+
+A waiting fetch sits in its handler, so everything behind it on its connection waits too, as in 0.8.
+It is woken by records of any protocol; what was read before it waited is kept, not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
+from broker.partition import broker_error
+from broker.transcode import read_as
+from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
+from storage.codecs.api import Buffer
+from storage.codecs.kafka import KAFKA
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+    from broker.transcode import ReadResult
+
+
+@dataclass(slots=True)
+class Reading:
+    """How far one partition of a fetch has been read."""
+
+    target: FetchTarget
+    offset: int  # where to read on
+    partition: Partition | None = None  # None: nothing to read, see `code`
+    code: int = Code.NONE
+    parts: list[Buffer] = field(default_factory=list)
+    size: int = 0
+    full: bool = False  # nothing more can be added
+    beyond: int = 0  # bytes that are there besides, and cannot be added
+
+
+async def fetch(context: Context, request: FetchRequest) -> Answer:
+    """Answer once `bytes_min` are there, or an error is, at the latest after `wait_ms_max`.
+
+    Every replica id reads as a consumer: there are no followers.
+    """
+    await context.own_writes()
+    topics = {
+        name: {index: _begin(context, name, index, target) for index, target in targets.items()}
+        for name, targets in request.topics.items()
+    }
+    readings = [reading for partitions in topics.values() for reading in partitions.values()]
+    await _read_all(context, readings)
+    if request.wait_ms_max > 0 and not _enough(readings, request.bytes_min):
+        with trio.move_on_after(request.wait_ms_max / 1000):
+            await _wait(context, readings, request.bytes_min)
+    for reading in readings:
+        _remember(context, reading)
+    fetched = {
+        name: {index: _fetched(reading) for index, reading in partitions.items()}
+        for name, partitions in topics.items()
+    }
+    return Answer(FetchReply(fetched))
+
+
+def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget) -> Reading:
+    reading = Reading(target, target.offset)
+    try:
+        partition = context.partition(name, index)
+        if target.bytes_max < 0:
+            raise InvalidRequest(f"{target.bytes_max} bytes asked for")
+    except BrokerError as error:
+        reading.code = context.refused(error)
+        return reading
+    reading.partition = partition
+    walked = context.walked.get(partition.partition_id)
+    if walked is not None and walked[0] == target.offset:
+        reading.offset = walked[1]
+    return reading
+
+
+def _enough(readings: Sequence[Reading], bytes_min: int) -> bool:
+    """Whether to answer now: for an error, enough bytes, or nothing that waiting could add."""
+    size = 0
+    can_grow = False
+    for reading in readings:
+        if reading.code != Code.NONE:
+            return True
+        size += reading.size + reading.beyond
+        can_grow = can_grow or not reading.full
+    return size >= bytes_min or not can_grow
+
+
+async def _wait(context: Context, readings: Sequence[Reading], bytes_min: int) -> None:
+    """Read whatever comes until it is enough. Cancelled when the time is up."""
+    broker = context.broker
+    while not _enough(readings, bytes_min) and not broker.stopping.is_set():
+        growing = [
+            (reading.partition, reading.offset)
+            for reading in readings
+            if reading.partition is not None and not reading.full
+        ]
+        await broker.wait_any(growing)
+        await _read_all(context, readings)
+
+
+async def _read_all(context: Context, readings: Sequence[Reading]) -> None:
+    """Add to every partition what is there, within the limit for the whole answer.
+
+    Each time another partition comes first, so that one which fills the answer starves no other.
+    """
+    context.fetch_turn += 1
+    budget = context.options.fetch_bytes_max - sum(reading.size for reading in readings)
+    for at in range(len(readings)):
+        reading = readings[(at + context.fetch_turn) % len(readings)]
+        if reading.partition is None or reading.full:
+            continue
+        before = reading.size
+        try:
+            records = await _read(reading, reading.partition, budget)
+        except BrokerError as error:
+            reading.full = True
+            if not reading.size:  # Else the next fetch begins there, and is told.
+                reading.code = context.refused(error)
+            continue
+        added = reading.size - before
+        budget -= added
+        if added:
+            name = reading.partition.topic.name.full
+            context.broker.metrics.records_out(PROTOCOL, name, records, added)
+
+
+async def _read(reading: Reading, partition: Partition, budget: int) -> int:
+    """Read on to the high watermark or as far as there is room; return the records added.
+
+    Raises BrokerError.
+    """
+    if partition.removed:
+        raise TopicNotFound(partition.topic.name.full)
+    room = min(reading.target.bytes_max - reading.size, budget)
+    while reading.offset != partition.high_watermark:
+        if room <= 0:
+            _close(reading, partition)
+            return 0
+        result = await read_as(partition, KAFKA, reading.offset, bytes_max=room)
+        if result.parts:
+            return _add(reading, partition, result, room)
+        if result.next_offset == reading.offset:
+            return 0
+        reading.offset = result.next_offset  # Walked over what is not for Kafka's readers.
+    return 0
+
+
+def _add(reading: Reading, partition: Partition, result: ReadResult, room: int) -> int:
+    """Take what was read, if it fits; return the records taken.
+
+    The first of an answer is taken in any case: a foreign record whole, an entry of Kafka's own cut
+    wherever `room` ends, as 0.8 does, which tells its client to ask for more bytes.
+    """
+    if result.size <= room or (not reading.parts and not result.as_stored):
+        reading.parts += result.parts
+        reading.size += result.size
+        reading.offset = result.next_offset
+        if reading.offset < partition.high_watermark:
+            _close(reading, partition)
+        return result.record_count
+    taken = 0
+    if not reading.parts:
+        reading.parts.append(memoryview(result.parts[0])[:room])
+        reading.size = room
+        taken = result.record_count * room // result.size  # about so many
+    _close(reading, partition)
+    return taken
+
+
+def _close(reading: Reading, partition: Partition) -> None:
+    """Nothing more is added, though there is more. Raises BrokerError."""
+    start, end = partition.log_start_offset, partition.high_watermark
+    if not start <= reading.offset <= end:
+        raise OffsetOutOfRange(reading.offset, start, end)
+    reading.full = True
+    try:
+        reading.beyond = partition.log.bytes_between(reading.offset, end)
+    except StorageError as error:
+        raise broker_error(error) from error
+
+
+def _remember(context: Context, reading: Reading) -> None:
+    """Keep how far a fruitless walk came, so that the next fetch does not walk it again."""
+    if reading.partition is None:
+        return
+    if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
+        context.walked[reading.partition.partition_id] = (reading.target.offset, reading.offset)
+    else:
+        context.walked.pop(reading.partition.partition_id, None)
+
+
+def _fetched(reading: Reading) -> Fetched:
+    if reading.code != Code.NONE or reading.partition is None:
+        return Fetched(reading.code, -1)
+    high_watermark = reading.partition.high_watermark
+    return Fetched(Code.NONE, high_watermark, reading.parts, reading.size)

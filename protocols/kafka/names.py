@@ -1,0 +1,39 @@
+"""Kafka topic names to the broker's and back. A listener serves one namespace. Knows no broker.
+
+Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of later versions.
+"""
+
+from storage.metadata.names import TopicName, kafka_legal, split_partition
+
+NAMESPACE_PARTS = 2  # tenant and namespace
+
+
+class IllegalName(ValueError):
+    """No topic can have this name at the Kafka door."""
+
+
+class NameSpace:
+    """The topics of one tenant and namespace as Kafka clients see them."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is `tenant/namespace`. Raises ValueError for anything else."""
+        parts = path.split("/")
+        if len(parts) != NAMESPACE_PARTS or not all(parts):
+            raise ValueError(f"{path!r} is not tenant/namespace")
+        self.tenant, self.namespace = parts
+
+    def topic_name(self, name: bytes | None) -> TopicName:
+        """The broker's name of a Kafka topic. Raises IllegalName.
+
+        A name ending in `-partition-N` is one partition of a topic to Pulsar clients, so it is none
+        of a topic here.
+        """
+        text = "" if name is None else name.decode("ascii", "replace")
+        if not kafka_legal(text) or split_partition(text) is not None:
+            raise IllegalName(f"{text!r} is not a topic name")
+        return TopicName(self.tenant, self.namespace, text)
+
+
+def visible(name: TopicName) -> bool:
+    """Whether Kafka clients are shown a topic: a name they cannot say would only confuse them."""
+    return kafka_legal(name.topic) and split_partition(name.topic) is None

@@ -1,0 +1,73 @@
+"""Offsets (later ListOffsets): which offsets were there before a time, as precise as segments.
+
+Algorithm: kafka/server/KafkaApis.scala, fetchOffsetsBefore, of apache/kafka 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from broker.errors import BrokerError, InvalidRequest
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.messages import (
+    OffsetsFound,
+    OffsetsReply,
+    OffsetsRequest,
+    OffsetsTarget,
+)
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+
+LATEST_TIME = -1
+EARLIEST_TIME = -2
+US_PER_MS = 1000
+
+
+async def list_offsets(context: Context, request: OffsetsRequest) -> Answer:
+    """Answer each partition with at most as many offsets as it asks for, descending."""
+    await context.own_writes()
+    topics = {
+        name: {index: _find(context, name, index, target) for index, target in targets.items()}
+        for name, targets in request.topics.items()
+    }
+    return Answer(OffsetsReply(topics))
+
+
+def _find(context: Context, name: bytes | None, index: int, target: OffsetsTarget) -> OffsetsFound:
+    try:
+        partition = context.partition(name, index)
+        if target.offsets_max < 0:
+            raise InvalidRequest(f"{target.offsets_max} offsets asked for")
+        known = known_offsets(partition, context.broker.now_us() // US_PER_MS)
+    except BrokerError as error:
+        return OffsetsFound(context.refused(error))
+    return OffsetsFound(Code.NONE, offsets_before(known, target.time_ms, target.offsets_max))
+
+
+def known_offsets(partition: Partition, now_ms: int) -> list[tuple[int, int]]:
+    """(offset, its time in ms) of each segment's start and of the log's end, ascending.
+
+    Nothing above the high watermark or below the log start is told.
+    """
+    high_watermark = partition.high_watermark
+    log_start = partition.log_start_offset
+    segments = partition.log.segments()
+    known = [(max(base, log_start), time_us // US_PER_MS) for base, time_us, _ in segments]
+    if segments and partition.next_offset > segments[-1][0]:
+        known.append((partition.next_offset, now_ms))
+    return [(min(offset, high_watermark), time_ms) for offset, time_ms in known]
+
+
+def offsets_before(known: Sequence[tuple[int, int]], time_ms: int, offsets_max: int) -> list[int]:
+    """At most `offsets_max` known offsets, descending from the newest not later than `time_ms`."""
+    if time_ms == LATEST_TIME:
+        count = len(known)
+    elif time_ms == EARLIEST_TIME:
+        count = 1
+    else:
+        times = [time for _, time in known]
+        count = next((at + 1 for at in reversed(range(len(times))) if times[at] <= time_ms), 0)
+    return [offset for offset, _ in reversed(known[:count])][:offsets_max]

@@ -1,0 +1,23 @@
+"""Settings that only the Kafka door has, with Kafka's own defaults where Kafka has the setting."""
+
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Options of one Kafka listener; `listeners.NAME.` stands before each in the settings."""
+
+    namespace: str = "public/default"  # tenant/namespace whose topics this listener serves
+    auto_create: bool = True  # whether Metadata creates topics, where topics.auto_create allows it
+    message_bytes_max: Annotated[int, msgspec.Meta(ge=64, le=2**30)] = 1_000_012
+    frame_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] = 104_857_600
+    # A compressed set may unpack to so much: a 1 MB wrapper of zeros would unpack to a gigabyte.
+    inflated_bytes_max: Positive = 64 * 1024 * 1024
+    # One answer to a fetch holds at most so much, whatever its partitions ask for together; the
+    # default of Kafka's later fetch.max.bytes.
+    fetch_bytes_max: Annotated[int, msgspec.Meta(ge=1024)] = 52_428_800
+    offset_metadata_chars_max: Annotated[int, msgspec.Meta(ge=0, le=32_767)] = 4096
+    idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 600.0  # connections.max.idle.ms

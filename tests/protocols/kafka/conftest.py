@@ -1,0 +1,16 @@
+"""A connection to the Kafka door of a broker with one topic."""
+
+import pytest
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.talk import FOO, OpenClient, another
+
+
+@pytest.fixture
+async def client(broker: Broker, open_client: OpenClient) -> Client:
+    """A connection, with the topic foo of one partition made."""
+    client = await another(open_client)
+    await client.call(m.MetadataRequest([FOO]))
+    return client

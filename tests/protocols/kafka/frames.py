@@ -1,0 +1,104 @@
+"""Builds and sends Kafka 0.8 requests in tests, through construct's description of the layouts."""
+
+import zlib
+from dataclasses import dataclass
+
+import trio
+
+from protocols.kafka import messages as m
+from tests.protocols.kafka.layouts import build_request, parse_reply
+
+HANG_S = 20.0
+API_KEYS: dict[type, int] = {
+    m.ProduceRequest: 0,
+    m.FetchRequest: 1,
+    m.OffsetsRequest: 2,
+    m.MetadataRequest: 3,
+    m.OffsetCommitRequest: 8,
+    m.OffsetFetchRequest: 9,
+    m.ConsumerMetadataRequest: 10,
+}
+
+
+def message(value: bytes | None, key: bytes | None = None, offset: int = 0) -> bytes:
+    """One entry of a message set, format 0."""
+    body = b"\x00\x00" + _bytes(key) + _bytes(value)
+    crc = zlib.crc32(body).to_bytes(4, "big")
+    return offset.to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + crc + body
+
+
+def message_set(*values: bytes | None) -> bytes:
+    """Messages without keys."""
+    return b"".join(map(message, values))
+
+
+def request(body: m.RequestBody, correlation_id: int = 1) -> bytes:
+    """The frame of a request."""
+    version = getattr(body, "version", 0)
+    return build_request(API_KEYS[type(body)], version, m.Request(correlation_id, b"t", body))
+
+
+def produce(topic: bytes, sets: dict[int, bytes], acks: int = 1) -> m.ProduceRequest:
+    """Sets for partitions of one topic."""
+    views = {index: memoryview(data) for index, data in sets.items()}
+    return m.ProduceRequest(acks, 1000, {topic: views})
+
+
+def fetch(
+    topic: bytes, targets: dict[int, tuple[int, int]], *, wait_ms: int = 0, bytes_min: int = 1
+) -> m.FetchRequest:
+    """Partition number -> (offset, bytes at most) of one topic."""
+    wanted = {index: m.FetchTarget(*target) for index, target in targets.items()}
+    return m.FetchRequest(-1, wait_ms, bytes_min, {topic: wanted})
+
+
+@dataclass
+class Client:
+    """A raw connection to the Kafka door."""
+
+    stream: trio.SocketStream
+    correlation_id: int = 0
+    pending: bytes = b""
+
+    async def call(self, body: m.RequestBody) -> m.Reply:
+        """Send a request and wait for its answer."""
+        await self.send(body)
+        return await self.answer(type(body))
+
+    async def send(self, *bodies: m.RequestBody) -> None:
+        """Send requests in one piece, without waiting."""
+        frames = b""
+        for body in bodies:
+            self.correlation_id += 1
+            frames += request(body, self.correlation_id)
+        await self.stream.send_all(frames)
+
+    async def answer(self, kind: type) -> m.Reply:
+        """The next answer; `kind` is the type of the request that it is to."""
+        frame = await self.frame()
+        assert frame is not None, "closed"
+        _, reply = parse_reply(API_KEYS[kind], frame)
+        return reply
+
+    async def frame(self) -> bytes | None:
+        """The next whole frame, None at the end of the stream."""
+        with trio.fail_after(HANG_S):
+            while True:
+                size = 4 + int.from_bytes(self.pending[:4], "big")
+                if len(self.pending) >= max(size, 4):
+                    frame, self.pending = self.pending[:size], self.pending[size:]
+                    return frame
+                try:
+                    data = await self.stream.receive_some()
+                except trio.BrokenResourceError:
+                    data = b""
+                if not data:
+                    assert not self.pending, "closed within a frame"
+                    return None
+                self.pending += data
+
+
+def _bytes(value: bytes | None) -> bytes:
+    if value is None:
+        return b"\xff\xff\xff\xff"
+    return len(value).to_bytes(4, "big") + value

@@ -1,0 +1,51 @@
+"""What tests of the Kafka door say to it, through its wire."""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from storage.codecs.api import BodyFormat
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
+from storage.metadata.names import TopicName
+from tests.protocols.kafka.frames import Client, fetch, produce
+from tests.protocols.kafka.layouts import parse_set
+
+FOO = b"foo"
+FOO_NAME = TopicName("public", "default", "foo")
+OpenClient = Callable[[str], Awaitable[trio.SocketStream]]
+
+
+async def another(open_client: OpenClient) -> Client:
+    return Client(await open_client("kafka"))
+
+
+def values(fetched: m.Fetched) -> list[tuple[int, bytes]]:
+    """(offset, value) of each whole message without a key."""
+    data = b"".join(bytes(part) for part in fetched.parts)
+    return [(offset, found[14:]) for offset, found in parse_set(data)]
+
+
+async def fetch_one(client: Client, offset: int, bytes_max: int = 1 << 20) -> m.Fetched:
+    reply = await client.call(fetch(FOO, {0: (offset, bytes_max)}))
+    assert isinstance(reply, m.FetchReply)
+    return reply.topics[FOO][0]
+
+
+async def produce_one(client: Client, data: bytes, acks: int = 1) -> m.Produced:
+    reply = await client.call(produce(FOO, {0: data}, acks))
+    assert isinstance(reply, m.ProduceReply)
+    return reply.topics[FOO][0]
+
+
+def foreign_append(broker: Broker, topic: str, values: list[bytes]) -> None:
+    """What another door's producer would do: a body in the format that holds everything."""
+    partition = broker.topics.partition(TopicName("public", "default", topic), 0)
+    codec = codec_for(BodyFormat.PLAIN)
+    base = partition.next_offset
+    now = broker.now_us()
+    records = [Record(base + at, now, value=value) for at, value in enumerate(values)]
+    body = codec.encode(records, base)
+    partition.append([body], codec.inspect(body), body_format=codec.format, append_us=now)

@@ -1,0 +1,190 @@
+"""Fetch through the wire: what it gives, when it waits, and what wakes it."""
+
+import pytest
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from storage.metadata.names import TopicName
+from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
+from tests.protocols.kafka.talk import (
+    FOO,
+    FOO_NAME,
+    OpenClient,
+    another,
+    fetch_one,
+    foreign_append,
+    produce_one,
+    values,
+)
+
+
+async def test_fetch_gives_what_was_produced_with_offsets(client: Client) -> None:
+    await produce_one(client, message_set(b"a", b"b"))
+    await produce_one(client, message_set(b"c"))
+    fetched = await fetch_one(client, 1)
+    assert (fetched.error, fetched.high_watermark) == (0, 3)
+    assert values(fetched) == [(1, b"b"), (2, b"c")]
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 2, 1 << 62])
+async def test_offset_outside_the_log_is_error_1_at_once(client: Client, offset: int) -> None:
+    await produce_one(client, message_set(b"a"))
+    reply = await client.call(fetch(FOO, {0: (offset, 100)}, wait_ms=3_600_000))
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(1, -1, [])}})
+
+
+async def test_offset_below_the_log_start_is_error_1_without_room_too(client: Client) -> None:
+    await produce_one(client, message_set(b"a"))
+    assert await fetch_one(client, -1, 0) == m.Fetched(1, -1, [])
+
+
+async def test_set_is_cut_at_max_bytes_wherever_that_falls(client: Client) -> None:
+    data = message_set(b"aaaa", b"bbbb")
+    await produce_one(client, data)
+    whole = message(b"aaaa", None, 0) + message(b"bbbb", None, 1)
+    for bytes_max in range(len(whole) + 1):
+        fetched = await fetch_one(client, 0, bytes_max)
+        assert b"".join(bytes(part) for part in fetched.parts) == whole[:bytes_max]
+        assert fetched.high_watermark == 2
+
+
+async def test_negative_max_bytes_is_an_error(client: Client) -> None:
+    assert await fetch_one(client, 0, -1) == m.Fetched(-1, -1, [])
+
+
+@pytest.mark.parametrize(("wait_ms", "bytes_min"), [(0, 1), (-1, 1), (3_600_000, 0)])
+async def test_nothing_to_wait_for_is_answered_at_once(
+    client: Client, wait_ms: int, bytes_min: int
+) -> None:
+    reply = await client.call(fetch(FOO, {0: (0, 100)}, wait_ms=wait_ms, bytes_min=bytes_min))
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, [])}})
+
+
+async def test_no_partitions_and_unknown_ones_do_not_wait(client: Client) -> None:
+    request = m.FetchRequest(-1, 3_600_000, 1, {})
+    assert await client.call(request) == m.FetchReply({})
+    reply = await client.call(fetch(FOO, {0: (0, 100), 9: (0, 100)}, wait_ms=3_600_000))
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, []), 9: m.Fetched(3, -1, [])}})
+
+
+async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Client) -> None:
+    await produce_one(client, message_set(bytes(300)))
+    request = fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=200)
+    reply = await client.call(request)
+    assert isinstance(reply, m.FetchReply)
+    assert reply.topics[FOO][0].size == 100
+
+
+@pytest.mark.parametrize("door", ["kafka", "another"])
+async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
+    broker: Broker, client: Client, open_client: OpenClient, door: str
+) -> None:
+    await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
+    await trio.testing.wait_all_tasks_blocked()
+    if door == "kafka":
+        await produce_one(await another(open_client), message_set(b"a"))
+    else:
+        foreign_append(broker, "foo", [b"a"])
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert values(reply.topics[FOO][0]) == [(0, b"a")]
+    assert reply.topics[FOO][0].high_watermark == 1
+
+
+async def test_min_bytes_count_over_all_partitions_and_all_appends(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    broker.topics.create(TopicName("public", "default", "wide"), 3)
+    producer = await another(open_client)
+    size = len(message(bytes(74)))  # 100
+    targets = dict.fromkeys(range(3), (0, 1000))
+    request = fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=3 * size)
+    replies: list[m.Reply] = []
+
+    async def wait() -> None:
+        replies.append(await client.call(request))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        for index in (2, 0, 2):
+            await trio.testing.wait_all_tasks_blocked()
+            assert not replies
+            await producer.call(produce(b"wide", {index: message(bytes(74))}))
+    (reply,) = replies
+    assert isinstance(reply, m.FetchReply)
+    sizes = {index: fetched.size for index, fetched in reply.topics[b"wide"].items()}
+    assert sizes == {0: size, 1: 0, 2: 2 * size}
+
+
+async def test_time_is_up_answers_with_what_there_is(client: Client) -> None:
+    await produce_one(client, message_set(b"a"))
+    reply = await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=1, bytes_min=1000))
+    assert isinstance(reply, m.FetchReply)
+    assert values(reply.topics[FOO][0]) == [(0, b"a")]
+
+
+async def test_waiting_fetch_holds_up_what_is_behind_it(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    await client.send(
+        fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000),
+        m.ConsumerMetadataRequest(b"g"),
+    )
+    await trio.testing.wait_all_tasks_blocked()
+    await produce_one(await another(open_client), message_set(b"a"))
+    assert isinstance(await client.answer(m.FetchRequest), m.FetchReply)
+    assert isinstance(await client.answer(m.ConsumerMetadataRequest), m.ConsumerMetadataReply)
+
+
+async def test_fetch_behind_a_produce_sees_what_that_appended(client: Client) -> None:
+    await client.send(produce(FOO, {0: message_set(b"a")}), fetch(FOO, {0: (0, 100)}))
+    assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 0)}})
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert values(reply.topics[FOO][0]) == [(0, b"a")]
+
+
+async def test_half_closed_client_still_gets_the_answer_to_its_fetch(
+    client: Client, open_client: OpenClient
+) -> None:
+    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
+    await client.stream.send_eof()
+    await trio.testing.wait_all_tasks_blocked()
+    await produce_one(await another(open_client), message_set(b"a"))
+    assert await client.frame() is not None
+    assert await client.frame() is None
+
+
+async def test_deleting_a_topic_ends_the_wait_with_error_3(broker: Broker, client: Client) -> None:
+    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
+    await trio.testing.wait_all_tasks_blocked()
+    broker.topics.delete(FOO_NAME)
+    reply = await client.answer(m.FetchRequest)
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(3, -1, [])}})
+
+
+async def test_foreign_records_come_as_messages_at_their_offsets(
+    broker: Broker, client: Client
+) -> None:
+    await produce_one(client, message_set(b"kafka"))
+    foreign_append(broker, "foo", [b"x", b"y"])
+    await produce_one(client, message_set(b"kafka again"))
+    assert values(await fetch_one(client, 0)) == [
+        (0, b"kafka"),
+        (1, b"x"),
+        (2, b"y"),
+        (3, b"kafka again"),
+    ]
+    assert values(await fetch_one(client, 2)) == [(2, b"y"), (3, b"kafka again")]
+
+
+async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
+    broker: Broker, client: Client
+) -> None:
+    large = bytes(5000)
+    foreign_append(broker, "foo", [large, b"small"])
+    await produce_one(client, message_set(b"last"))
+    assert values(await fetch_one(client, 0, 100)) == [(0, large)]
+    assert values(await fetch_one(client, 1, 100)) == [(1, b"small"), (2, b"last")]

@@ -1,0 +1,69 @@
+"""Metadata through the wire: one broker leads everything, topics are made when asked for."""
+
+import pytest
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from storage.metadata.names import TopicName
+from tests.protocols.kafka.frames import Client, fetch, message_set, produce
+from tests.protocols.kafka.talk import (
+    FOO,
+    OpenClient,
+    another,
+)
+
+
+async def test_brokers_are_listed_before_there_is_any_topic(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    client = await another(open_client)
+    reply = await client.call(m.MetadataRequest([]))
+    assert isinstance(reply, m.MetadataReply)
+    (address,) = reply.brokers
+    assert (address.node_id, address.host) == (1, b"127.0.0.1")
+    assert address.port == client.stream.socket.getpeername()[1]
+    assert reply.topics == []
+
+
+async def test_unknown_topic_is_made_and_answered_whole_at_once(client: Client) -> None:
+    reply = await client.call(m.MetadataRequest([b"new", b"new"]))
+    assert isinstance(reply, m.MetadataReply)
+    partition = m.PartitionMetadata(0, 0, 1, [1], [1])
+    assert reply.topics == [m.TopicMetadata(0, b"new", [partition])]
+
+
+async def test_illegal_name_is_refused_alone(client: Client) -> None:
+    asked = [FOO, b"bad!", None, b"", b"x-partition-1", b"y" * 250]
+    reply = await client.call(m.MetadataRequest(asked))
+    assert isinstance(reply, m.MetadataReply)
+    assert [(topic.name, topic.error) for topic in reply.topics] == [
+        (FOO, 0),
+        *((name, 17) for name in asked[1:]),
+    ]
+
+
+async def test_topics_that_kafka_cannot_name_or_of_other_namespaces_are_not_listed(
+    broker: Broker, client: Client
+) -> None:
+    broker.topics.create_namespace("public", "other")
+    broker.topics.create(TopicName("public", "default", "ünlawful"), 1)
+    broker.topics.create(TopicName("public", "other", "elsewhere"), 1)
+    broker.topics.create(TopicName("public", "default", "bar"), 3)
+    reply = await client.call(m.MetadataRequest([]))
+    assert isinstance(reply, m.MetadataReply)
+    assert {topic.name: len(topic.partitions) for topic in reply.topics} == {b"bar": 3, FOO: 1}
+
+
+@pytest.mark.parametrize("call", ["produce", "fetch", "offsets"])
+async def test_nothing_but_metadata_makes_a_topic(
+    broker: Broker, client: Client, call: str
+) -> None:
+    bodies: dict[str, m.RequestBody] = {
+        "produce": produce(b"new", {0: message_set(b"a")}),
+        "fetch": fetch(b"new", {0: (0, 100)}),
+        "offsets": m.OffsetsRequest(-1, {b"new": {0: m.OffsetsTarget(-1, 1)}}),
+    }
+    reply = await client.call(bodies[call])
+    assert isinstance(reply, m.ProduceReply | m.FetchReply | m.OffsetsReply)
+    assert reply.topics[b"new"][0].error == 3
+    assert broker.topics.find(TopicName("public", "default", "new")) is None

@@ -1,0 +1,77 @@
+"""Offsets: the algorithm of 0.8 on numbers, and through the wire."""
+
+import pytest
+
+from protocols.kafka import messages as m
+from protocols.kafka.offsets import offsets_before
+from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.talk import (
+    FOO,
+    produce_one,
+)
+
+HOUR_MS = 3_600_000
+NOW = 1_700_000_000_000
+# Checked against 0.8.2.2: segments 0, 10 and 20, log end 30, the files some time apart.
+KNOWN = [(0, NOW - 3000), (10, NOW - 2000), (20, NOW - 1000), (30, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "offsets_max", "offsets"),
+    [
+        (-1, 1, [30]),
+        (-1, 2, [30, 20]),
+        (-1, 99, [30, 20, 10, 0]),
+        (-2, 99, [0]),
+        (-2, 1, [0]),
+        (NOW - 1, 99, [20, 10, 0]),
+        (NOW - 1, 2, [20, 10]),
+        (NOW + HOUR_MS, 99, [30, 20, 10, 0]),
+        (NOW - 2500, 99, [0]),
+        (NOW - 3000, 99, [0]),
+        (NOW - 3001, 99, []),
+        (0, 99, []),
+        (-3, 99, []),
+        (-1, 0, []),
+        (-2, 0, []),
+    ],
+)
+def test_offsets_before_a_time(time_ms: int, offsets_max: int, offsets: list[int]) -> None:
+    assert offsets_before(KNOWN, time_ms, offsets_max) == offsets
+
+
+@pytest.mark.parametrize(("time_ms", "offsets"), [(-1, [0]), (-2, [0]), (NOW, [0]), (0, [])])
+def test_offsets_of_an_empty_partition(time_ms: int, offsets: list[int]) -> None:
+    assert offsets_before([(0, NOW)], time_ms, 5) == offsets
+
+
+@pytest.mark.parametrize("time_ms", [-1, -2, NOW])
+def test_nothing_known_gives_nothing(time_ms: int) -> None:
+    assert offsets_before([], time_ms, 5) == []
+
+
+def test_the_newest_entry_not_later_counts_even_when_older_ones_are_later() -> None:
+    touched = [(0, NOW), (10, NOW - 1000), (20, NOW + 5)]
+    assert offsets_before(touched, NOW - 500, 9) == [10, 0]
+
+
+# Through the wire.
+
+
+async def test_offsets_of_a_partition(client: Client) -> None:
+    await produce_one(client, message_set(b"a", b"b"))
+    for time_ms, offsets in ((-1, [2, 0]), (-2, [0]), (1 << 62, [2, 0]), (0, [])):
+        request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(time_ms, 5)}})
+        assert await client.call(request) == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, offsets)}})
+
+
+async def test_negative_number_of_offsets_and_unknown_partition(client: Client) -> None:
+    targets = {0: m.OffsetsTarget(-1, -1), 4: m.OffsetsTarget(-1, 1)}
+    reply = await client.call(m.OffsetsRequest(-1, {FOO: targets}))
+    assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(-1, []), 4: m.OffsetsFound(3, [])}})
+
+
+async def test_latest_offset_behind_acks_0_counts_it(client: Client) -> None:
+    await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
+    reply = await client.call(m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}))
+    assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [1])}})

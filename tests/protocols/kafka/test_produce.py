@@ -1,0 +1,143 @@
+"""Produce: through the wire, and cutting a large set into batches."""
+
+import itertools
+import random
+
+import pytest
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from protocols.kafka.produce import APPEND_BYTES_MAX, pieces
+from storage.codecs import kafka
+from storage.codecs.api import BodyInfo
+from tests.protocols.kafka.frames import Client, message, message_set, produce
+from tests.protocols.kafka.layouts import parse_set
+from tests.protocols.kafka.talk import (
+    FOO,
+    FOO_NAME,
+    fetch_one,
+    produce_one,
+    values,
+)
+
+BASE = 1000
+
+
+def stamped(sizes: list[int]) -> tuple[memoryview, BodyInfo]:
+    data = bytearray(b"".join(message(bytes(size)) for size in sizes))
+    prepared = kafka.prepare(memoryview(data), BASE, 0, message_bytes_max=1 << 30)
+    return memoryview(prepared.body), prepared.info
+
+
+def test_set_within_the_limit_stays_one_batch() -> None:
+    body, info = stamped([100] * 1000)
+    assert list(pieces(body, info, BASE)) == [(body, info)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_large_set_is_cut_between_messages_and_loses_none(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice((10, 1000, 200_000, 900_000)) for _ in range(60)]
+    body, info = stamped(sizes)
+    cut = list(pieces(body, info, BASE))
+    assert b"".join(bytes(piece) for piece, _ in cut) == bytes(body)
+    following = BASE
+    for piece, piece_info in cut:
+        offsets = [offset for offset, _ in parse_set(bytes(piece))]
+        assert len(piece) <= APPEND_BYTES_MAX
+        assert offsets == list(range(following, following + piece_info.record_count))
+        following += piece_info.record_count
+    assert following == BASE + len(sizes)
+    # None is smaller than need be: with the first message of the next it would be too large.
+    for (piece, _), (after, _) in itertools.pairwise(cut):
+        first = 12 + int.from_bytes(after[8:12], "big")
+        assert len(piece) + first > APPEND_BYTES_MAX
+
+
+def test_message_above_the_limit_is_a_batch_of_its_own() -> None:
+    body, info = stamped([50, APPEND_BYTES_MAX + 5, 50])
+    assert [piece_info.record_count for _, piece_info in pieces(body, info, BASE)] == [1, 1, 1]
+
+
+# Through the wire.
+
+
+@pytest.mark.parametrize("acks", [1, -1, 2, 32767, -2, -32768])
+async def test_any_acks_but_0_are_answered_with_the_base_offset(client: Client, acks: int) -> None:
+    assert await produce_one(client, message_set(b"a", b"b"), acks) == m.Produced(0, 0)
+    assert await produce_one(client, message_set(b"c"), acks) == m.Produced(0, 2)
+
+
+async def test_an_answered_message_is_on_disk(broker: Broker, client: Client) -> None:
+    await produce_one(client, message_set(b"a"))
+    partition = broker.topics.partition(FOO_NAME, 0)
+    assert partition.log.durable_offset == 1
+
+
+async def test_acks_0_is_silent_and_the_next_answer_is_the_next_requests(client: Client) -> None:
+    await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
+    assert values(await fetch_one(client, 0)) == [(0, b"a")]
+
+
+@pytest.mark.parametrize("what", ["partition", "crc"])
+async def test_failed_acks_0_closes_and_what_follows_is_not_answered(
+    client: Client, what: str
+) -> None:
+    damaged = message(b"a")[:-1] + b"b"
+    sets = {7: message_set(b"a")} if what == "partition" else {0: damaged}
+    await client.send(
+        m.ConsumerMetadataRequest(b"g"),
+        produce(FOO, sets, acks=0),
+        m.ConsumerMetadataRequest(b"g"),
+    )
+    assert await client.frame() is not None
+    assert await client.frame() is None
+
+
+async def test_bad_partition_leaves_the_others_alone(client: Client) -> None:
+    reply = await client.call(produce(FOO, {5: message_set(b"a"), 0: message_set(b"b")}))
+    assert reply == m.ProduceReply({FOO: {5: m.Produced(3, -1), 0: m.Produced(0, 0)}})
+
+
+async def test_one_bad_message_rejects_its_whole_set(client: Client) -> None:
+    damaged = message(b"b")[:-1] + b"x"
+    assert await produce_one(client, message(b"a") + damaged) == m.Produced(2, -1)
+    assert (await fetch_one(client, 0)).high_watermark == 0
+
+
+async def test_message_above_the_limit_is_too_large_and_one_at_it_is_taken(client: Client) -> None:
+    largest = bytes(1_000_012 - 26)
+    assert await produce_one(client, message(largest + b"x")) == m.Produced(10, -1)
+    assert await produce_one(client, message(largest)) == m.Produced(0, 0)
+
+
+@pytest.mark.parametrize("data", [b"", message(b"abc")[:-1]], ids=["nothing", "a partial one"])
+async def test_empty_set_succeeds_with_base_offset_minus_1(client: Client, data: bytes) -> None:
+    await produce_one(client, message_set(b"a"))
+    assert await produce_one(client, data) == m.Produced(0, -1)
+
+
+async def test_large_set_is_stored_in_batches_of_limited_size(
+    broker: Broker, client: Client
+) -> None:
+    data = message_set(*(bytes([at]) * 700_000 for at in range(5)))
+    assert await produce_one(client, data) == m.Produced(0, 0)
+    partition = broker.topics.partition(FOO_NAME, 0)
+    batches = await partition.read(0, 10 * APPEND_BYTES_MAX)
+    assert [len(batch.body) <= APPEND_BYTES_MAX for batch in batches] == [True] * 5
+    fetched = await fetch_one(client, 0, 10 * APPEND_BYTES_MAX)
+    assert [(offset, value[:1]) for offset, value in values(fetched)] == [
+        (at, bytes([at])) for at in range(5)
+    ]
+
+
+@pytest.mark.slow
+async def test_thousand_pipelined_produces_are_answered_in_order(
+    broker: Broker, client: Client
+) -> None:
+    rounds = broker.durability.durable_ticket
+    await client.send(*(produce(FOO, {0: message_set(b"%d" % at)}) for at in range(1000)))
+    for at in range(1000):
+        reply = await client.answer(m.ProduceRequest)
+        assert reply == m.ProduceReply({FOO: {0: m.Produced(0, at)}})
+    assert broker.durability.durable_ticket - rounds < 100  # They shared syncs.
