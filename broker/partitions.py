@@ -121,12 +121,12 @@ class Partitions:
         except StorageFull as error:  # The next start sets aside what is left.
             log.warning("partition_left", partition_id=partition.partition_id, reason=str(error))
 
-    def alter(self, topic: Topic) -> None:
-        """Let the logs follow the topic's settings as they are now.
+    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
+        """Let the topic's logs follow these settings.
 
-        Raises InvalidRequest, StorageFull, StorageFailed.
+        Raises InvalidRequest, with nothing changed, and errors of storage.
         """
-        settings = self._settings(topic)
+        settings = log_settings(self._config, changed)
         for partition in topic.partitions:
             partition.log.alter(settings)
 

@@ -42,11 +42,19 @@ TOPIC_PARTITIONS_MAX: Final = 10_000
 class PartitionFactory(Protocol):
     """Makes partitions over their folders. Raises errors of storage."""
 
-    def create(self, topic: Topic, index: int, partition_id: int) -> Partition:
-        """Make the folder and its files, on disk when this returns, and open them."""
+    def create(
+        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
+    ) -> Sequence[Partition]:
+        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+
+        A new topic has its name and settings, no number yet.
+        """
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there."""
+
+    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
+        """Let the partitions follow these settings. Raises InvalidRequest, with nothing changed."""
 
     def discard(self, partition: Partition) -> None:
         """Close the partition and remove its folder: nothing names it any more."""
@@ -230,14 +238,17 @@ class Topics:
         if partitions > 1 and not partitioned:
             raise errors.InvalidRequest("an unpartitioned topic has one partition")
         catalogue = self.catalogue
-        topic = Topic(_unnumbered(name))
+        unnumbered = TopicMeta(
+            0, name, [], partitioned, self._now_us(), dict(settings or {}), iggy_id, 0
+        )
+        topic = Topic(unnumbered)
         with self._new_partitions(topic, partitions) as partition_ids:
             topic.ticket = catalogue.create_topic(
                 name,
                 [*partition_ids],
                 partitioned=partitioned,
-                created_us=self._now_us(),
-                settings=dict(settings or {}),
+                created_us=unnumbered.created_us,
+                settings=unnumbered.settings,
                 iggy_id=iggy_id,
             )
         meta = catalogue.topic(name)
@@ -282,6 +293,26 @@ class Topics:
                 topic_id, [*topic.meta.partition_ids, *partition_ids], partitioned=partitioned
             )
         self._tell(topic, TopicEvent.GROWN)
+        return topic.ticket
+
+    def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
+        """Change some settings of a topic, None takes one back; return the ticket.
+
+        The partitions follow at once. Raises TopicNotFound, InvalidRequest, StorageFull,
+        StorageFailed.
+        """
+        topic = self.get(name)
+        before = topic.meta.settings
+        merged = {**before, **changes}
+        settings = {key: value for key, value in merged.items() if value is not None}
+        try:
+            self._factory.alter(topic, settings)
+            topic.ticket = self.catalogue.alter_settings(topic.meta.topic_id, settings)
+        except storage.errors.StorageFull as error:
+            self._factory.alter(topic, before)
+            raise self._translate(error) from error
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
         return topic.ticket
 
     def delete(self, name: TopicName) -> int:
@@ -338,6 +369,18 @@ class Topics:
         except storage.errors.StorageError as error:
             raise self._translate(error) from error
 
+    def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
+        """Let Iggy's clients know a namespace by this number, or by the one made here again; return
+        the ticket. Raises NamespaceNotFound, NamespaceExists, StorageFull, StorageFailed.
+        """
+        self.namespace(tenant, namespace)
+        if iggy_id is not None and self.catalogue.namespace_by_stream_id(iggy_id):
+            raise errors.NamespaceExists(f"a namespace has the number {iggy_id}")
+        try:
+            return self.catalogue.number_namespace(tenant, namespace, iggy_id)
+        except storage.errors.StorageError as error:
+            raise self._translate(error) from error
+
     def delete_namespace(self, tenant: str, namespace: str, *, with_topics: bool = False) -> int:
         """Delete a namespace, and all its topics if that is said; return the ticket.
 
@@ -378,12 +421,10 @@ class Topics:
     def _new_partitions(self, topic: Topic, count: int) -> Iterator[Sequence[int]]:
         """Make `count` further partitions for what happens inside; they go again if that fails."""
         first = len(topic.partitions)
-        made: list[Partition] = []
-        partition_ids: list[int] = []
+        partition_ids = [self.catalogue.next_partition_id() for _ in range(count)]
+        made: Sequence[Partition] = []
         try:
-            for index in range(first, first + count):
-                partition_ids.append(self.catalogue.next_partition_id())
-                made.append(self._factory.create(topic, index, partition_ids[-1]))
+            made = self._factory.create(topic, first, partition_ids)
             yield partition_ids
         except storage.errors.StorageError as error:
             for partition in made:
@@ -394,8 +435,3 @@ class Topics:
     def _tell(self, topic: Topic, event: TopicEvent) -> None:
         for listener in tuple(self.listeners):
             listener.topic_changed(topic, event)
-
-
-def _unnumbered(name: TopicName) -> TopicMeta:
-    """What a topic is called while its folders are made: it has no number yet."""
-    return TopicMeta(0, name, [], False, 0, {}, None, 0)

@@ -61,7 +61,7 @@ class TopicsApi:
         _check_settings(wanted.settings)
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = self._broker.topics.create(name, partitions, settings=wanted.settings)
-        await self._broker.durability.settled()
+        await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic), 201)
 
     async def alter(self, request: Request) -> Response:
@@ -70,17 +70,19 @@ class TopicsApi:
         wanted = await self._bodies.read(request, messages.AlterTopic)
         _check_settings(wanted.settings)
         topic = self._broker.topics.get(name)
+        if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
+            raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.settings:
             self._broker.topics.alter_settings(name, wanted.settings)
         if wanted.partitions not in (None, len(topic.partitions)):
             self._broker.topics.add_partitions(name, wanted.partitions)
-        await self._broker.durability.settled()
+        await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic))
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic with its records and groups; answered once that is on disk."""
-        self._broker.topics.delete(topic_name(request))
-        await self._broker.durability.settled()
+        ticket = self._broker.topics.delete(topic_name(request))
+        await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
     def _summary(self, topic: Topic) -> messages.TopicSummary:
