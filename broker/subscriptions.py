@@ -18,7 +18,7 @@ import storage.errors
 from broker import errors
 from broker.partition import broker_error
 from broker.topics import Topic, TopicEvent, Topics
-from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, Subscribed
+from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, StoredSubscription
 from storage.metadata.ranges import RANGES_MAX, RangeSet
 
 __all__ = ["CursorEvent", "KafkaCommit", "Subscription", "SubscriptionListener", "Subscriptions"]
@@ -62,14 +62,14 @@ class Subscription:
     @property
     def properties(self) -> dict[str, str]:
         """What Pulsar's subscriber gave along when it was made."""
-        subscribed = self._stored()
-        return subscribed.properties if subscribed else {}
+        stored = self._stored()
+        return stored.properties if stored else {}
 
     @property
     def indexes(self) -> list[int]:
         """The partitions on which its cursor is set, ascending."""
-        subscribed = self._stored()
-        return sorted(subscribed.cursors) if subscribed else []
+        stored = self._stored()
+        return sorted(stored.cursors) if stored else []
 
     def position(self, index: int) -> int | None:
         """The first offset not acknowledged; None: never set."""
@@ -140,7 +140,7 @@ class Subscription:
         counts as 0. `kafka` is read back as given until another door moves the cursor. Raises
         PartitionNotFound and what `open` raises.
         """
-        moved, event = _committed(self._cursor(index), index, _bounded(position), kafka)
+        moved, event = self._committed(index, _bounded(position), kafka)
         return self._move(moved, event, lazy=lazy)
 
     def start(self, index: int, position: int) -> int:
@@ -158,8 +158,7 @@ class Subscription:
         Raises what `commit` raises.
         """
         position = _bounded(position)
-        moved = Moved(0, index, position, position, cleared=True)
-        return self._move(moved, CursorEvent.SOUGHT)
+        return self._move(self._sought(index, position), CursorEvent.SOUGHT)
 
     def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
@@ -195,12 +194,9 @@ class Subscription:
         """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
         one the subscription; return the ticket. Raises StorageFull, StorageFailed.
         """
-        subscribed = self._stored()
-        if subscribed is None:
-            return self._settled()
-        was_set = index in subscribed.cursors
+        was_set = self._cursor(index) is not None
         with self._translated():
-            ticket = self._cursors.delete(subscribed, index)
+            ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
         if was_set:
             self.tell(index, CursorEvent.DELETED)
         return ticket
@@ -210,14 +206,14 @@ class Subscription:
 
         Raises SubscriptionNotFound, StorageFull, StorageFailed.
         """
-        subscribed = self._stored()
-        if subscribed is None:
+        stored = self._stored()
+        if stored is None:
             raise errors.SubscriptionNotFound(
                 f"{self.topic.name} has no subscription {self.name!r}"
             )
         with self._translated():
-            ticket = self._cursors.drop(subscribed)
-        for index in sorted(subscribed.cursors):
+            ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
+        for index in sorted(stored.cursors):
             self.tell(index, CursorEvent.DELETED)
         return ticket
 
@@ -226,7 +222,7 @@ class Subscription:
         for listener in tuple(self.listeners):
             listener.moved(index, event)
 
-    def _stored(self) -> Subscribed | None:
+    def _stored(self) -> StoredSubscription | None:
         return self._cursors.find(self.topic.meta.topic_id, self.name)
 
     def _cursor(self, index: int) -> Cursor | None:
@@ -236,22 +232,42 @@ class Subscription:
         with self._translated():
             return self._cursors.settle()
 
+    def _committed(
+        self, index: int, position: int, kafka: KafkaCommit | None
+    ) -> tuple[Moved, CursorEvent | None]:
+        """What a commit to `position` does."""
+        cursor = self._cursor(index)
+        if cursor is None:
+            return self._sought(index, position, kafka), CursorEvent.SOUGHT
+        topic_id, name = self.topic.meta.topic_id, self.name
+        if position > cursor.position:
+            moved = Moved(topic_id, name, index, _past(cursor, position), position, kafka)
+            return moved, CursorEvent.ACKED
+        # A client commits one number again and again: where acks that were there already closed the
+        # way behind it, that is no step back.
+        if position < cursor.position and not _is_repeated(cursor.kafka, kafka):
+            return self._sought(index, position, kafka), CursorEvent.SOUGHT
+        kafka = kafka or cursor.kafka
+        return Moved(topic_id, name, index, cursor.position, cursor.floor, kafka), None
+
+    def _sought(self, index: int, position: int, kafka: KafkaCommit | None = None) -> Moved:
+        topic_id = self.topic.meta.topic_id
+        return Moved(topic_id, self.name, index, position, position, kafka, cleared=True)
+
     def _acknowledge(
         self, index: int, cursor: Cursor, position: int, ranges: RangeSet | None, *, lazy: bool
     ) -> int:
         kafka = cursor.kafka if position == cursor.position else None
-        moved = Moved(0, index, position, cursor.floor, kafka, ranges=ranges)
+        topic_id, floor = self.topic.meta.topic_id, cursor.floor
+        moved = Moved(topic_id, self.name, index, position, floor, kafka, ranges=ranges)
         return self._move(moved, CursorEvent.ACKED, lazy=lazy)
 
     def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
         self.topic.partition(moved.index)
-        subscribed = self._stored()
-        if subscribed is None or self.topic.deleted:
+        if self.topic.deleted or self._stored() is None:
             self.open()
-            subscribed = self._stored()
-            assert subscribed is not None
         with self._translated():
-            ticket = self._cursors.move(subscribed, moved, lazy=lazy)
+            ticket = self._cursors.move(moved, lazy=lazy)
         if event is not None:
             self.tell(moved.index, event)
         return ticket
@@ -343,21 +359,6 @@ class Subscriptions:
 
 def _bounded(position: int) -> int:
     return min(max(position, 0), OFFSET_MAX)
-
-
-def _committed(
-    cursor: Cursor | None, index: int, position: int, kafka: KafkaCommit | None
-) -> tuple[Moved, CursorEvent | None]:
-    """What a commit to `position` does to a cursor."""
-    if cursor is None or position < cursor.position:
-        # A client commits one number again and again: where acks that were there already closed
-        # the way behind it, that is no step back.
-        if cursor is None or not _is_repeated(cursor.kafka, kafka):
-            moved = Moved(0, index, position, position, kafka, cleared=True)
-            return moved, CursorEvent.SOUGHT
-    elif position > cursor.position:
-        return Moved(0, index, _past(cursor, position), position, kafka), CursorEvent.ACKED
-    return Moved(0, index, cursor.position, cursor.floor, kafka or cursor.kafka), None
 
 
 def _is_repeated(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:

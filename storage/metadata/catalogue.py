@@ -6,7 +6,8 @@ sense already (a free name, a topic that exists): the broker's topics see to tha
 partition folder, no client and no clock.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from storage.metadata.catalogue_records import (
@@ -35,6 +36,7 @@ from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 
 NamespaceKey = tuple[str, str]
 
+RECORD_CHANGES: Final = 256  # In one record of a snapshot.
 FIRST_NUMBER: Final = (
     1  # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
 )
@@ -94,6 +96,15 @@ class Catalogue:
         made_id = self._free_made_id(self._streams)
         meta = NamespaceMeta(tenant, namespace, created_us, iggy_id, made_id)
         return self._change(NamespaceMade(meta))
+
+    def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
+        """Let Iggy's clients know a namespace by this free number, or by the one made here again;
+        return the ticket.
+        """
+        meta = self._namespaces[tenant, namespace]
+        assert iggy_id not in self._streams
+        numbered = NamespaceMeta(tenant, namespace, meta.created_us, iggy_id, meta.made_id)
+        return self._change(NamespaceMade(numbered))
 
     def delete_namespace(self, tenant: str, namespace: str) -> int:
         """Remove a namespace that has no topics; return the ticket."""
@@ -233,8 +244,13 @@ class Catalogue:
     def _apply(self, change: CatalogueChange) -> None:
         APPLY[type(change)](self, change)
 
-    def _state(self) -> Iterator[CatalogueChange]:
-        """Everything as changes, for a snapshot."""
+    def _state(self) -> Iterator[Sequence[CatalogueChange]]:
+        """Everything as changes, for a snapshot: larger records replay faster."""
+        changes = self._all_changes()
+        while piece := list(islice(changes, RECORD_CHANGES)):
+            yield piece
+
+    def _all_changes(self) -> Iterator[CatalogueChange]:
         yield self._counters
         for namespace in self._namespaces.values():
             yield NamespaceMade(namespace)
@@ -259,6 +275,9 @@ class Catalogue:
 
     def _apply_namespace(self, change: NamespaceMade) -> None:
         meta = change.meta
+        there = self._namespaces.get((meta.tenant, meta.namespace))
+        if there is not None:  # It got another number.
+            del self._streams[self.stream_id(there)]
         self._namespaces[meta.tenant, meta.namespace] = meta
         self._streams[self.stream_id(meta)] = meta
         self._count_made_id(meta.made_id)

@@ -6,7 +6,7 @@ a commit or an ack means is decided in `broker/subscriptions.py`: a record holds
 no log, no protocol and no clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,11 +14,14 @@ import msgspec
 from storage.metadata.journal import ChangeJournal, Journal
 from storage.metadata.ranges import RangeSet
 
-# Ranges of one cursor in one snapshot record (1 MiB); a cursor with more takes several.
-RECORD_RANGES_MAX: Final = 1 << 16
+# What one record of a snapshot holds: cursors, some 40 bytes each, or ranges of one cursor, 16.
+RECORD_CURSORS: Final = 4096
+RECORD_RANGES: Final = 1 << 14
 
 
-class KafkaCommit(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+class KafkaCommit(
+    msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False
+):
     """What a Kafka commit said, as given: any number, no metadata or empty or text, the time."""
 
     offset: int
@@ -39,19 +42,22 @@ class Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fal
     """Kafka's own commit, while no other door has moved the cursor since."""
 
 
-class Subscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1, gc=False):
-    """A subscription is there, with its cursors by partition number. Later records name it by
-    number.
+class StoredSubscription(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A subscription and its cursors by partition number. Changed by the store alone.
 
     `partitions` is how many the topic had; those that come later begin with a cursor at 0.
     """
 
-    number: int
-    topic_id: int
-    name: bytes
     partitions: int
     properties: dict[str, str]
     cursors: dict[int, Cursor]
+
+
+class Subscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1, gc=False):
+    """Subscriptions of a topic are there: a new one, or many of a snapshot."""
+
+    topic_id: int
+    subscriptions: dict[bytes, StoredSubscription]
 
 
 class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, gc=False):
@@ -60,7 +66,8 @@ class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, 
     `cleared`: it had none. What lies below the position is dropped.
     """
 
-    number: int
+    topic_id: int
+    name: bytes
     index: int
     position: int
     floor: int
@@ -72,14 +79,16 @@ class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, 
 class CursorGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3, gc=False):
     """A cursor is never set again."""
 
-    number: int
+    topic_id: int
+    name: bytes
     index: int
 
 
 class Unsubscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=4, gc=False):
     """A subscription is no more."""
 
-    number: int
+    topic_id: int
+    name: bytes
 
 
 class TopicDropped(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=5, gc=False):
@@ -103,9 +112,7 @@ class CursorStore:
 
     def __init__(self, journal: Journal) -> None:
         """Replay the journal. Raises DamagedLog, UnknownRecord."""
-        self._topics: dict[int, dict[bytes, Subscribed]] = {}
-        self._by_number: dict[int, Subscribed] = {}
-        self._next_number = 1
+        self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
         self._journal.replay(self._apply)
 
@@ -130,14 +137,14 @@ class CursorStore:
         """The topics that have a subscription of this name."""
         return [topic_id for topic_id, named in self._topics.items() if name in named]
 
-    def find(self, topic_id: int, name: bytes) -> Subscribed | None:
+    def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
         """The subscription of that name."""
         return self._topics.get(topic_id, {}).get(name)
 
     def get(self, topic_id: int, index: int, name: bytes) -> Cursor | None:
         """The cursor on one partition; None: never set."""
-        subscribed = self.find(topic_id, name)
-        return subscribed.cursors.get(index) if subscribed else None
+        found = self.find(topic_id, name)
+        return found.cursors.get(index) if found else None
 
     def open(
         self,
@@ -150,30 +157,30 @@ class CursorStore:
         """Make a subscription with cursors never set, unless it is there; return the ticket."""
         if self.find(topic_id, name) is not None:
             return self.settle()
-        properties = dict(properties or {})
-        return self._change(
-            Subscribed(self._next_number, topic_id, name, partitions, properties, {})
-        )
+        new = StoredSubscription(partitions, dict(properties or {}), {})
+        return self._change(Subscribed(topic_id, {name: new}))
 
-    def move(self, subscribed: Subscribed, moved: Moved, *, lazy: bool = False) -> int:
-        """Change a cursor as it says, number it aside; return the ticket, 0 for a lazy change.
+    def move(self, moved: Moved, *, lazy: bool = False) -> int:
+        """Change a cursor of a subscription that is there; return the ticket, 0 for a lazy change.
 
         The ranges in it are the store's from now on.
         """
-        moved.number = subscribed.number
         return self._change(moved, lazy=lazy)
 
-    def delete(self, subscribed: Subscribed, index: int) -> int:
+    def delete(self, topic_id: int, index: int, name: bytes) -> int:
         """End the cursor of one partition, and with the last one the subscription; the ticket."""
-        if not subscribed.cursors.keys() - {index}:
-            return self._change(Unsubscribed(subscribed.number))
-        if index not in subscribed.cursors:
+        found = self.find(topic_id, name)
+        if found is None:
             return self.settle()
-        return self._change(CursorGone(subscribed.number, index))
+        if not found.cursors.keys() - {index}:
+            return self._change(Unsubscribed(topic_id, name))
+        if index not in found.cursors:
+            return self.settle()
+        return self._change(CursorGone(topic_id, name, index))
 
-    def drop(self, subscribed: Subscribed) -> int:
-        """End a subscription; return the ticket."""
-        return self._change(Unsubscribed(subscribed.number))
+    def drop(self, topic_id: int, name: bytes) -> int:
+        """End a subscription that is there; return the ticket."""
+        return self._change(Unsubscribed(topic_id, name))
 
     def drop_topic(self, topic_id: int) -> int:
         """End all subscriptions of a topic; return the ticket."""
@@ -184,7 +191,7 @@ class CursorStore:
     def resize(self, topic_id: int, partitions: int) -> int:
         """Tell how many partitions a topic has now; return the ticket."""
         named = self._topics.get(topic_id, {})
-        if all(subscribed.partitions == partitions for subscribed in named.values()):
+        if all(found.partitions == partitions for found in named.values()):
             return self.settle()
         return self._change(TopicResized(topic_id, partitions))
 
@@ -198,42 +205,47 @@ class CursorStore:
         self._journal.snapshot_if_due(self._state())
         return ticket
 
-    def _state(self) -> Iterator[CursorChange]:
-        """Everything as changes, for a snapshot. Most subscriptions are one record as they are."""
-        for subscribed in self._by_number.values():
-            large = [
-                index
-                for index, cursor in subscribed.cursors.items()
-                if cursor.acked is not None and len(cursor.acked) > RECORD_RANGES_MAX
-            ]
-            if not large:
-                yield subscribed
-                continue
-            cursors = {i: c for i, c in subscribed.cursors.items() if i not in large}
-            yield msgspec.structs.replace(subscribed, cursors=cursors)
-            for index in large:
-                yield from _pieces(subscribed.number, index, subscribed.cursors[index])
+    def _state(self) -> Iterator[Sequence[CursorChange]]:
+        """Everything as changes, for a snapshot: few large ones, which replay fastest."""
+        for topic_id, named in self._topics.items():
+            piece: dict[bytes, StoredSubscription] = {}
+            count = 0
+            for name, found in named.items():
+                piece[name] = found
+                count += 1 + len(found.cursors)
+                if any(map(_is_large, found.cursors.values())):
+                    piece[name], pieces = _split(topic_id, name, found)
+                    yield [Subscribed(topic_id, piece)]
+                    yield from ([moved] for moved in pieces)
+                elif count >= RECORD_CURSORS:
+                    yield [Subscribed(topic_id, piece)]
+                else:
+                    continue
+                piece, count = {}, 0
+            if piece:
+                yield [Subscribed(topic_id, piece)]
 
     def _apply(self, change: CursorChange) -> None:
         match change:
             case Moved():
                 self._apply_moved(change)
             case Subscribed():
-                self._topics.setdefault(change.topic_id, {})[change.name] = change
-                self._by_number[change.number] = change
-                self._next_number = max(self._next_number, change.number + 1)
+                self._topics.setdefault(change.topic_id, {}).update(change.subscriptions)
             case CursorGone():
-                del self._by_number[change.number].cursors[change.index]
+                del self._topics[change.topic_id][change.name].cursors[change.index]
             case Unsubscribed():
-                self._forget(self._by_number[change.number])
+                named = self._topics[change.topic_id]
+                del named[change.name]
+                if not named:
+                    del self._topics[change.topic_id]
             case TopicDropped():
-                self._forget(*self._topics[change.topic_id].values())
+                del self._topics[change.topic_id]
             case TopicResized():
-                for subscribed in self._topics[change.topic_id].values():
-                    _resize(subscribed, change.partitions)
+                for found in self._topics[change.topic_id].values():
+                    _resize(found, change.partitions)
 
     def _apply_moved(self, change: Moved) -> None:
-        cursors = self._by_number[change.number].cursors
+        cursors = self._topics[change.topic_id][change.name].cursors
         cursor = cursors.get(change.index)
         if cursor is None:
             cursor = cursors[change.index] = Cursor(change.position, change.floor)
@@ -242,15 +254,8 @@ class CursorStore:
         cursor.kafka = change.kafka
         if change.cleared:
             cursor.acked = None
-        cursor.acked = _joined(cursor.acked, change.ranges, change.position)
-
-    def _forget(self, *gone: Subscribed) -> None:
-        for subscribed in gone:
-            del self._by_number[subscribed.number]
-            named = self._topics[subscribed.topic_id]
-            del named[subscribed.name]
-            if not named:
-                del self._topics[subscribed.topic_id]
+        if cursor.acked is not None or change.ranges is not None:
+            cursor.acked = _joined(cursor.acked, change.ranges, change.position)
 
 
 def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> RangeSet | None:
@@ -269,18 +274,27 @@ def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> R
     return acked or None
 
 
-def _resize(subscribed: Subscribed, partitions: int) -> None:
-    for index in range(subscribed.partitions, partitions):
-        subscribed.cursors.setdefault(index, Cursor(0, 0))
-    for index in [index for index in subscribed.cursors if index >= partitions]:
-        del subscribed.cursors[index]
-    subscribed.partitions = partitions
+def _resize(found: StoredSubscription, partitions: int) -> None:
+    for index in range(found.partitions, partitions):
+        found.cursors.setdefault(index, Cursor(0, 0))
+    for index in [index for index in found.cursors if index >= partitions]:
+        del found.cursors[index]
+    found.partitions = partitions
 
 
-def _pieces(number: int, index: int, cursor: Cursor) -> Iterable[Moved]:
-    """A cursor with very many ranges, as records of bounded size."""
-    acked = cursor.acked
-    assert acked is not None
-    for first in range(0, len(acked), RECORD_RANGES_MAX):
-        ranges = RangeSet.from_bytes(acked.to_bytes(first, RECORD_RANGES_MAX))
-        yield Moved(number, index, cursor.position, cursor.floor, cursor.kafka, first == 0, ranges)
+def _is_large(cursor: Cursor) -> bool:
+    return cursor.acked is not None and len(cursor.acked) > RECORD_RANGES
+
+
+def _split(
+    topic_id: int, name: bytes, found: StoredSubscription
+) -> tuple[StoredSubscription, Iterator[Moved]]:
+    """A subscription without its large cursors, and these as records of bounded size."""
+    small = {index: cursor for index, cursor in found.cursors.items() if not _is_large(cursor)}
+    pieces = (
+        Moved(topic_id, name, index, cursor.position, cursor.floor, cursor.kafka, False, ranges)
+        for index, cursor in found.cursors.items()
+        if cursor.acked is not None and _is_large(cursor)
+        for ranges in cursor.acked.pieces(RECORD_RANGES)
+    )
+    return StoredSubscription(found.partitions, found.properties, small), pieces

@@ -137,14 +137,14 @@ class RangeSet:
         del self._starts[:], self._ends[:]
         self._head = self.total = 0
 
-    def to_bytes(self, first: int = 0, count: int | None = None) -> bytes:
-        """All starts, then all ends, int64 little-endian each; of `count` ranges from number
-        `first` on.
-        """
-        low = self._head + first
-        high = len(self._starts) if count is None else min(low + count, len(self._starts))
-        flat = self._starts[low:high] + self._ends[low:high]
-        return _little_endian(flat).tobytes()
+    def pieces(self, count: int) -> Iterator["RangeSet"]:
+        """The set as several of at most `count` ranges each, ascending."""
+        for low in range(self._head, len(self._starts), count):
+            yield self._of(self._starts[low : low + count], self._ends[low : low + count])
+
+    def to_bytes(self) -> bytes:
+        """All starts, then all ends, int64 little-endian each."""
+        return _little_endian(self._starts[self._head :] + self._ends[self._head :]).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -155,10 +155,14 @@ class RangeSet:
         flat.frombytes(data)
         _little_endian(flat)
         count = len(flat) // 2
+        return cls._of(flat[:count], flat[count:])
+
+    @classmethod
+    def _of(cls, starts: "array[int]", ends: "array[int]") -> Self:
         ranges = cls()
-        ranges._starts = flat[:count]
-        ranges._ends = flat[count:]
-        ranges.total = ranges._covered(0, count)
+        ranges._starts = starts
+        ranges._ends = ends
+        ranges.total = sum(ends) - sum(starts)
         return ranges
 
     def _covered(self, low: int, high: int) -> int:

@@ -30,11 +30,15 @@ class FakeFactory:
         self.folders = set()
         self.room = 1000
 
-    def create(self, topic, index, partition_id):
-        if len(self.folders) >= self.room:
+    def create(self, topic, first_index, partition_ids):
+        if len(self.folders) + len(partition_ids) > self.room:
             raise StorageFull("no room")
-        self.folders.add(partition_id)
-        return FakePartition(topic, index, partition_id)
+        self.folders |= set(partition_ids)
+        self.settings = topic.meta.settings
+        return [
+            FakePartition(topic, first_index + number, partition_id)
+            for number, partition_id in enumerate(partition_ids)
+        ]
 
     def open(self, topic, index, partition_id):
         assert partition_id in self.folders

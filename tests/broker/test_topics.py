@@ -25,6 +25,7 @@ def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
     assert [partition.index for partition in topic.partitions] == [0, 1, 2]
     assert topic.meta.partition_ids == [1, 2, 3] == sorted(house.factory.folders)
     assert topic.meta.created_us == NOW_US
+    assert topic.meta.settings == house.factory.settings == {"retention_ms": 5}
     assert topic.ticket == house.catalogue_journal.ticket
     assert topics.partition(ORDERS, 2) is topic.partitions[2]
     again = house.restarted().topics
@@ -295,3 +296,13 @@ def test_a_missing_folder_ends_the_start(house, topics):
     topics.create(ORDERS, 1)
     with pytest.raises(AssertionError):
         House(house.catalogue_journal.reopened(), house.cursor_journal.reopened(), FakeFactory())
+
+
+def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(topics):
+    topics.create_namespace("public", "shop", iggy_id=3)
+    with pytest.raises(errors.NamespaceExists):
+        topics.number_namespace("public", "default", 3)
+    with pytest.raises(errors.NamespaceNotFound):
+        topics.number_namespace("public", "nowhere", 4)
+    topics.number_namespace("public", "default", 4)
+    assert topics.namespace("public", "default").iggy_id == 4

@@ -246,3 +246,17 @@ def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(s
         elif rng.random() < 0.5:
             journal = journal.reopened()
             catalogue = Catalogue(journal, now_us=0)
+
+
+def test_a_namespace_can_be_given_a_number_and_lose_it_again(catalogue, journal):
+    catalogue.number_namespace("public", "default", 7)
+    assert catalogue.namespace_by_stream_id(MADE_ID_FIRST) is None
+    (meta,) = catalogue.namespaces()
+    assert catalogue.namespace_by_stream_id(7) == meta
+    assert (meta.created_us, catalogue.stream_id(meta)) == (5, 7)
+    assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+    catalogue.number_namespace("public", "default", None)
+    (meta,) = catalogue.namespaces()
+    assert catalogue.namespace_by_stream_id(7) is None
+    assert catalogue.namespace_by_stream_id(MADE_ID_FIRST) == meta
+    assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)

@@ -142,11 +142,13 @@ def test_bytes_are_all_starts_then_all_ends_little_endian():
     assert RangeSet.from_bytes(data).total == 3
 
 
-def test_pieces_of_bytes_count_from_the_first_range_that_is_left():
-    ranges = ranges_of((1, 2), (4, 5), (7, 8), (10, 11))
+def test_pieces_are_the_set_from_the_first_range_that_is_left():
+    ranges = ranges_of((1, 2), (4, 5), (7, 9), (10, 11))
     ranges.pop_below(1)
-    assert list(RangeSet.from_bytes(ranges.to_bytes(0, 2))) == [(4, 5), (7, 8)]
-    assert list(RangeSet.from_bytes(ranges.to_bytes(2, 2))) == [(10, 11)]
+    pieces = list(ranges.pieces(2))
+    assert pieces == [ranges_of((4, 5), (7, 9)), ranges_of((10, 11))]
+    assert [piece.total for piece in pieces] == [3, 1]
+    assert list(RangeSet().pieces(2)) == []
 
 
 def test_a_broken_size_is_refused():
