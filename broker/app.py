@@ -38,6 +38,11 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
         doors = make_doors(config)
     except ConfigError as error:
         return _refuse(str(error), EXIT_USAGE)
+    try:
+        if ready_file is not None and os.path.exists(ready_file):
+            os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
+    except OSError as error:
+        return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
     return trio.run(_run, config, doors, ready_file)
 
 
@@ -79,7 +84,7 @@ async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) ->
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as root:
-            root.start_soon(_watch_signals, broker)
+            await root.start(_watch_signals, broker)
             root.start_soon(broker.run)
             await serve_doors(broker, doors, lambda: _announce(broker, doors, ready_file))
             await broker.durability.settled()
@@ -108,9 +113,12 @@ async def _serve_whole(door: Door, broker: Broker, _: trio.Nursery) -> None:
         log.exception("listener_failed", listener=door.name)
 
 
-async def _watch_signals(broker: Broker) -> None:
+async def _watch_signals(
+    broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """The first signal drains, the second ends the process: nothing durable depends on its end."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for number in signals:
             name = signal.Signals(number).name
             if broker.stopping.is_set():

@@ -1,0 +1,145 @@
+"""A door from a package of its own, found through its entry point alone, in a broker process."""
+
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.server import RunningBroker
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def lines_package(tmp_path):
+    """The package installed in a folder; returns the environment in which it is."""
+    site = tmp_path / "site"
+    package = site / "linesdoor"
+    package.mkdir(parents=True)
+    shutil.copy(HERE / "fifth_door.py", package / "__init__.py")
+    info = site / "linesdoor-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: linesdoor\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[braidlog.protocols]\nlines = linesdoor:ADAPTER\n")
+    return {"PYTHONPATH": f"{site}:{HERE.parents[1]}"}
+
+
+@pytest.fixture
+def start(tmp_path, lines_package):
+    brokers = []
+
+    def start(*settings, folder="run"):
+        broker = RunningBroker(
+            tmp_path / folder,
+            others=False,
+            listen={"lines": "127.0.0.1:0"},
+            settings=settings,
+            environment=lines_package,
+        )
+        brokers.append(broker)
+        return broker.start()
+
+    yield start
+    for broker in brokers:
+        broker.kill()
+
+
+class Client:
+    def __init__(self, broker, greeting="hello"):
+        self.socket = socket.create_connection(broker.addresses["lines"], timeout=20)
+        self.file = self.socket.makefile("rwb")
+        assert self.line() == greeting
+
+    def line(self):
+        return self.file.readline().decode().rstrip("\n")
+
+    def send(self, *lines):
+        self.file.write("".join(f"{line}\n" for line in lines).encode())
+        self.file.flush()
+
+    def ask(self, line):
+        self.send(line)
+        return self.line()
+
+
+def test_append_read_and_options(start):
+    broker = start("listeners.lines.greeting=salut")
+    assert "nc 127.0.0.1" in broker.output()
+    client = Client(broker, "salut")
+    assert client.ask("append orders one") == "ok 0"
+    assert client.ask("append orders two words") == "ok 1"
+    client.send("read orders 0")
+    assert [client.line() for _ in range(3)] == ["text one", "text two words", "end 2"]
+    assert client.ask("read nothing 0").startswith("error")
+    assert broker.stop() == 0
+
+
+def test_pipelined_appends_share_syncs_and_answer_in_order(start):
+    broker = start()
+    client = Client(broker)
+    client.send(*(f"append orders {number}" for number in range(1000)))
+    assert [client.line() for _ in range(1000)] == [f"ok {number}" for number in range(1000)]
+
+
+def test_long_line_and_nonsense_end_one_connection(start):
+    broker = start("listeners.lines.line_bytes_max=100")
+    other = Client(broker)
+    for nonsense, answer in [
+        ("x" * 200, "error line too long"),
+        ("what\n", "error not understood"),
+    ]:
+        client = Client(broker)
+        client.file.write(nonsense.encode())
+        client.file.flush()
+        assert client.line() == answer
+        assert client.line() == ""
+    assert other.ask("append orders one") == "ok 0"
+
+
+def test_records_and_offsets_survive_a_kill(start):
+    broker = start()
+    client = Client(broker)
+    assert client.ask("append orders kept") == "ok 0"
+    broker.kill()
+    client = Client(start())
+    assert client.ask("append orders next") == "ok 1"
+    client.send("read orders 0")
+    assert [client.line() for _ in range(3)] == ["text kept", "text next", "end 2"]
+
+
+def test_a_graceful_stop_answers_what_was_begun_and_says_goodbye(start):
+    broker = start()
+    client, waiting = Client(broker), Client(broker)
+    assert client.ask("append orders first") == "ok 0"
+    waiting.send("wait orders 0")
+    client.send(*(f"append orders {number}" for number in range(500)))
+    assert client.line() == "ok 1"  # the rest is under way
+    broker.signal(signal.SIGTERM)
+    answers = iter(client.line, "")
+    acknowledged = [line for line in answers if line.startswith("ok")]
+    last = int(acknowledged[-1].split()[1]) if acknowledged else 1
+    assert waiting.line().startswith("high ")
+    assert waiting.line() == "goodbye"
+    assert waiting.line() == ""
+    assert broker.wait() == 0
+    again = Client(start())
+    again.send("read orders 0")
+    assert len(list(iter(again.line, f"end {last + 1}"))) == last + 1
+
+
+def test_a_second_signal_stops_at_once(start):
+    broker = start("shutdown.grace_s=600")
+    stuck, other = Client(broker), Client(broker)
+    assert stuck.ask("append orders " + "x" * 60_000) == "ok 0"
+    stuck.send(*["read orders 0"] * 500)  # 30 MB that nobody reads: the broker waits with them
+    for number in range(3):
+        assert other.ask("append other one") == f"ok {number}"
+    broker.signal(signal.SIGTERM)
+    assert other.line() == "goodbye"
+    broker.signal(signal.SIGTERM)
+    assert broker.wait() == 128 + signal.SIGTERM
+    assert "stopped at once" in broker.log()

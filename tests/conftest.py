@@ -1,0 +1,57 @@
+"""Fixtures that several floors use: a broker inside the test's own trio run, and clients of its
+doors.
+"""
+
+import pytest
+import trio
+
+from broker import adapters
+from broker.broker import Broker
+from broker.config import load
+from broker.doors import Door, accept
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    """A broker on an empty directory, its committer running; no door is open."""
+    flags = [("data_dir", str(tmp_path / "data"), "test")]
+    opened = Broker.open(load(environment={}, file="/dev/null", flags=flags))
+    async with trio.open_nursery() as running:
+        running.start_soon(opened.run)
+        opened.ready.set()
+        yield opened
+        opened.stop()
+        running.cancel_scope.cancel()
+    opened.close()
+
+
+@pytest.fixture
+async def open_client(broker):
+    """`await open_client("kafka")`: a stream to that protocol's door of `broker`, opened if need
+    be.
+
+    Settings of the adapter can be given by name the first time.
+    """
+    doors = {}
+    async with trio.open_nursery() as serving:
+
+        async def connect(protocol, **options):
+            if protocol not in doors:
+                adapter = adapters.load(protocol)
+                door = Door(
+                    name=protocol,
+                    protocol=protocol,
+                    adapter=adapter,
+                    options=adapter.options_type(**options),
+                    listen=("127.0.0.1", 0),
+                    advertised=None,
+                )
+                door.open()
+                doors[protocol] = broker.doors[protocol] = door
+                serving.start_soon(accept, door, broker, serving)
+            return await trio.open_tcp_stream(*doors[protocol].bound)
+
+        yield connect
+        serving.cancel_scope.cancel()
+    for door in doors.values():
+        door.close()
