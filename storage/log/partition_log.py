@@ -64,6 +64,7 @@ class PartitionLog:
         self._dirty: dict[File, None] = {}
         self._folder_dirty = False
         self._marked = False
+        self._sealed = False
         self._closed = False
         self._doomed: list[Segment] = []
         self._pending_limit: int | None = None
@@ -180,10 +181,14 @@ class PartitionLog:
         self._mark()
 
     def _refuse_append(self) -> None:
-        if self._closed:
+        if self._sealed:
             raise LogClosed(self.folder)
+        raise self._damage()
+
+    def _damage(self) -> DamagedLog:
+        """The damage that reaches the log's end."""
         damage = self.recovery.damages[-1]
-        raise DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
+        return DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
 
     def _is_full(self, segment: Segment, header: BatchHeader) -> bool:
         if segment.size + header.stored_bytes > self.settings.segment_bytes:
@@ -241,6 +246,8 @@ class PartitionLog:
                 raise OffsetOutOfRange(offset, self.log_start_offset, stop)
             if offset == stop:
                 return []
+            if not self._segments.view.segments:
+                raise self._damage()
             try:
                 return self._segments.read(Want(offset, stop, bytes_max, wait))
             except Fault as fault:
@@ -299,7 +306,7 @@ class PartitionLog:
     def begin_sync(self) -> SyncPoint:
         """For the committer: what is to be synced now. Raises StorageFailed."""
         self._marked = False
-        if self._is_written_mode:
+        if self._is_written_mode and not self._sealed:
             self._extend_reservation()
         files, self._dirty = list(self._dirty), {}
         folders = [self.folder] if self._folder_dirty else []
@@ -429,10 +436,13 @@ class PartitionLog:
     def seal(self) -> None:
         """After a commit, for a clean stop: write down what makes the next start trivial.
 
-        A second commit makes it durable; then `close`. Raises: StorageFull, StorageFailed.
+        A second commit makes it durable; then `close`. Appends get LogClosed from now on.
+        Raises: StorageFull, StorageFailed.
         """
         if not self.takes_appends:
             return
+        self.takes_appends = False
+        self._sealed = True
         segment = self._segments.last
         segment.end_index(self.log_end_offset)
         self._write_slot()
@@ -446,7 +456,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Let go of the files, without a sync; readers and appends get LogClosed from now on."""
-        self._closed = True
+        self._closed = self._sealed = True
         self.takes_appends = False
         self._committer.forget(self)
         for file in self._dirty:

@@ -152,16 +152,26 @@ class _Recovery:
             segment = self.segments[number]
             try:
                 offset = self.walk_segment(segment, file_pos, offset)
-                if number + 1 == len(self.segments):
+                following = self.segments[number + 1 : number + 2]
+                self.check_joint(segment, following, offset)
+                if not following:
                     return True, offset
-                number += 1
-                file_pos = None
-                self.check_joint(segment, self.segments[number], offset)
+                number, file_pos = number + 1, None
             except Fault as fault:
                 found = self.judge(number, fault)
-                if found is None:
-                    return self.end_at(number, fault)
-                number, file_pos, offset = found
+                if found is not None:
+                    number, file_pos, offset = found
+                    continue
+                if fault.offset < self.proven:
+                    damage = (fault.path, fault.file_pos, fault.offset, self.proven, fault.reason)
+                    self.add_damage(*damage)
+                    return False, self.proven
+                self.cut(fault)
+                if number < len(self.segments) or not self.segments:
+                    return True, fault.offset
+                # The segment went as a whole. The one before takes the appends, so look at its end.
+                number, file_pos = number - 1, None
+                offset = self.segments[number].base_offset
 
     def walk_segment(self, segment: Segment, file_pos: int | None, offset: int) -> int:
         """Walk one segment to its end, completing its index; returns the offset after it."""
@@ -223,13 +233,14 @@ class _Recovery:
         batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
         return (header for _, header in batches)
 
-    def check_joint(self, segment: Segment, following: Segment, offset: int) -> None:
-        """Raise Fault where a segment does not go on where the one before it ends."""
-        if following.base_offset > offset:
-            reason = f"the records up to {following.base_offset} are missing"
+    def check_joint(self, segment: Segment, following: list[Segment], offset: int) -> None:
+        """Raise Fault where the log does not go on as it should at the end of a segment."""
+        if following and following[0].base_offset < offset:
+            raise Fault(following[0], 0, offset, f"it begins below the end of {segment.path}")
+        expected = following[0].base_offset if following else self.proven
+        if expected > offset:
+            reason = f"the records up to {expected} are missing"
             raise Fault(segment, segment.size, offset, reason)
-        if following.base_offset < offset:
-            raise Fault(following, 0, offset, f"it begins below the end of {segment.path}")
 
     def judge(self, number: int, fault: Fault) -> tuple[int, int, int] | None:
         """Where to go on behind damage (segment number, file_pos, offset); None: nowhere."""
@@ -260,25 +271,16 @@ class _Recovery:
                 yield later, file_pos, header
                 offset = header.next_offset
 
-    def end_at(self, number: int, fault: Fault) -> tuple[bool, int]:
-        """The log ends at the fault: as a torn tail, or in damage that nothing good follows."""
-        if fault.offset < self.proven:
-            self.add_damage(fault.path, fault.file_pos, fault.offset, self.proven, fault.reason)
-            return False, self.proven
-        self.cut(number, fault)
-        return True, fault.offset
-
-    def cut(self, number: int, fault: Fault) -> None:
+    def cut(self, fault: Fault) -> None:
         """Take off the torn tail: later segments, the last one first, then the rest of this one."""
         whole = fault.file_pos < SEGMENT_HEADER_BYTES
-        keep = number if whole else number + 1
-        while len(self.segments) > keep:
+        number = [segment.path for segment in self.segments].index(fault.path)
+        while len(self.segments) > number + (0 if whole else 1):
             segment = self.segments.pop()
-            self.report.cuts.append(
-                Cut(segment.path, 0, segment.base_offset, segment.size, "behind a torn tail")
-                if segment.path != fault.path
-                else Cut(segment.path, 0, fault.offset, segment.size, fault.reason)
-            )
+            mine = segment.path == fault.path
+            reason = fault.reason if mine else "behind a torn tail"
+            offset = fault.offset if mine else segment.base_offset
+            self.report.cuts.append(Cut(segment.path, 0, offset, segment.size, reason))
             segment.remove()
         if whole:
             return

@@ -93,6 +93,8 @@ class SegmentSet:
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
         """About how many bytes lie between two offsets, a below b. Raises Fault, FileGone."""
         view = self.view
+        if not view.segments:
+            return 0
         first, last = view.number_of(offset_a), view.number_of(offset_b)
         total = self._file_pos(view.segments[last], offset_b)
         total -= self._file_pos(view.segments[first], offset_a)

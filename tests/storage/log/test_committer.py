@@ -1,0 +1,168 @@
+import errno
+
+import pytest
+
+from storage.errors import StorageFailed
+from storage.log.committer import Committer, SyncPoint, sync_points
+from storage.log.files import Files
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+
+
+class FakeMember:
+    """A member with files to sync; counts how often it was told."""
+
+    def __init__(self, files=(), folders=()):
+        self.point = SyncPoint(list(files), list(folders))
+        self.begun = 0
+        self.finished = 0
+
+    def begin_sync(self):
+        self.begun += 1
+        return self.point
+
+    def finish_sync(self, point):
+        assert point is self.point
+        self.finished += 1
+
+
+class AllAtOnce(Files):
+    """Files on a file system where one call syncs all, whatever the test machine has."""
+
+    syncs_all_at_once = True
+
+
+class OneByOne(Files):
+    """Files on a file system where it does not."""
+
+    syncs_all_at_once = False
+
+
+def made(tmp_path, files_type, count, disk=None):
+    disk = disk or RecordingDisk()
+    files = files_type(tmp_path, disk)
+    return files, disk, [files.create(str(tmp_path / str(number))) for number in range(count)]
+
+
+def syncs(disk):
+    return disk.names("sync_data", "sync_folder", "sync_file_system")
+
+
+@pytest.mark.parametrize("files_type", [AllAtOnce, OneByOne])
+def test_one_file_is_one_fdatasync(tmp_path, files_type):
+    files, disk, (file,) = made(tmp_path, files_type, 1)
+    sync_points(files, [SyncPoint([file]), SyncPoint([file])])
+    assert syncs(disk) == ["sync_data"]
+
+
+def test_several_files_are_one_syncfs(tmp_path):
+    files, disk, two = made(tmp_path, AllAtOnce, 2)
+    sync_points(files, [SyncPoint([file]) for file in two])
+    assert syncs(disk) == ["sync_file_system"]
+
+
+def test_a_file_and_its_folder_are_one_syncfs(tmp_path):
+    files, disk, (file,) = made(tmp_path, AllAtOnce, 1)
+    sync_points(files, [SyncPoint([file], [str(tmp_path)])])
+    assert syncs(disk) == ["sync_file_system"]
+
+
+def test_where_syncfs_is_not_trusted_each_file_is_synced_then_each_folder_once(tmp_path):
+    files, disk, two = made(tmp_path, OneByOne, 2)
+    sync_points(files, [SyncPoint([file], [str(tmp_path)]) for file in two])
+    assert syncs(disk) == ["sync_data", "sync_data", "sync_folder"]
+
+
+def test_nothing_dirty_is_no_sync(tmp_path):
+    files, disk, _ = made(tmp_path, AllAtOnce, 0)
+    sync_points(files, [SyncPoint([])])
+    assert syncs(disk) == []
+
+
+def test_a_round_takes_all_that_was_marked_and_the_next_gathers_meanwhile(tmp_path):
+    files, _, _ = made(tmp_path, OneByOne, 0)
+    committer = Committer(files)
+    first, second = FakeMember(), FakeMember()
+    assert committer.mark(first) == 1
+    assert committer.mark(first) == 1
+    running = committer.begin()
+    assert committer.mark(second) == 2
+    assert committer.mark(first) == 2
+    committer.sync(running)
+    assert (committer.durable_ticket, first.finished) == (0, 0)
+    committer.finish(running)
+    assert (committer.durable_ticket, first.finished, second.begun) == (1, 1, 0)
+    committer.commit()
+    assert (committer.durable_ticket, first.finished, second.finished) == (2, 2, 1)
+    assert committer.begin() is None
+
+
+def test_on_dirty_is_called_with_the_first_mark_of_a_round(tmp_path):
+    files, _, _ = made(tmp_path, OneByOne, 0)
+    calls = []
+    committer = Committer(files, lambda: calls.append(1))
+    committer.mark(FakeMember())
+    committer.mark(FakeMember())
+    assert len(calls) == 1
+    running = committer.begin()
+    committer.mark(FakeMember())
+    assert len(calls) == 2
+    committer.finish(running)
+
+
+def test_lazy_members_ride_along_or_are_promoted(tmp_path):
+    files, _, _ = made(tmp_path, OneByOne, 0)
+    calls = []
+    committer = Committer(files, lambda: calls.append(1))
+    lazy, eager = FakeMember(), FakeMember()
+    committer.mark_lazy(lazy)
+    assert committer.begin() is None
+    assert (calls, committer.has_lazy) == ([], True)
+    committer.mark(eager)
+    committer.finish(committer.begin())
+    assert (lazy.finished, committer.has_lazy) == (1, False)
+    committer.mark_lazy(lazy)
+    committer.promote_lazy()
+    assert len(calls) == 2
+    committer.finish(committer.begin())
+    assert lazy.finished == 2
+
+
+def test_a_failed_sync_is_never_retried(tmp_path):
+    disk = FailingDisk()
+    files, _, (file,) = made(tmp_path, OneByOne, 1, disk)
+    committer = Committer(files)
+    member = FakeMember([file])
+    committer.mark(member)
+    running = committer.begin()
+    disk.fail("sync_data", errno.EIO)
+    with pytest.raises(StorageFailed):
+        committer.sync(running)
+    disk.heal()
+    committer.mark(FakeMember())
+    with pytest.raises(StorageFailed):
+        committer.begin()
+    with pytest.raises(StorageFailed):
+        committer.commit()
+    assert (member.finished, committer.durable_ticket) == (0, 0)
+
+
+def test_a_round_that_its_runner_left_is_ended_by_commit(tmp_path):
+    files, disk, (file,) = made(tmp_path, OneByOne, 1)
+    committer = Committer(files)
+    member = FakeMember([file])
+    committer.mark(member)
+    committer.begin()
+    committer.commit()
+    assert (member.finished, committer.durable_ticket) == (1, 1)
+    assert syncs(disk) == ["sync_data"]
+
+
+def test_a_forgotten_member_is_left_out(tmp_path):
+    files, _, _ = made(tmp_path, OneByOne, 0)
+    committer = Committer(files)
+    member = FakeMember()
+    committer.mark(member)
+    committer.mark_lazy(member)
+    committer.forget(member)
+    committer.commit()
+    assert member.begun == 0

@@ -1,0 +1,178 @@
+import errno
+import os
+
+import pytest
+
+from storage.errors import StorageFailed, StorageFull, WouldBlock
+from storage.log.files import PARTS_MAX, FileGone, Files
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+
+
+def test_a_write_of_many_parts_is_one_call(tmp_path):
+    disk = RecordingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file.write_at([b"head", bytearray(b"body"), memoryview(b"tail")], 0)
+    assert disk.names("write") == ["write"]
+    assert (tmp_path / "a").read_bytes() == b"headbodytail"
+
+
+def test_more_parts_than_a_call_takes_are_joined(tmp_path):
+    file = Files(tmp_path).create(str(tmp_path / "a"))
+    file.write_at([b"%04d" % number for number in range(PARTS_MAX + 5)], 0)
+    assert len((tmp_path / "a").read_bytes()) == 4 * (PARTS_MAX + 5)
+
+
+class ShortDisk(RecordingDisk):
+    """Takes at most three bytes at a time."""
+
+    def write(self, path, fd, parts, pos):
+        return super().write(path, fd, [b"".join(parts)[:3]], pos)
+
+
+def test_a_short_write_goes_on_where_it_stopped(tmp_path):
+    file = Files(tmp_path, ShortDisk()).create(str(tmp_path / "a"))
+    file.write_at([b"0123", b"4567"], 0)
+    file.write_at([b"89"], 8)
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, number):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file.write_at([b"good"], 0)
+    disk.fail("write", number, bytes_first=5)
+    with pytest.raises(StorageFull, match="cannot write to"):
+        file.write_at([b"too much"], 4)
+    assert (tmp_path / "a").read_bytes() == b"good"
+    disk.heal()
+    file.write_at([b"more"], 4)
+    assert (tmp_path / "a").read_bytes() == b"goodmore"
+
+
+def test_other_failures_are_for_good(tmp_path):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    disk.fail("write", errno.EIO)
+    with pytest.raises(StorageFailed):
+        file.write_at([b"x"], 0)
+    disk.heal()
+    disk.fail("sync_data", errno.ENOSPC)
+    with pytest.raises(StorageFailed, match="cannot sync"):
+        file.datasync()
+
+
+def test_a_full_disk_that_cannot_be_cut_back_is_a_failure(tmp_path):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    disk.fail("write", errno.ENOSPC, bytes_first=1)
+    disk.fail("truncate", errno.EIO, bytes_first=1)
+    with pytest.raises(StorageFailed, match="nor cut it back"):
+        file.write_at([b"xyz"], 0)
+
+
+def test_reading_without_waiting(tmp_path):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file.write_at([b"0123456789"], 0)
+    assert file.read_at(4, 3, wait=False) == b"3456"
+    assert file.read_at(100, 8, wait=False) == b"89"
+    disk.fail("read_cached", errno.EAGAIN)
+    with pytest.raises(WouldBlock):
+        file.read_at(4, 3, wait=False)
+    assert file.read_at(4, 3) == b"3456"
+
+
+def test_where_the_cache_cannot_be_asked_the_read_waits(tmp_path):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file.write_at([b"0123456789"], 0)
+    disk.fail("read_cached", errno.EOPNOTSUPP)
+    assert file.read_at(4, 3, wait=False) == b"3456"
+
+
+def test_idle_descriptors_stay_within_the_budget(tmp_path):
+    files = Files(tmp_path, handles_max=3)
+    made = [files.create(str(tmp_path / str(number))) for number in range(10)]
+    for number, file in enumerate(made):
+        file.write_at([b"%d" % number], 0)
+    assert files.open_count <= 3
+    assert [bytes(file.read_at(10, 0)) for file in made] == [b"%d" % n for n in range(10)]
+    assert files.open_count <= 3
+
+
+def test_held_descriptors_stay_open_beyond_the_budget(tmp_path):
+    files = Files(tmp_path, handles_max=2)
+    made = [files.create(str(tmp_path / str(number))) for number in range(6)]
+    fds = [file.hold() for file in made]
+    assert files.open_count == 6
+    assert [os.fstat(fd).st_size for fd in fds] == [0] * 6
+    for file in made:
+        file.release()
+    assert files.open_count == 2
+
+
+def test_where_the_process_has_no_more_descriptors_an_idle_one_goes(tmp_path):
+    class Crowded(RecordingDisk):
+        full = False
+
+        def open(self, path, flags):
+            if self.full:
+                self.full = False
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open(path, flags)
+
+    disk = Crowded()
+    files = Files(tmp_path, disk)
+    idle = files.create(str(tmp_path / "idle"))
+    disk.full = True
+    files.create(str(tmp_path / "new"))
+    assert idle.fd == -1
+    assert files.open_count == 1
+
+
+def test_a_closed_file_lives_as_long_as_it_is_held(tmp_path):
+    files = Files(tmp_path)
+    file = files.create(str(tmp_path / "a"))
+    file.write_at([b"content"], 0)
+    fd = file.hold()
+    file.close()
+    files.unlink(file.path)
+    assert os.pread(fd, 7, 0) == b"content"
+    file.release()
+    assert files.open_count == 0
+    with pytest.raises(FileGone):
+        file.read_at(7, 0)
+
+
+def test_a_file_that_was_removed_by_others_is_gone(tmp_path):
+    file = Files(tmp_path).open(str(tmp_path / "never"))
+    with pytest.raises(FileGone):
+        file.read_at(1, 0)
+
+
+def test_folder_and_whole_file_errors_are_named(tmp_path):
+    disk = FailingDisk()
+    files = Files(tmp_path, disk)
+    files.make_folder(str(tmp_path / "folder"))
+    with pytest.raises(StorageFailed, match="make the folder"):
+        files.make_folder(str(tmp_path / "folder"))
+    disk.fail("create", errno.EROFS)
+    with pytest.raises(StorageFull, match="cannot create"):
+        files.create(str(tmp_path / "x"))
+    disk.heal()
+    disk.fail("sync_folder", errno.EIO)
+    with pytest.raises(StorageFailed, match="sync the folder"):
+        files.sync_folder(str(tmp_path))
+    disk.heal()
+    files.sync_folder(str(tmp_path / "not there"))
+    assert files.names(str(tmp_path / "not there")) == []
+
+
+def test_another_file_system_ends_syncing_all_at_once(tmp_path):
+    files = Files(tmp_path)
+    files.adopt(str(tmp_path))
+    before = files.syncs_all_at_once
+    files.adopt("/proc")
+    assert not files.syncs_all_at_once
+    assert before in (True, False)

@@ -1,0 +1,537 @@
+import errno
+import os
+import random
+import threading
+
+import pytest
+
+from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
+from storage.errors import (
+    DamagedLog,
+    LogClosed,
+    OffsetOutOfRange,
+    StorageFailed,
+    StorageFull,
+    WouldBlock,
+)
+from storage.log.batch import HEADER_BYTES
+from storage.log.reservation import RESERVE_OFFSETS
+from storage.log.settings import Durability, LogSettings
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
+
+
+def test_offsets_count_records(tmp_path):
+    one = OneLog(tmp_path)
+    assert one.append(b"a", 3) == 0
+    assert one.append(b"b", 1) == 3
+    assert one.append(b"c", 10) == 4
+    assert one.log.log_end_offset == 14
+
+
+def test_a_batch_comes_back_as_it_was_given(tmp_path):
+    one = OneLog(tmp_path)
+    info = BodyInfo(
+        3, 11, 22, BatchFlag.COMPRESSED, producer_id=5, producer_epoch=6, first_sequence=7,
+        last_sequence=9,
+    )  # fmt: skip
+    one.log.append(
+        [b"he", bytearray(b"ll"), memoryview(b"o")],
+        info,
+        body_format=2,
+        body_version=4,
+        append_us=99,
+        last_offset_delta=4,
+        positions=[0, 2, 4],
+    )
+    one.commit()
+    (batch,) = one.log.read(0, 100)
+    header = batch.header
+    assert bytes(batch.body) == b"hello"
+    assert batch.positions.tobytes() == b"".join(n.to_bytes(4, "little") for n in (0, 2, 4))
+    assert (batch.base_offset, batch.next_offset, header.record_count) == (0, 5, 3)
+    assert (header.body_format, header.body_version, header.append_us) == (2, 4, 99)
+    assert (header.first_publish_us, header.max_publish_us) == (11, 22)
+    assert (header.producer_id, header.producer_epoch) == (5, 6)
+    assert (header.first_sequence, header.last_sequence) == (7, 9)
+    assert (header.flags, header.partition_id) == (BatchFlag.COMPRESSED, 1)
+
+
+def test_one_append_is_one_write(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk)
+    del disk.calls[:]
+    one.log.append([b"a", b"b", b"c"], BodyInfo(3), body_format=FORMAT, append_us=1)
+    (call,) = disk.calls
+    assert (call.name, len(call.data)) == ("write", HEADER_BYTES + 3)
+
+
+def test_a_batch_must_cover_an_offset(tmp_path):
+    one = OneLog(tmp_path)
+    with pytest.raises(ValueError, match="cover 0 offsets"):
+        one.append(b"a", 0)
+    assert one.log.log_end_offset == 0
+
+
+def test_nothing_above_the_durable_offset_is_read_in_synced_mode(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a", 2)
+    assert one.log.high_watermark == 0
+    assert one.log.read(0, 100) == []
+    with pytest.raises(OffsetOutOfRange):
+        one.log.read(1, 100)
+    running = one.committer.begin()
+    one.append(b"b", 2)
+    one.committer.sync(running)
+    one.committer.finish(running)
+    assert one.log.high_watermark == 2
+    assert [bytes(batch.body) for batch in one.log.read(0, 100)] == [b"a"]
+    assert one.log.read(2, 100) == []
+
+
+def test_headers_say_what_was_durable_when_they_were_written(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b"], 5)
+    one.append(b"c")
+    one.append(b"d")
+    one.commit()
+    assert [batch.header.durable_offset for batch in one.all_batches()] == [0, 5, 10, 10]
+
+
+def test_a_failed_sync_publishes_nothing(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk)
+    one.append(b"a")
+    disk.fail("sync_data", errno.EIO)
+    disk.fail("sync_file_system", errno.EIO)
+    with pytest.raises(StorageFailed):
+        one.commit()
+    assert (one.log.durable_offset, one.log.high_watermark) == (0, 0)
+    assert one.committer.durable_ticket == 0
+
+
+def test_reads_take_whole_batches_up_to_the_bytes_wanted(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"x" * 100] * 10)
+
+    def count(bytes_max):
+        return len(one.log.read(0, bytes_max))
+
+    assert [count(n) for n in (0, 1, 199, 200, 299, 300, 10_000)] == [1, 1, 1, 2, 2, 3, 10]
+
+
+def test_a_batch_larger_than_wanted_is_returned_whole(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"x" * 300_000, b"b"])
+    assert [len(batch.body) for batch in one.log.read(1, 10)] == [300_000]
+
+
+def test_batches_of_one_read_are_views_of_one_buffer(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b", b"c"])
+    batches = one.log.read(0, 100)
+    assert {id(batch.body.obj) for batch in batches} == {id(batches[0].body.obj)}
+    assert all(batch.body.readonly for batch in batches)
+
+
+def test_a_read_begins_with_the_batch_that_contains_the_offset(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b", b"c"], 10)
+    for offset in range(30):
+        assert one.log.read(offset, 0)[0].base_offset == offset // 10 * 10
+
+
+def test_offsets_outside_the_log_are_refused(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a"], 5)
+    for offset in (-1, 6, 1 << 62):
+        with pytest.raises(OffsetOutOfRange) as caught:
+            one.log.read(offset, 100)
+        assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_offset_is_found_over_segments_and_indexes(tmp_path, seed):
+    rng = random.Random(seed)
+    one = OneLog(tmp_path, segment_bytes=20_000, index_interval_bytes=rng.choice([1, 300, 5000]))
+    bodies = [rng.randbytes(rng.randint(0, 2000)) for _ in range(150)]
+    bases = [one.append(body, rng.randint(1, 9)) for body in bodies]
+    one.commit()
+    assert len(one.log.segments()) > 5
+    for log in before_and_after_restart(one):
+        for _ in range(300):
+            offset = rng.randrange(log.log_end_offset)
+            number = max(n for n, base in enumerate(bases) if base <= offset)
+            found = log.read(offset, rng.choice([0, 1000, 50_000]))
+            expected = bodies[number : number + len(found)]
+            assert [bytes(batch.body) for batch in found] == expected
+
+
+def before_and_after_restart(one):
+    """The log as it is, then as it is after a clean stop."""
+    yield one.log
+    one.stop()
+    yield OneLog(one.path, **{name: getattr(one.settings, name) for name in SETTINGS}).log
+
+
+SETTINGS = ("segment_bytes", "index_interval_bytes")
+
+
+def test_segments_roll_by_size(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000)
+    one.fill([b"x" * 300] * 6, 10)
+    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (0, 20, 40)]
+    assert [base for base, _, _ in one.log.segments()] == [0, 20, 40]
+    assert max(size for _, _, size in one.log.segments()) <= 1000
+    assert one.all_bodies() == [b"x" * 300] * 6
+
+
+def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000)
+    one.fill([b"a", b"x" * 5000, b"b"])
+    assert [base for base, _, _ in one.log.segments()] == [0, 1, 2]
+    assert one.all_bodies() == [b"a", b"x" * 5000, b"b"]
+
+
+def test_segments_roll_by_age_of_their_first_record(tmp_path):
+    one = OneLog(tmp_path, segment_ms=10)
+    for append_us in (0, 9_999, 10_000, 15_000, 20_000):
+        one.append(b"x", append_us=append_us)
+        one.commit()
+    assert [base for base, _, _ in one.log.segments()] == [0, 2, 4]
+    one.stop()
+    again = OneLog(tmp_path, segment_ms=10)
+    again.append(b"x", append_us=29_999)
+    again.append(b"x", append_us=30_000)
+    assert [base for base, _, _ in again.log.segments()] == [0, 2, 4, 6]
+
+
+def test_a_roll_syncs_the_folder_and_both_segments(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=600)
+    one.files.adopt("/proc")  # From here on each file by itself.
+    one.append(b"x" * 200)
+    one.commit()
+    del disk.calls[:]
+    one.append(b"y" * 200)
+    one.commit()
+    synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
+    assert sorted(synced) == ["00000000000000000001.log", "1"]
+    one.append(b"a")
+    one.append(b"z" * 200)
+    del disk.calls[:]
+    one.commit()
+    synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
+    assert synced == ["00000000000000000001.log", "00000000000000000003.log", "1"]
+
+
+def test_no_space_refuses_the_append_and_changes_nothing(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=1000)
+    one.fill([b"a" * 500])
+    disk.fail("write", errno.ENOSPC, bytes_first=77)
+    with pytest.raises(StorageFull):
+        one.append(b"b" * 100)
+    disk.fail("create", errno.EROFS)
+    with pytest.raises(StorageFull):
+        one.append(b"c" * 900)
+    assert (one.log.log_end_offset, one.all_bodies()) == (1, [b"a" * 500])
+    disk.heal()
+    one.fill([b"d", b"e" * 900])
+    assert one.all_bodies() == [b"a" * 500, b"d", b"e" * 900]
+    one.crash()
+    assert one.again().all_bodies() == [b"a" * 500, b"d", b"e" * 900]
+
+
+def test_a_failed_roll_leaves_no_file(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=1000)
+    one.fill([b"a" * 900])
+    disk.fail("write", errno.ENOSPC, bytes_first=10)
+    with pytest.raises(StorageFull):
+        one.append(b"b" * 900)
+    assert segment_names(one.folder) == ["00000000000000000000.log"]
+
+
+def test_damaged_bytes_are_never_served(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a" * 50, b"b" * 50, b"c" * 50])
+    batches = one.all_batches()
+    flip(one.file("00000000000000000000.log"), batches[1].file_pos + HEADER_BYTES + 7)
+    assert [bytes(batch.body) for batch in one.log.read(0, 1000)] == [b"a" * 50]
+    with pytest.raises(DamagedLog) as caught:
+        one.log.read(1, 1000)
+    assert (caught.value.file_pos, caught.value.offset) == (batches[1].file_pos, 1)
+    assert [bytes(batch.body) for batch in one.log.read(2, 1000)] == [b"c" * 50]
+
+
+def test_behind_a_damaged_header_later_offsets_are_still_found(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a" * 50, b"b" * 50, b"c" * 50], 10)
+    batches = one.all_batches()
+    one.stop()
+    flip(one.file("00000000000000000000.log"), batches[1].file_pos + 41)
+    again = one.again()
+    with pytest.raises(DamagedLog, match="header checksum"):
+        again.log.read(15, 1000)
+    assert [bytes(batch.body) for batch in again.log.read(25, 1000)] == [b"c" * 50]
+
+
+def test_a_disk_that_cannot_read_is_damage_with_its_place(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk)
+    one.fill([b"a"])
+    disk.fail("read", errno.EIO)
+    with pytest.raises(DamagedLog, match="cannot be read"):
+        one.log.read(0, 100)
+
+
+def test_a_read_that_must_not_wait_says_so(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk)
+    one.fill([b"a", b"b"])
+    assert len(one.log.read(0, 100, wait=False)) == 2
+    disk.fail("read_cached", errno.EAGAIN)
+    with pytest.raises(WouldBlock):
+        one.log.read(0, 100, wait=False)
+    assert len(one.log.read(0, 100)) == 2
+
+
+def test_batch_before_an_offset(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=400)
+    one.fill([b"x" * 100] * 5, 10)
+    assert one.log.batch_before(0) is None
+    for offset in range(1, 51):
+        assert one.log.batch_before(offset).base_offset == (offset - 1) // 10 * 10
+
+
+@pytest.mark.parametrize("interval", [1, 500, 100_000])
+def test_first_batch_at_or_after_a_time(tmp_path, interval):
+    one = OneLog(tmp_path, segment_bytes=700, index_interval_bytes=interval)
+    times = [100, 200, 150, 400, 300, 500, 500, 450, 600]
+    for time_us in times:
+        one.append(b"x" * 100, max_publish_us=time_us, append_us=7)
+    one.append(b"y" * 100, append_us=700)
+    one.commit()
+    times.append(700)
+
+    def expected(time_us):
+        return next((n for n, found in enumerate(times) if found >= time_us), len(times))
+
+    for log in before_and_after_restart(one):
+        for time_us in range(50, 800, 25):
+            assert log.offset_at_or_after(time_us) == expected(time_us), time_us
+
+
+def test_bytes_between_offsets(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=5_000, index_interval_bytes=1)
+    one.fill([b"x" * 872] * 20, commit=False)
+    one.commit()
+    assert one.log.bytes_between(3, 3) == one.log.bytes_between(4, 3) == 0
+    assert one.log.bytes_between(0, 20) == 20_000
+    assert one.log.bytes_between(5, 6) == 1000
+    assert one.log.bytes_between(19, 20) == 1000
+    assert one.log.size_bytes == sum(size for _, _, size in one.log.segments())
+
+
+def test_bytes_between_is_never_zero_for_a_record(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"x"], 10)
+    assert one.log.bytes_between(2, 3) >= 1
+
+
+def test_retention_drops_whole_segments_and_refuses_readers_at_once(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000, retention_bytes=2000)
+    one.fill([b"x" * 800] * 5)
+    assert one.log.retain(now_us=0) == 2
+    assert one.log.log_start_offset == 2
+    with pytest.raises(OffsetOutOfRange):
+        one.log.read(1, 100)
+    assert len(segment_names(one.folder)) == 5
+    one.commit()
+    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (2, 3, 4)]
+    assert not os.path.exists(one.file("00000000000000000000.index"))
+    assert one.log.retain(now_us=0) == 0
+    one.crash()
+    again = one.again()
+    assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 5)
+
+
+def test_retention_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=2000)
+    one.fill([b"x" * 800] * 5)
+    one.log.retain(now_us=0)
+    disk.fail("unlink", errno.EIO)
+    with pytest.raises(StorageFailed):
+        one.commit()
+    one.crash()
+    again = one.again()
+    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (2, 3, 4)]
+    assert (again.log.log_start_offset, again.log.recovery.is_clean) == (2, True)
+
+
+def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=0)
+    one.fill([b"x" * 800] * 3)
+    del disk.calls[:]
+    one.log.retain(now_us=0)
+    one.commit()
+    names = disk.names()
+    assert names.index("write") < min(names.index(n) for n in names if n.startswith("sync"))
+    assert names.index("unlink") > max(n for n, name in enumerate(names) if name.startswith("sync"))
+
+
+def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
+    one = OneLog(tmp_path, retention_ms=1000)
+    one.append(b"x", append_us=5_000_000)
+    one.commit()
+    assert one.log.retain(now_us=6_000_000) == 0
+    assert one.log.retain(now_us=6_000_001) == 1
+    one.commit()
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (1, 1)
+    assert one.append(b"y") == 1
+    one.commit()
+    assert one.all_bodies() == [b"y"]
+
+
+def test_what_is_not_durable_is_not_dropped(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
+    one.fill([b"x" * 100] * 4, commit=False)
+    assert one.log.retain(now_us=0) == 0
+
+
+def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=20_000, retention_bytes=60_000, index_interval_bytes=512)
+    stop, errors, seen = threading.Event(), [], []
+
+    def follow():
+        offset = 0
+        while not stop.is_set() or offset < one.log.high_watermark:
+            try:
+                batches = one.log.read(offset, 5_000)
+            except OffsetOutOfRange:
+                offset = one.log.log_start_offset
+                continue
+            except Exception as error:  # The test fails with whatever the reader met.
+                errors.append(error)
+                return
+            for batch in batches:
+                if bytes(batch.body[:8]) != batch.base_offset.to_bytes(8, "big"):
+                    errors.append(AssertionError(batch))
+                seen.append(batch.base_offset)
+                offset = batch.next_offset
+
+    readers = [threading.Thread(target=follow) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(800):
+        one.append(number.to_bytes(8, "big") + b"x" * (number % 700))
+        if number % 5 == 0:
+            one.commit()
+        if number % 50 == 0:
+            one.log.retain(now_us=0)
+    one.commit()
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert errors == []
+    assert 799 in seen
+
+
+def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    assert (one.log.high_watermark, one.log.durable_offset) == (3, 0)
+    assert one.all_bodies() == [b"a"]
+    assert one.committer.begin() is None
+    assert one.committer.has_lazy
+    one.commit()
+    assert one.log.durable_offset == 3
+
+
+def test_written_mode_goes_on_above_its_reservation_after_an_unclean_start(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    one.crash()
+    again = one.again(durability=Durability.WRITTEN)
+    assert again.log.recovery.gap == (3, RESERVE_OFFSETS)
+    assert again.append(b"b") == RESERVE_OFFSETS
+    first, gap, last = again.all_batches()
+    assert (bytes(first.body), bytes(last.body)) == (b"a", b"b")
+    assert (gap.base_offset, gap.next_offset) == (3, RESERVE_OFFSETS)
+    assert (gap.header.body_format, gap.header.flags) == (BodyFormat.GAP, BatchFlag.GAP)
+    assert gap.header.record_count == 0
+
+
+def test_written_mode_after_a_clean_stop_has_no_gap(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    one.stop()
+    again = one.again(durability=Durability.WRITTEN)
+    assert (again.log.recovery.gap, again.append(b"b")) == (None, 3)
+
+
+def test_written_mode_never_hands_out_offsets_above_what_was_reserved_durably(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    big = RESERVE_OFFSETS // 2 + 1
+    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    one.commit()  # Half is used: the round reserves more.
+    del disk.calls[:]
+    one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    assert disk.names("sync_data") == []
+    one.log.append([b"c"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
+    names = [(call.name, call.file_name) for call in disk.calls]
+    assert names.index(("sync_data", "reserved")) < len(names) - 1
+    end = one.log.log_end_offset
+    one.crash()
+    again = one.again(durability=Durability.WRITTEN)
+    assert again.append(b"d") >= end
+
+
+def test_a_topic_that_became_synced_still_heeds_the_reservation(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a")
+    one.crash()
+    again = one.again()
+    assert again.append(b"b") == RESERVE_OFFSETS
+
+
+def test_durability_can_change_while_the_log_is_open(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a")
+    one.log.alter(LogSettings(durability=Durability.WRITTEN))
+    assert one.log.high_watermark == 1
+    one.append(b"b")
+    one.log.alter(LogSettings(durability=Durability.SYNCED))
+    assert (one.log.high_watermark, one.log.durable_offset) == (2, 2)
+    one.append(b"c")
+    assert one.log.high_watermark == 2
+    one.commit()
+    one.crash()
+    again = one.again()
+    assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
+
+
+def test_a_closed_log_says_so(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a"])
+    one.log.close()
+    with pytest.raises(LogClosed):
+        one.append(b"b")
+    with pytest.raises(LogClosed):
+        one.log.read(0, 100)
+    one.committer.commit()
+
+
+def test_a_log_closed_in_the_middle_of_a_round_takes_no_harm(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a")
+    running = one.committer.begin()
+    one.data_dir.remove_partition(1)
+    one.committer.sync(running)
+    one.committer.finish(running)
+    assert one.files.open_count <= 1
+    assert not os.path.exists(one.folder)

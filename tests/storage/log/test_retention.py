@@ -1,0 +1,51 @@
+import pytest
+
+from storage.log.retention import SegmentFacts, new_log_start
+from storage.log.settings import LogSettings
+
+SECOND_US = 1_000_000
+NOW_US = 1000 * SECOND_US
+
+# Four segments of 100 records and 1000 bytes, last written 400, 300, 200 and 100 seconds ago.
+SEGMENTS = [
+    SegmentFacts(100 * n, 100 * (n + 1), 1000, NOW_US - (400 - 100 * n) * SECOND_US)
+    for n in range(4)
+]
+
+TABLE = [
+    # settings, lowest position of all subscriptions, log start
+    ({}, None, 0),
+    ({}, 400, 0),
+    ({"retention_bytes": 4000}, None, 0),
+    ({"retention_bytes": 3001}, None, 0),
+    ({"retention_bytes": 3000}, None, 100),
+    ({"retention_bytes": 2500}, None, 100),
+    ({"retention_bytes": 0}, None, 300),
+    ({"retention_ms": 400_000}, None, 0),
+    ({"retention_ms": 399_999}, None, 100),
+    ({"retention_ms": 150_000}, None, 300),
+    ({"retention_ms": 1}, None, 300),
+    ({"retention_ms": 350_000, "retention_bytes": 2000}, None, 200),
+    ({"retention_bytes": 0, "keep_unacknowledged": True}, 150, 100),
+    ({"retention_bytes": 0, "keep_unacknowledged": True}, 200, 200),
+    ({"retention_bytes": 0, "keep_unacknowledged": True}, 0, 0),
+    ({"retention_bytes": 0, "keep_unacknowledged": True}, None, 300),
+    ({"retention_bytes": 3000, "keep_unacknowledged": True}, 400, 100),
+    ({"delete_acknowledged": True}, None, 0),
+    ({"delete_acknowledged": True}, 99, 0),
+    ({"delete_acknowledged": True}, 100, 100),
+    ({"delete_acknowledged": True}, 299, 200),
+    ({"delete_acknowledged": True}, 5000, 300),
+    ({"delete_acknowledged": True, "retention_ms": 250_000}, 100, 200),
+    ({"delete_acknowledged": True, "keep_unacknowledged": True, "retention_ms": 1}, 250, 200),
+]
+
+
+@pytest.mark.parametrize(("settings", "acknowledged", "start"), TABLE)
+def test_first_segment_that_is_kept(settings, acknowledged, start):
+    assert new_log_start(SEGMENTS, LogSettings(**settings), NOW_US, acknowledged) == start
+
+
+def test_the_last_segment_is_always_kept():
+    settings = LogSettings(retention_bytes=0, retention_ms=0, delete_acknowledged=True)
+    assert new_log_start(SEGMENTS[:1], settings, NOW_US * 2, 10_000) == 0
