@@ -103,7 +103,10 @@ class Catalogue:
         """
         meta = self._namespaces[tenant, namespace]
         assert iggy_id not in self._streams
-        numbered = NamespaceMeta(tenant, namespace, meta.created_us, iggy_id, meta.made_id)
+        made_id = meta.made_id
+        if iggy_id is None and meta.iggy_id is not None and made_id in self._streams:
+            made_id = self._free_made_id(self._streams)  # A client chose it in the meantime.
+        numbered = NamespaceMeta(tenant, namespace, meta.created_us, iggy_id, made_id)
         return self._change(NamespaceMade(numbered))
 
     def delete_namespace(self, tenant: str, namespace: str) -> int:

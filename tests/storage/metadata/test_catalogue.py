@@ -260,3 +260,14 @@ def test_a_namespace_can_be_given_a_number_and_lose_it_again(catalogue, journal)
     assert catalogue.namespace_by_stream_id(7) is None
     assert catalogue.namespace_by_stream_id(MADE_ID_FIRST) == meta
     assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+
+
+def test_a_number_given_back_is_not_one_that_a_client_took_meanwhile(catalogue):
+    made_id = catalogue.stream_id(catalogue.namespace("public", "default"))
+    catalogue.number_namespace("public", "default", 7)
+    catalogue.create_namespace("public", "shop", created_us=1, iggy_id=made_id)
+    catalogue.number_namespace("public", "default", None)
+    assert catalogue.namespace_by_stream_id(made_id).namespace == "shop"
+    new = catalogue.stream_id(catalogue.namespace("public", "default"))
+    assert new > made_id
+    assert catalogue.namespace_by_stream_id(new).namespace == "default"
