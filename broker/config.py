@@ -233,7 +233,10 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
     return origins[key] if (key := next(inside, None)) is not None else "settings"
 
 
-def _listeners(tree: Mapping[str, object], origins: Mapping[str, str]) -> dict[str, ListenerConfig]:
+def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerConfig]:
+    if not isinstance(tree, dict):
+        where = _origin("listeners", origins)
+        raise ConfigError(f"{where}: listeners: is a group of settings, not one")
     known = _Listener.__struct_fields__
     listeners = {}
     for name, given in tree.items():

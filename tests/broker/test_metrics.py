@@ -1,0 +1,69 @@
+"""Counters of one broker as Prometheus sees them."""
+
+import subprocess
+import sys
+
+import pytest
+from prometheus_client import generate_latest
+
+from broker.metrics import SECONDS_BUCKETS, Metrics
+
+
+def rendered(metrics):
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+def test_counters_and_gauges_are_shown_with_their_labels():
+    metrics = Metrics()
+    metrics.records_in("kafka", "public/default/t", 3, 100)
+    metrics.records_in("kafka", "public/default/t", 2, 50)
+    metrics.records_out("iggy", "public/default/t", 1, 10)
+    metrics.left_out("iggy", "public/default/t", 4)
+    gauge = metrics.number("braidlog_open_connections", "kafka")
+    gauge.inc()
+    gauge.inc()
+    gauge.dec()
+    values = rendered(metrics)
+    labels = '{protocol="%s",topic="public/default/t"}'
+    assert values["braidlog_records_in_total" + labels % "kafka"] == "5.0"
+    assert values["braidlog_bytes_in_total" + labels % "kafka"] == "150.0"
+    assert values["braidlog_records_out_total" + labels % "iggy"] == "1.0"
+    assert values["braidlog_records_left_out_total" + labels % "iggy"] == "4.0"
+    assert values['braidlog_open_connections{protocol="kafka"}'] == "1.0"
+    assert not any("_created" in name for name in values)
+
+
+def test_histogram_counts_each_value_in_every_bucket_above_it():
+    metrics = Metrics()
+    histogram = metrics.histogram("braidlog_fsync_seconds")
+    for seconds in (0.00005, 0.0001, 0.002, 99.0):
+        histogram.observe(seconds)
+    values = rendered(metrics)
+    assert values['braidlog_fsync_seconds_bucket{le="0.0001"}'] == "2.0"
+    assert values['braidlog_fsync_seconds_bucket{le="0.0025"}'] == "3.0"
+    assert values[f'braidlog_fsync_seconds_bucket{{le="{SECONDS_BUCKETS[-1]}"}}'] == "3.0"
+    assert values['braidlog_fsync_seconds_bucket{le="+Inf"}'] == "4.0"
+    assert float(values["braidlog_fsync_seconds_sum"]) == pytest.approx(99.00215)
+
+
+def test_two_brokers_do_not_mix():
+    first, second = Metrics(), Metrics()
+    first.number("braidlog_connections", "kafka").inc()
+    assert 'braidlog_connections_total{protocol="kafka"}' not in rendered(second)
+
+
+def test_unknown_families_and_wrong_labels_are_bugs():
+    with pytest.raises(KeyError):
+        Metrics().number("braidlog_nope", "x")
+    with pytest.raises(AssertionError, match="labels"):
+        Metrics().number("braidlog_connections", "kafka", "more")
+
+
+def test_the_prometheus_client_is_not_imported_to_count():
+    program = (
+        "import sys; from broker.metrics import Metrics\n"
+        "Metrics().number('braidlog_connections', 'kafka').inc()\n"
+        "assert 'prometheus_client' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
