@@ -37,8 +37,8 @@ def run(context: Context) -> None:
 
 
 def _key(item: Delivered) -> bytes | None:
-    """partition_key 5, partition_key_b64_encoded 17; an absent key has no field."""
-    key = field_of(item.metadata, 5)
+    """partition_key 6, partition_key_b64_encoded 17; an absent key has no field."""
+    key = field_of(item.metadata, 6)
     if key is None:
         return None
     assert isinstance(key, bytes)
