@@ -65,12 +65,6 @@ class Subscription:
         stored = self._stored()
         return stored.properties if stored else {}
 
-    @property
-    def indexes(self) -> list[int]:
-        """The partitions on which its cursor is set, ascending."""
-        stored = self._stored()
-        return sorted(stored.cursors) if stored else []
-
     def position(self, index: int) -> int | None:
         """The first offset not acknowledged; None: never set."""
         cursor = self._cursor(index)
@@ -88,12 +82,12 @@ class Subscription:
 
     def committed(self, index: int) -> KafkaCommit | None:
         """What Kafka's OffsetFetch reads: its own commit as given, or where another door moved the
-        cursor to, without metadata and time. None: never set.
+        cursor to, with empty metadata and without a time. None: never set.
         """
         cursor = self._cursor(index)
         if cursor is None:
             return None
-        return cursor.kafka or KafkaCommit(cursor.position, None, 0)
+        return cursor.kafka or KafkaCommit(cursor.position, b"", 0)
 
     def backlog(self, index: int) -> int:
         """Records of the log that are not acknowledged. Raises PartitionNotFound."""
@@ -291,7 +285,6 @@ class Subscriptions:
         translate: Translate = broker_error,
     ) -> None:
         """`translate` tells what doors hear of a storage error (and may stop the broker)."""
-        self._topics = topics
         self._cursors = cursors
         self._translate = translate
         # Whoever holds one must see what another does to it; who holds none needs no object.
@@ -326,11 +319,6 @@ class Subscriptions:
     def names(self, topic: Topic) -> list[bytes]:
         """The subscriptions of a topic, by name."""
         return self._cursors.names(topic.meta.topic_id)
-
-    def topics_of(self, name: bytes) -> list[Topic]:
-        """The topics that have a subscription of this name."""
-        metas = (self._topics.catalogue.topic_by_id(i) for i in self._cursors.topics_of(name))
-        return [self._topics.get(meta.name) for meta in metas if meta is not None]
 
     def delete(self, topic: Topic, name: bytes) -> int:
         """End a subscription with all its cursors; return the ticket.

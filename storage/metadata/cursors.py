@@ -133,10 +133,6 @@ class CursorStore:
         """How many subscriptions a topic has."""
         return len(self._topics.get(topic_id, ()))
 
-    def topics_of(self, name: bytes) -> list[int]:
-        """The topics that have a subscription of this name."""
-        return [topic_id for topic_id, named in self._topics.items() if name in named]
-
     def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
         """The subscription of that name."""
         return self._topics.get(topic_id, {}).get(name)

@@ -9,6 +9,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Self
 
 # Ranges in one set. 16 MiB, ten times what Pulsar's clients leave unacknowledged by default; an
@@ -36,7 +37,11 @@ class RangeSet:
         return len(self._starts) - self._head
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return zip(self._starts[self._head :], self._ends[self._head :], strict=True)
+        return zip(
+            islice(self._starts, self._head, None),
+            islice(self._ends, self._head, None),
+            strict=True,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RangeSet) and list(self) == list(other)
