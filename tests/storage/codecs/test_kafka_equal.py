@@ -1,4 +1,6 @@
 import random
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ pytest.importorskip("numpy", reason="the extra `fast` is not installed")
 
 from storage.codecs import kafka, kafka_equal
 from storage.codecs.kafka import EQUAL_SET_MIN, prepare
-from storage.errors import BodyError
+from storage.errors import BodyError, CorruptBody
 from tests.storage.codecs.strategies import QUICK
 from tests.storage.codecs.test_kafka import entry, message
 
@@ -80,6 +82,16 @@ def test_unusual_sets_are_left_to_the_loop_unchanged() -> None:
         before = bytes(buffer)
         assert not kafka_equal.check_and_stamp(memoryview(buffer), size, 7)
         assert bytes(buffer) == before
+
+
+@pytest.mark.parametrize("key_size", [99, 3, 1, -2])
+def test_a_key_size_that_hides_behind_a_right_checksum_is_found(key_size: int) -> None:
+    rest = b"\x00\x00" + struct.pack(">ii", key_size, 8) + b"12345678"
+    bad = entry(0, struct.pack(">I", zlib.crc32(rest)) + rest)
+    usual = entry(0, message(None, b"12345678")) * EQUAL_SET_MIN
+    assert len(usual) == len(bad) * EQUAL_SET_MIN
+    assert at_once(usual + bad) is CorruptBody
+    assert at_once(bad * EQUAL_SET_MIN) is CorruptBody
 
 
 def test_small_sets_do_not_load_numpy() -> None:

@@ -186,6 +186,7 @@ def test_a_batch_with_another_count_is_damaged_and_shifts_no_offset(held: int) -
     decoded = PULSAR.decode(stored, 10, 0)
     assert isinstance(decoded.failed, CorruptBody)
     assert (decoded.records, decoded.failed_offset) == ([], 10)
+    assert PULSAR.decode(stored, 10, 0, start_offset=12).failed_offset == 12
     (after,) = PULSAR.decode(stored, 10, 0, start_offset=13).records
     assert (after.offset, after.value) == (13, b"after")
 
