@@ -233,6 +233,8 @@ class JournalLog:
         """
         if self._closed:
             raise LogClosed(self.folder)
+        if self._segments[-1].is_empty:  # The new segment needs an offset, and name, of its own.
+            self._write_batch(self._segments[-1], [], flags=BatchFlag.MARKER)
         start_offset = self._end_offset
         segment = self._new_segment(start_offset, FLAG_SNAPSHOT)
         try:
@@ -281,8 +283,11 @@ class JournalLog:
         self._write_slot()
 
     def _write_slot(self) -> None:
+        start_offset = self._segments[0].base_offset
+        if self._slot.says(start_offset, self.durable_offset):
+            return
         try:
-            made = self._slot.write(self._segments[0].base_offset, self.durable_offset)
+            made = self._slot.write(start_offset, self.durable_offset)
         except StorageFull:
             return  # Too low is allowed.
         self._folder_dirty |= made

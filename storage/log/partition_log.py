@@ -337,6 +337,8 @@ class PartitionLog:
         self._write_slot()
 
     def _write_slot(self) -> None:
+        if self._slot.says(self.log_start_offset, self.durable_offset):
+            return
         try:
             made = self._slot.write(self.log_start_offset, self.durable_offset)
         except StorageFull:

@@ -97,6 +97,13 @@ class SlotFile:
             self.mark = mark
             self.found = True
 
+    def says(self, log_start_offset: int, offset: int) -> bool:
+        """Whether the newest slot says this already."""
+        mark = self.mark
+        return mark.sequence > 0 and (
+            (mark.log_start_offset, mark.durable_offset) == (log_start_offset, offset)
+        )
+
     def write(self, log_start_offset: int, offset: int) -> bool:
         """Say something new in the older slot, unsynced; True if the file was made by this.
 

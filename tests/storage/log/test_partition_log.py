@@ -402,6 +402,7 @@ def test_what_is_not_durable_is_not_dropped(tmp_path):
     assert one.log.retain(now_us=0) == 0
 
 
+@pytest.mark.slow
 def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
     one = OneLog(tmp_path, segment_bytes=20_000, retention_bytes=60_000, index_interval_bytes=512)
     stop, errors, seen = threading.Event(), [], []

@@ -38,6 +38,7 @@ def crashed(tmp_path, committed, uncommitted, **settings):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["kept", "deleted"])
 def test_a_last_batch_cut_at_any_byte_is_a_torn_tail(tmp_path, index):
     crashed(tmp_path, [b"a" * 40, b"b" * 30], [b"last" * 5])
@@ -246,6 +247,7 @@ def test_a_start_after_a_clean_stop_walks_nothing(tmp_path):
     assert again.all_bodies() == [b"x" * 100] * 200 + [b"y"]
 
 
+@pytest.mark.slow
 def test_a_start_after_a_crash_walks_no_more_than_the_index_does_not_know(tmp_path):
     one = OneLog(tmp_path, index_interval_bytes=250)
     one.fill([b"x" * 100] * 1000)

@@ -1,0 +1,183 @@
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from storage.log.committer import Committer
+from storage.log.data_dir import DataDir, NewPartition
+from storage.log.files import Files
+from storage.log.settings import LogSettings
+from storage.log.topic_file import TopicFile
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+from tests.storage.log.logs import OneLog, flip
+
+SETTINGS = LogSettings()
+
+
+def opened(path, disk=None):
+    path.mkdir(exist_ok=True)
+    files = Files(path, disk)
+    return DataDir.open(path, files), Committer(files)
+
+
+def test_a_directory_is_made_where_there_is_none(tmp_path):
+    data_dir = DataDir.open(tmp_path / "a" / "b")
+    names = os.listdir(tmp_path / "a" / "b")
+    assert sorted(names) == ["lock", "partitions", "set-aside"]
+    assert (tmp_path / "a/b/lock").read_text() == f"{os.getpid()}\n"
+    data_dir.abandon()
+
+
+def test_a_directory_belongs_to_one_broker(tmp_path):
+    data_dir = DataDir.open(tmp_path)
+    with pytest.raises(DirectoryLocked, match=f"in use by process {os.getpid()}"):
+        DataDir.open(tmp_path)
+    data_dir.abandon()
+    DataDir.open(tmp_path).abandon()
+
+
+@pytest.mark.slow
+def test_the_lock_goes_with_its_process(tmp_path):
+    code = "import sys\nfrom storage.log.data_dir import DataDir\nDataDir.open(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    DataDir.open(tmp_path).abandon()
+
+
+def test_a_path_that_cannot_be_used_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Exception, match="cannot use the data directory"):
+        DataDir.open(tmp_path / "file")
+
+
+def test_partitions_are_numbered_folders_with_a_topic_file(tmp_path):
+    data_dir, committer = opened(tmp_path)
+    log = data_dir.create_partition(17, "public/default/orders", 2, SETTINGS, committer)
+    assert log.partition_id == 17
+    assert data_dir.partition_ids() == [17]
+    assert data_dir.read_topic_file(17) == TopicFile(17, "public/default/orders", 2)
+    names = os.listdir(tmp_path / "partitions" / "17")
+    assert {"topic", "00000000000000000000.log"} <= set(names)
+    data_dir.close(committer)
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+def test_a_new_partition_is_durable_names_and_all(tmp_path, all_at_once):
+    disk = RecordingDisk()
+    data_dir, committer = opened(tmp_path, disk)
+    if not all_at_once:
+        data_dir.files.adopt("/proc")
+    elif not data_dir.files.syncs_all_at_once:
+        pytest.skip("this file system has no trusted syncfs")
+    del disk.calls[:]
+    new = [NewPartition(number, "public/default/t", number - 1) for number in (1, 2)]
+    data_dir.create_partitions(new, SETTINGS, committer)
+    synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
+    if all_at_once:
+        assert synced == [""]
+    else:
+        files = ["00000000000000000000.log", "topic"]
+        assert synced == [*files, "1", *files, "2", "partitions"]
+
+
+def test_no_space_for_a_partition_leaves_none(tmp_path):
+    disk = FailingDisk()
+    data_dir, committer = opened(tmp_path, disk)
+    disk.fail("write", errno.ENOSPC)
+    new = [NewPartition(number, "public/default/t", number - 1) for number in (1, 2)]
+    with pytest.raises(StorageFull):
+        data_dir.create_partitions(new, SETTINGS, committer)
+    assert data_dir.partition_ids() == []
+
+
+def test_a_partition_without_folder_or_with_a_wrong_topic_file_is_damage(tmp_path):
+    data_dir, committer = opened(tmp_path)
+    with pytest.raises(DamagedLog, match="folder is missing"):
+        data_dir.open_partition(5, SETTINGS, committer)
+    data_dir.create_partition(5, "public/default/t", 0, SETTINGS, committer)
+    data_dir.close(committer)
+    os.rename(tmp_path / "partitions/5", tmp_path / "partitions/6")
+    data_dir, committer = opened(tmp_path)
+    with pytest.raises(DamagedLog, match="partition 5"):
+        data_dir.open_partition(6, SETTINGS, committer)
+    flip(tmp_path / "partitions/6/topic", 20)
+    with pytest.raises(DamagedLog, match="checksum"):
+        data_dir.open_partition(6, SETTINGS, committer)
+
+
+def test_unknown_folders_are_set_aside_and_their_numbers_remembered(tmp_path):
+    data_dir, committer = opened(tmp_path)
+    for number in (3, 8, 11):
+        data_dir.create_partition(number, "public/default/t", 0, SETTINGS, committer)
+    data_dir.close(committer)
+    os.mkdir(tmp_path / "partitions" / "lost+found")
+    os.mkdir(tmp_path / "set-aside" / "11")
+    data_dir, _ = opened(tmp_path)
+    moved = data_dir.set_aside_unknown({3, 8})
+    assert [os.path.basename(path) for path in moved] == ["11.2", "lost+found"]
+    assert data_dir.partition_ids() == [3, 8]
+    assert data_dir.highest_partition_id() == 11
+    assert data_dir.set_aside_unknown([3, 8]) == []
+
+
+def test_a_removed_partition_leaves_nothing(tmp_path):
+    data_dir, committer = opened(tmp_path)
+    log = data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
+    data_dir.remove_partition(3)
+    assert not log.takes_appends
+    assert os.listdir(tmp_path / "partitions") == []
+
+
+def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
+    disk = FailingDisk()
+    data_dir, committer = opened(tmp_path, disk)
+    data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
+    disk.fail("unlink", errno.EIO)
+    with pytest.raises(Exception, match="cannot remove"):
+        data_dir.remove_partition(3)
+    data_dir.abandon()
+    opened(tmp_path)
+    assert os.listdir(tmp_path / "partitions") == []
+
+
+def test_a_clean_stop_makes_everything_durable(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk)
+    journal = one.data_dir.open_journal("catalogue", one.committer)
+    one.append(b"x")
+    journal.append_lazy(b"y")
+    one.stop()
+    last_sync = max(n for n, name in enumerate(disk.names()) if name.startswith("sync"))
+    assert "write" not in disk.names()[last_sync:]
+    again = OneLog(tmp_path)
+    journal = again.data_dir.open_journal("catalogue", again.committer)
+    assert again.log.recovery.batches_walked == 0
+    assert again.log.durable_offset == again.log.log_end_offset == 1
+    assert list(journal.replay()) == [b"y"]
+    assert journal.durable_offset == 1
+
+
+def test_many_partitions_need_few_descriptors(tmp_path):
+    files = Files(tmp_path, handles_max=20)
+    data_dir, committer = DataDir.open(tmp_path, files), Committer(files)
+    new = [NewPartition(number, "public/default/t", number - 1) for number in range(1, 101)]
+    logs = data_dir.create_partitions(new, SETTINGS, committer)
+    one = OneLog.append
+    for round_number in range(3):
+        for log in logs[:15]:
+            one(Holder(log), b"%d" % round_number)
+        committer.commit()
+    for log in logs:
+        for batch in log.read(0, 100) if log.high_watermark else []:
+            assert batch.body
+    assert files.open_count <= 20
+    data_dir.close(committer)
+
+
+class Holder:
+    """Just enough of a OneLog to append."""
+
+    def __init__(self, log):
+        self.log = log
