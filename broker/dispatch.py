@@ -135,7 +135,9 @@ class Dispatcher(abc.ABC):
         size = 0
         ahead = self._ahead
         state = self.cursor.state()
-        while ahead and consumer.can_take and len(taken) < turn_entries and size < TURN_BYTES:
+        while ahead and len(taken) < turn_entries and size < TURN_BYTES:
+            if not (consumer.can_take and self._may_send()):
+                break
             entry = ahead.popleft()
             if state.covers(entry.offset, entry.end):
                 self._passed(entry)

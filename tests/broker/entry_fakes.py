@@ -1,0 +1,139 @@
+"""A partition in memory whose batches tests lay out by hand: stored Pulsar entries, records of
+another format, gaps, markers, chunks. Reads as `broker.partition.Partition` does.
+"""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import trio
+
+from broker.errors import OffsetOutOfRange
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
+from storage.codecs.plain import PLAIN
+from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
+from storage.codecs.record import Record
+from storage.log.batch import Batch, BatchHeader
+
+MS = 1000  # Microseconds.
+
+
+def entry_bytes(count=1, *, batched=None, time_ms=0, **metadata):
+    """A stored entry that says it holds `count` messages; its payload is never opened here."""
+    fields = EntryMetadata(producer_name=b"p", sequence_id=0, publish_time=time_ms, **metadata)
+    if batched or (batched is None and count > 1):
+        fields.num_messages_in_batch = count
+    packed = fields.SerializeToString()
+    return b"\x0e\x01\x00\x00\x00\x00" + len(packed).to_bytes(4, "big") + packed + b"payload"
+
+
+@dataclass
+class FakeLog:
+    """The part of `PartitionLog` that is asked for directly."""
+
+    partition: "FakePartition"
+
+    def offset_at_or_after(self, time_us):
+        for batch in self.partition.visible():
+            if batch.header.time_us >= time_us:
+                return batch.base_offset
+        return self.partition.high_watermark
+
+
+@dataclass(eq=False)
+class FakePartition:
+    """`hold_back` keeps the high watermark that many batches behind the log end."""
+
+    partition_id: int = 7
+    index: int = 0
+    log_start_offset: int = 0
+    removed: bool = False
+    partitioned: bool = False
+    batches: list = field(default_factory=list)
+    reads: int = 0
+
+    def __post_init__(self):
+        name = SimpleNamespace(full="public/default/t")
+        self.topic = SimpleNamespace(name=name, partitioned=self.partitioned, layout_users=0)
+        self.log = FakeLog(self)
+        self.high_watermark = 0
+        self._arrived = trio.lowlevel.ParkingLot()
+
+    @property
+    def next_offset(self):
+        return self.batches[-1].next_offset if self.batches else self.log_start_offset
+
+    def visible(self):
+        return [batch for batch in self.batches if batch.next_offset <= self.high_watermark]
+
+    # What tests put in. Each call is one batch.
+
+    def entries(self, *counts, flags=0, time_ms=0, metadata=None, visible=True):
+        """Stored Pulsar entries of so many messages each; returns their offsets."""
+        body, delta, offsets = b"", 0, []
+        base_offset = self.next_offset
+        for count in counts:
+            entry = entry_bytes(count, time_ms=time_ms, **(metadata or {}))
+            body += ENTRY_PREFIX.pack(len(entry), delta, count) + entry
+            offsets.append(base_offset + delta)
+            delta += count
+        info = PULSAR.inspect(body)
+        self._add(body, BodyFormat.PULSAR, delta, delta, info.flags | flags, time_ms, visible)
+        return offsets
+
+    def records(self, count, *, keep=None, time_ms=0, body_format=BodyFormat.PLAIN):
+        """Records of another format; `keep` are the places of those that compaction left."""
+        base_offset = self.next_offset
+        places = range(count) if keep is None else keep
+        kept = [
+            Record(base_offset + place, time_ms * MS, time_ms * MS, value=b"v%d" % place)
+            for place in places
+        ]
+        body = PLAIN.encode(kept, base_offset)
+        self._add(body, body_format, count, len(kept), 0, time_ms, True)
+        return [record.offset for record in kept]
+
+    def gap(self, count):
+        self._add(b"", BodyFormat.GAP, count, 0, BatchFlag.GAP, 0, True)
+
+    def show_all(self):
+        """The disk has caught up."""
+        self.high_watermark = self.next_offset
+        self._arrived.unpark_all()
+
+    def _add(self, body, body_format, covered, count, flags, time_ms, visible):
+        header = BatchHeader(
+            partition_id=self.partition_id,
+            base_offset=self.next_offset,
+            last_offset_delta=covered - 1,
+            record_count=count,
+            durable_offset=0,
+            append_us=time_ms * MS,
+            body_format=body_format,
+            flags=flags,
+            max_publish_us=time_ms * MS,
+            body_bytes=len(body),
+        )
+        self.batches.append(Batch(header, memoryview(b""), memoryview(body), 0))
+        if visible:
+            self.show_all()
+
+    # What the broker does with it.
+
+    async def read(self, offset, bytes_max):
+        await trio.lowlevel.checkpoint()
+        self.reads += 1
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
+        found, size = [], 0
+        for batch in self.visible():
+            if batch.next_offset > offset:
+                size += len(batch.body)
+                if found and size > bytes_max:
+                    break
+                found.append(batch)
+        return found
+
+    async def wait_for(self, offset):
+        while self.high_watermark <= offset:
+            await self._arrived.park()

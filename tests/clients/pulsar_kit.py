@@ -1,0 +1,94 @@
+"""What the tests with the real Pulsar client share: a broker, a client, a fresh topic name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.server import RunningBroker
+
+pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+
+RECEIVE_MS = 10_000
+NOTHING_MS = 400  # How long a receive that is to stay empty waits.
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with RunningBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(broker: RunningBroker) -> str:
+    return f"pulsar://{broker.addresses['pulsar']}"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Any]:
+    connected = new_client(url)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    module = request.module.__name__.rsplit(".", 1)[1]
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{module}-{name}"[:200]
+
+
+def new_client(url: str) -> Any:
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    return pulsar.Client(url, operation_timeout_seconds=10, logger=quiet)
+
+
+def take(consumer: Any, count: int, *, ack: bool = True) -> list[Any]:
+    """The next messages of a consumer."""
+    messages = []
+    for _ in range(count):
+        message = consumer.receive(RECEIVE_MS)
+        if ack:
+            consumer.acknowledge(message)
+        messages.append(message)
+    return messages
+
+
+def values(messages: list[Any]) -> list[bytes]:
+    return [message.data() for message in messages]
+
+
+def assert_empty(consumer: Any) -> None:
+    """Nothing more comes."""
+    with pytest.raises(pulsar.Timeout):
+        surplus = consumer.receive(NOTHING_MS)
+        pytest.fail(f"{surplus.data()!r} came besides")
+
+
+def produce(client: Any, topic: str, count: int, *, batched: bool = False) -> list[Any]:
+    """Send `m0`, `m1` and so on, as one batch if so told; returns the message ids."""
+    settings: dict[str, Any] = {}
+    if batched:
+        settings = {
+            "batching_enabled": True,
+            "batching_max_messages": count,
+            "batching_max_publish_delay_ms": 10_000,
+        }
+    producer = client.create_producer(topic, **settings)
+    ids: list[Any] = []
+    for number in range(count):
+        if batched:
+            producer.send_async(b"m%d" % number, lambda _, message_id: ids.append(message_id))
+        else:
+            ids.append(producer.send(b"m%d" % number))
+    producer.flush()
+    producer.close()
+    assert len(ids) == count
+    return ids
+
+
+def numbered(first: int, end: int) -> list[bytes]:
+    return [b"m%d" % number for number in range(first, end)]

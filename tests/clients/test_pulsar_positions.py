@@ -1,0 +1,238 @@
+"""The stock Pulsar client: seeks, readers, last ids, table views, schemas, what is refused."""
+
+import time
+from typing import Any
+
+import pytest
+
+from conformance.server import RunningBroker
+from tests.clients.pulsar_kit import (
+    EARLIEST,
+    RECEIVE_MS,
+    SHARED,
+    assert_empty,
+    broker,
+    client,
+    new_client,
+    numbered,
+    produce,
+    pulsar,
+    take,
+    topic,
+    url,
+    values,
+)
+
+__all__ = ["broker", "client", "topic", "url"]
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+
+# Seeking.
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+def test_seek_by_id(client: Any, topic: str, kind: str) -> None:
+    consumer = client.subscribe(topic, "s", consumer_type=getattr(pulsar.ConsumerType, kind))
+    ids = produce(client, topic, 5)
+    take(consumer, 5)
+    consumer.seek(ids[1])
+    assert values(take(consumer, 3)) == numbered(2, 5)
+    consumer.seek(pulsar.MessageId.earliest)
+    assert values(take(consumer, 5)) == numbered(0, 5)
+    consumer.seek(pulsar.MessageId.latest)
+    assert_empty(consumer)
+    client.create_producer(topic).send(b"newer")
+    assert values(take(consumer, 1)) == [b"newer"]
+
+
+def test_seek_into_a_batch(client: Any, topic: str) -> None:
+    consumer = client.subscribe(topic, "s")
+    ids = produce(client, topic, 10, batched=True)
+    take(consumer, 10)
+    consumer.seek(ids[6])
+    assert values(take(consumer, 3)) == numbered(7, 10)
+    assert_empty(consumer)
+
+
+def test_seek_by_time(client: Any, topic: str) -> None:
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic)
+    times = []
+    for number in range(4):
+        times.append(int(time.time() * 1000))
+        producer.send(b"m%d" % number)
+        time.sleep(0.05)
+    take(consumer, 4)
+    consumer.seek(times[2])
+    assert values(take(consumer, 2)) == numbered(2, 4)
+    consumer.seek(int(time.time() * 1000) + 60_000)
+    assert_empty(consumer)
+
+
+def test_seek_forgets_acks_and_closes_the_others(url: str, client: Any, topic: str) -> None:
+    consumers = [client.subscribe(topic, "s", consumer_type=SHARED)]
+    other = new_client(url)
+    consumers.append(other.subscribe(topic, "s", consumer_type=SHARED))
+    produce(client, topic, 20)
+    drain(consumers, 20)
+    consumers[0].seek(pulsar.MessageId.earliest)
+    assert sorted(drain(consumers, 20)) == sorted(numbered(0, 20))
+    other.close()
+
+
+def drain(consumers: list[Any], count: int) -> list[bytes]:
+    got: list[bytes] = []
+    deadline = time.monotonic() + 20
+    while len(got) < count and time.monotonic() < deadline:
+        for consumer in consumers:
+            try:
+                message = consumer.receive(100)
+            except pulsar.Timeout:
+                continue
+            consumer.acknowledge(message)
+            got.append(message.data())
+    return got
+
+
+# Readers.
+
+
+def read(reader: Any) -> list[bytes]:
+    got = []
+    while reader.has_message_available():
+        got.append(reader.read_next(RECEIVE_MS).data())
+    return got
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_reader(client: Any, topic: str, batched: bool) -> None:
+    ids = produce(client, topic, 5, batched=batched)
+    assert read(client.create_reader(topic, pulsar.MessageId.earliest)) == numbered(0, 5)
+    assert read(client.create_reader(topic, ids[1])) == numbered(2, 5)
+    inclusive = client.create_reader(topic, ids[1], start_message_id_inclusive=True)
+    assert read(inclusive) == numbered(1, 5)
+    latest = client.create_reader(topic, pulsar.MessageId.latest)
+    assert not latest.has_message_available()
+    producer = client.create_producer(topic)
+    producer.send(b"newer")
+    assert latest.has_message_available()
+    assert read(latest) == [b"newer"]
+    assert not latest.has_message_available()
+
+
+def test_reader_of_an_empty_topic(client: Any, topic: str) -> None:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert not reader.has_message_available()
+
+
+def test_reader_seeks(client: Any, topic: str) -> None:
+    ids = produce(client, topic, 5)
+    reader = client.create_reader(topic, pulsar.MessageId.latest)
+    reader.seek(ids[2])
+    assert read(reader) == numbered(3, 5)
+    reader.seek(pulsar.MessageId.earliest)
+    assert read(reader) == numbered(0, 5)
+    reader.seek(int(time.time() * 1000) + 60_000)
+    assert not reader.has_message_available()
+    client.create_producer(topic).send(b"newer")
+    assert reader.read_next(RECEIVE_MS).data() == b"newer"
+
+
+def test_reader_position_after_a_restart(broker: RunningBroker, url: str, topic: str) -> None:
+    client = new_client(url)
+    ids = produce(client, topic, 5)
+    client.close()
+    broker.stop()
+    broker.start()
+    client = new_client(url)
+    assert read(client.create_reader(topic, ids[2])) == numbered(3, 5)
+    client.close()
+
+
+def test_last_id(client: Any, topic: str) -> None:
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    ids = produce(client, topic, 3)
+    assert consumer.get_last_message_id() == ids[-1]
+    batch = produce(client, topic, 4, batched=True)
+    last = consumer.get_last_message_id()
+    assert (last.ledger_id(), last.entry_id(), last.batch_index()) == (
+        batch[-1].ledger_id(),
+        batch[-1].entry_id(),
+        3,
+    )
+
+
+def test_table_view(client: Any, topic: str) -> None:
+    producer = client.create_producer(topic)
+    for number in range(6):
+        producer.send(b"v%d" % number, partition_key=f"k{number % 3}")
+    view = client.create_table_view(topic)
+    for number in range(3):
+        assert view.get(f"k{number}") == b"v%d" % (number + 3)
+    view.close()
+
+
+def test_pause_in_delivery_while_the_queue_is_full(client: Any, topic: str) -> None:
+    consumer = client.subscribe(topic, "s", receiver_queue_size=4)
+    produce(client, topic, 10, batched=True)
+    produce(client, topic, 50)
+    assert values(take(consumer, 60)) == numbered(0, 10) + numbered(0, 50)
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared"])
+def test_queue_size_0_gets_one_by_one(client: Any, topic: str, kind: str) -> None:
+    consumer_type = getattr(pulsar.ConsumerType, kind)
+    consumer = client.subscribe(topic, "s", consumer_type, receiver_queue_size=0)
+    produce(client, topic, 5)
+    assert values(take(consumer, 5)) == numbered(0, 5)
+
+
+# Schemas.
+
+
+class Row(pulsar.schema.Record):
+    a = pulsar.schema.String()
+    b = pulsar.schema.Integer()
+
+
+@pytest.mark.parametrize("kind", ["JsonSchema", "AvroSchema"])
+def test_schema(client: Any, topic: str, kind: str) -> None:
+    if kind == "AvroSchema":
+        pytest.importorskip("fastavro")
+    schema = getattr(pulsar.schema, kind)(Row)
+    client.create_producer(topic, schema=schema).send(Row(a="x", b=3))
+    consumer = client.subscribe(topic, "s", schema=schema, initial_position=EARLIEST)
+    (message,) = take(consumer, 1)
+    value = message.value()
+    assert (value.a, value.b) == ("x", 3)
+    assert message.schema_version() in (bytes(8), "\0" * 8)
+
+
+def test_schema_incompatible(client: Any, topic: str) -> None:
+    client.create_producer(topic, schema=pulsar.schema.JsonSchema(Row))
+    with pytest.raises(pulsar.IncompatibleSchema):
+        client.create_producer(topic, schema=pulsar.schema.StringSchema())
+    client.create_producer(topic).send(b"without")
+
+
+# What is refused.
+
+
+def test_non_persistent_is_refused_at_once(client: Any, topic: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer(f"non-persistent://public/default/{topic}")
+    assert time.monotonic() - begun < 8, "the client was left to its timeout"
+
+
+def test_missing_namespace_is_refused(client: Any, topic: str) -> None:
+    with pytest.raises((pulsar.TopicNotFound, pulsar.LookupError)):
+        client.create_producer(f"persistent://public/nowhere/{topic}")
+
+
+@pytest.mark.parametrize("kind", ["KeyShared", "Failover"])
+def test_other_kinds_are_refused_or_served(client: Any, topic: str, kind: str) -> None:
+    consumer_type = getattr(pulsar.ConsumerType, kind)
+    with pytest.raises(pulsar.NotAllowedError):
+        client.subscribe(topic, "s", consumer_type=consumer_type)
