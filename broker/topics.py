@@ -213,8 +213,6 @@ class Topics:
         topic = self.get(name)
         if index is None and topic.partitioned:
             raise errors.InvalidRequest(f"{name} is partitioned: name one of its partitions")
-        if index and not topic.partitioned:
-            raise errors.PartitionNotFound(f"{name} is not partitioned")
         return topic.partition(index or 0)
 
     # Changing.

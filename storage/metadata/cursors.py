@@ -272,7 +272,7 @@ def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> R
 
 def _resize(found: StoredSubscription, partitions: int) -> None:
     for index in range(found.partitions, partitions):
-        found.cursors.setdefault(index, Cursor(0, 0))
+        found.cursors[index] = Cursor(0, 0)
     for index in [index for index in found.cursors if index >= partitions]:
         del found.cursors[index]
     found.partitions = partitions

@@ -280,7 +280,9 @@ def test_acks_beyond_the_limit_are_refused_and_those_that_need_no_room_are_not(b
     assert billing.acked(0).contains(end - 2, end)
     assert not billing.acked(0).contains(end + 50, end + 51)
     billing.ack(0, [(101, 102)], lazy=False)  # Two ranges became one: there is room again.
-    billing.ack(0, [(end + 50, end + 51)], lazy=False)
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        billing.ack(0, [(end + 50, end + 51), (end + 60, end + 61)], lazy=False)
+    assert billing.acked(0).contains(end + 50, end + 51)
     assert len(billing.acked(0)) == limit
 
 

@@ -238,6 +238,16 @@ def test_a_journal_that_ends_early_gives_what_was_there_then(journal, kept):
     assert (cursor.position if cursor else 0) == kept
 
 
+def test_a_snapshot_holds_many_subscriptions_in_few_records(journal):
+    store = CursorStore(journal)
+    for number in range(module.RECORD_CURSORS + 10):
+        opened(store, b"%d" % number)
+    journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+    store.open(TOPIC + 1, b"last", partitions=2)
+    assert len(journal.records) == 3
+    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+
+
 def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(journal):
     count = module.RECORD_RANGES * 2 + 5
     store = CursorStore(journal)
