@@ -79,7 +79,9 @@ def prepare(
         view = memoryview(bytearray(view))
     count, end, compressed = _check_and_stamp(view, base_offset, message_bytes_max)
     if compressed:
-        return _repack(view, base_offset, message_bytes_max, inflated_bytes_max)
+        # What readers of other protocols could not open again is not taken in.
+        inflated_max = min(inflated_bytes_max, INFLATED_BYTES_MAX)
+        return _repack(view, base_offset, message_bytes_max, inflated_max)
     return Prepared(view[:end], BodyInfo(count))
 
 
