@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
+from storage.codecs.api import BatchFlag, BodyInfo
 from storage.errors import (
     DamagedLog,
     LogClosed,
@@ -15,8 +15,6 @@ from storage.errors import (
     WouldBlock,
 )
 from storage.log.batch import HEADER_BYTES
-from storage.log.reservation import RESERVE_OFFSETS
-from storage.log.settings import Durability, LogSettings
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
 
@@ -340,68 +338,6 @@ def test_bytes_between_is_never_zero_for_a_record(tmp_path):
     assert one.log.bytes_between(2, 3) >= 1
 
 
-def test_retention_drops_whole_segments_and_refuses_readers_at_once(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=1000, retention_bytes=2000)
-    one.fill([b"x" * 800] * 5)
-    assert one.log.retain(now_us=0) == 2
-    assert one.log.log_start_offset == 2
-    with pytest.raises(OffsetOutOfRange):
-        one.log.read(1, 100)
-    assert len(segment_names(one.folder)) == 5
-    one.commit()
-    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (2, 3, 4)]
-    assert not os.path.exists(one.file("00000000000000000000.index"))
-    assert one.log.retain(now_us=0) == 0
-    one.crash()
-    again = one.again()
-    assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 5)
-
-
-def test_retention_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
-    disk = FailingDisk()
-    one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=2000)
-    one.fill([b"x" * 800] * 5)
-    one.log.retain(now_us=0)
-    disk.fail("unlink", errno.EIO)
-    with pytest.raises(StorageFailed):
-        one.commit()
-    one.crash()
-    again = one.again()
-    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (2, 3, 4)]
-    assert (again.log.log_start_offset, again.log.recovery.is_clean) == (2, True)
-
-
-def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
-    disk = RecordingDisk()
-    one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=0)
-    one.fill([b"x" * 800] * 3)
-    del disk.calls[:]
-    one.log.retain(now_us=0)
-    one.commit()
-    names = disk.names()
-    assert names.index("write") < min(names.index(n) for n in names if n.startswith("sync"))
-    assert names.index("unlink") > max(n for n, name in enumerate(names) if name.startswith("sync"))
-
-
-def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
-    one = OneLog(tmp_path, retention_ms=1000)
-    one.append(b"x", append_us=5_000_000)
-    one.commit()
-    assert one.log.retain(now_us=6_000_000) == 0
-    assert one.log.retain(now_us=6_000_001) == 1
-    one.commit()
-    assert (one.log.log_start_offset, one.log.log_end_offset) == (1, 1)
-    assert one.append(b"y") == 1
-    one.commit()
-    assert one.all_bodies() == [b"y"]
-
-
-def test_what_is_not_durable_is_not_dropped(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
-    one.fill([b"x" * 100] * 4, commit=False)
-    assert one.log.retain(now_us=0) == 0
-
-
 @pytest.mark.slow
 def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
     one = OneLog(tmp_path, segment_bytes=20_000, retention_bytes=60_000, index_interval_bytes=512)
@@ -439,81 +375,6 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
         reader.join()
     assert errors == []
     assert 799 in seen
-
-
-def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    assert (one.log.high_watermark, one.log.durable_offset) == (3, 0)
-    assert one.all_bodies() == [b"a"]
-    assert one.committer.begin() is None
-    assert one.committer.has_lazy
-    one.commit()
-    assert one.log.durable_offset == 3
-
-
-def test_written_mode_goes_on_above_its_reservation_after_an_unclean_start(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    one.crash()
-    again = one.again(durability=Durability.WRITTEN)
-    assert again.log.recovery.gap == (3, RESERVE_OFFSETS)
-    assert again.append(b"b") == RESERVE_OFFSETS
-    first, gap, last = again.all_batches()
-    assert (bytes(first.body), bytes(last.body)) == (b"a", b"b")
-    assert (gap.base_offset, gap.next_offset) == (3, RESERVE_OFFSETS)
-    assert (gap.header.body_format, gap.header.flags) == (BodyFormat.GAP, BatchFlag.GAP)
-    assert gap.header.record_count == 0
-
-
-def test_written_mode_after_a_clean_stop_has_no_gap(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    one.stop()
-    again = one.again(durability=Durability.WRITTEN)
-    assert (again.log.recovery.gap, again.append(b"b")) == (None, 3)
-
-
-def test_written_mode_never_hands_out_offsets_above_what_was_reserved_durably(tmp_path):
-    disk = RecordingDisk()
-    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
-    big = RESERVE_OFFSETS // 2 + 1
-    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    one.commit()  # Half is used: the round reserves more.
-    del disk.calls[:]
-    one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    assert disk.names("sync_data") == []
-    one.log.append([b"c"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
-    names = [(call.name, call.file_name) for call in disk.calls]
-    assert names.index(("sync_data", "reserved")) < len(names) - 1
-    end = one.log.log_end_offset
-    one.crash()
-    again = one.again(durability=Durability.WRITTEN)
-    assert again.append(b"d") >= end
-
-
-def test_a_topic_that_became_synced_still_heeds_the_reservation(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a")
-    one.crash()
-    again = one.again()
-    assert again.append(b"b") == RESERVE_OFFSETS
-
-
-def test_durability_can_change_while_the_log_is_open(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a")
-    one.log.alter(LogSettings(durability=Durability.WRITTEN))
-    assert one.log.high_watermark == 1
-    one.append(b"b")
-    one.log.alter(LogSettings(durability=Durability.SYNCED))
-    assert (one.log.high_watermark, one.log.durable_offset) == (2, 2)
-    one.append(b"c")
-    assert one.log.high_watermark == 2
-    one.commit()
-    one.crash()
-    again = one.again()
-    assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
 
 
 def test_a_closed_log_says_so(tmp_path):

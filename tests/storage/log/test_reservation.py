@@ -1,0 +1,82 @@
+"""Durability `written`: shown at once, and offsets that never name two records."""
+
+from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
+from storage.log.reservation import RESERVE_OFFSETS
+from storage.log.settings import Durability, LogSettings
+from tests.storage.files_twins import RecordingDisk
+from tests.storage.log.logs import OneLog
+
+
+def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    assert (one.log.high_watermark, one.log.durable_offset) == (3, 0)
+    assert one.all_bodies() == [b"a"]
+    assert one.committer.begin() is None
+    assert one.committer.has_lazy
+    one.commit()
+    assert one.log.durable_offset == 3
+
+
+def test_written_mode_goes_on_above_its_reservation_after_an_unclean_start(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    one.crash()
+    again = one.again(durability=Durability.WRITTEN)
+    assert again.log.recovery.gap == (3, RESERVE_OFFSETS)
+    assert again.append(b"b") == RESERVE_OFFSETS
+    first, gap, last = again.all_batches()
+    assert (bytes(first.body), bytes(last.body)) == (b"a", b"b")
+    assert (gap.base_offset, gap.next_offset) == (3, RESERVE_OFFSETS)
+    assert (gap.header.body_format, gap.header.flags) == (BodyFormat.GAP, BatchFlag.GAP)
+    assert gap.header.record_count == 0
+
+
+def test_written_mode_after_a_clean_stop_has_no_gap(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    one.stop()
+    again = one.again(durability=Durability.WRITTEN)
+    assert (again.log.recovery.gap, again.append(b"b")) == (None, 3)
+
+
+def test_written_mode_never_hands_out_offsets_above_what_was_reserved_durably(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    big = RESERVE_OFFSETS // 2 + 1
+    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    one.commit()  # Half is used: the round reserves more.
+    del disk.calls[:]
+    one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    assert disk.names("sync_data") == []
+    one.log.append([b"c"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
+    names = [(call.name, call.file_name) for call in disk.calls]
+    assert names.index(("sync_data", "reserved")) < len(names) - 1
+    end = one.log.log_end_offset
+    one.crash()
+    again = one.again(durability=Durability.WRITTEN)
+    assert again.append(b"d") >= end
+
+
+def test_a_topic_that_became_synced_still_heeds_the_reservation(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a")
+    one.crash()
+    again = one.again()
+    assert again.append(b"b") == RESERVE_OFFSETS
+
+
+def test_durability_can_change_while_the_log_is_open(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a")
+    one.log.alter(LogSettings(durability=Durability.WRITTEN))
+    assert one.log.high_watermark == 1
+    one.append(b"b")
+    one.log.alter(LogSettings(durability=Durability.SYNCED))
+    assert (one.log.high_watermark, one.log.durable_offset) == (2, 2)
+    one.append(b"c")
+    assert one.log.high_watermark == 2
+    one.commit()
+    one.crash()
+    again = one.again()
+    assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
