@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PROGRESS_INTERVAL_S = 0.25
 
+LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
+
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,7 +38,7 @@ SPARK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.task.maxFailures": "1",
-    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
 }
 
 # (tasks done, tasks in all)
@@ -196,6 +198,7 @@ class _Spark:
         if self._session is None:
             os.environ["JAVA_HOME"] = str(jvm.java_home(self._java))
             os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder.master("local[*]").appName("braidlog export")
