@@ -58,25 +58,29 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
     for name, value in settings.items():
         if name in TOPIC_SETTINGS:
             merged[name] = None if value == NO_LIMIT and name.startswith("retention_") else value
-    flags = {
-        name: merged.pop(name, False) for name in ("keep_unacknowledged", "delete_acknowledged")
-    }
+    switches = {name: merged.pop(name) for name in _Switches.__struct_fields__ if name in merged}
     try:
-        checked = msgspec.convert(
-            {**merged, "flush_interval_ms": config.flush_interval_ms}, LogConfig
-        )
-        switches = msgspec.convert(flags, dict[str, bool])
+        limits = msgspec.convert(merged, LogConfig)
+        kept = msgspec.convert(switches, _Switches)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"topic setting: {error}".replace("`$.", "`")) from None
     return LogSettings(
-        segment_bytes=checked.segment_bytes,
-        segment_ms=checked.segment_ms,
-        index_interval_bytes=checked.index_interval_bytes,
-        durability=Mode(checked.durability),
-        retention_bytes=checked.retention_bytes,
-        retention_ms=checked.retention_ms,
-        **switches,
+        segment_bytes=limits.segment_bytes,
+        segment_ms=limits.segment_ms,
+        index_interval_bytes=limits.index_interval_bytes,
+        durability=Mode(limits.durability),
+        retention_bytes=limits.retention_bytes,
+        retention_ms=limits.retention_ms,
+        keep_unacknowledged=kept.keep_unacknowledged,
+        delete_acknowledged=kept.delete_acknowledged,
     )
+
+
+class _Switches(msgspec.Struct, frozen=True):
+    """What topics can set and the broker's configuration cannot (LogSettings says what it does)."""
+
+    keep_unacknowledged: bool = False
+    delete_acknowledged: bool = False
 
 
 class Partitions:

@@ -1,0 +1,65 @@
+"""Puts batches of any format into a topic of the `broker` fixture, durable, and reads them back
+as records.
+"""
+
+from broker.transcode import read_as
+from storage.codecs.api import BodyInfo
+from storage.codecs.iggy import pack_key
+from storage.codecs.kafka import ENTRY
+from storage.codecs.record import Chunk, Record
+from storage.codecs.registry import codec_named
+from storage.metadata.names import parse_topic
+
+APPEND_US = 1_700_000_000_000_000
+STORED_HEAD = {"iggy": pack_key(None)}  # what a stored body has before what readers are handed
+
+
+def make_partition(broker, name="t"):
+    return broker.topics.create(parse_topic(name), 1).partitions[0]
+
+
+async def append(broker, partition, format_name, values, **fields):
+    """One batch of one record a value; an item of values may be a Record's fields as a dict."""
+    codec = codec_named(format_name)
+    base_offset = partition.next_offset
+    records = []
+    for offset, value in enumerate(values, base_offset):
+        own = value if isinstance(value, dict) else {"value": value}
+        records.append(Record(offset, APPEND_US, **(fields | own)))
+    body = codec.encode(records, base_offset)
+    return await store(broker, partition, codec.format, body, codec.inspect(body))
+
+
+async def store(broker, partition, body_format, body, info):
+    """Append a body as it is."""
+    appended = partition.append([body], info, body_format=body_format, append_us=APPEND_US)
+    await broker.durability.settled()
+    return appended.base_offset
+
+
+async def append_unreadable(broker, partition, records=3):
+    """A compressed Kafka set that does not unpack."""
+    garbage = b"\x1f\x8b not gzip"
+    message = bytes([0, 1]) + b"\xff\xff\xff\xff" + len(garbage).to_bytes(4, "big") + garbage
+    last_offset = partition.next_offset + records - 1
+    body = ENTRY.pack(last_offset, len(message) + 4) + bytes(4) + message
+    return await store(
+        broker, partition, codec_named("kafka").format, body, BodyInfo(records, flags=1)
+    )
+
+
+def chunk(number, count, uuid=b"u", total=None, value_bytes=5):
+    return Chunk(uuid, number, count, total if total is not None else count * value_bytes)
+
+
+async def read_values(partition, format_name, offset, **limits):
+    """(offset, value) of the records of one read, decoded again, and the result itself."""
+    codec = codec_named(format_name)
+    result = await read_as(partition, codec, offset, **limits)
+    assert result.size == sum(map(len, result.parts))
+    records = []
+    for part in result.parts:
+        decoded = codec.decode(STORED_HEAD.get(format_name, b"") + bytes(part), 0, APPEND_US)
+        assert decoded.failed is None
+        records += [(record.offset, record.value) for record in decoded.records]
+    return records, result

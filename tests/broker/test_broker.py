@@ -1,0 +1,206 @@
+"""A broker over its data directory: starts, restarts, retention, and what a failing disk does to
+its doors.
+"""
+
+import errno
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.app import serve_doors
+from broker.broker import Broker
+from broker.config import load
+from broker.doors import Door
+from storage.codecs.api import BodyInfo
+from storage.errors import DamagedLog, DirectoryLocked, StorageFailed
+from storage.log.data_dir import DataDir
+from storage.log.files import Files
+from storage.metadata.names import parse_topic
+from tests.storage.files_twins import FailingDisk
+
+from .echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
+from .records import append, make_partition, read_values
+
+
+def config_for(folder, **settings):
+    flags = [("data_dir", str(folder), "test")]
+    flags += [(name.replace("__", "."), value, "test") for name, value in settings.items()]
+    return load(file="/dev/null", environment={}, flags=flags)
+
+
+async def test_everything_is_there_again_after_a_clean_stop_and_after_none(tmp_path):
+    for clean in (True, False, True):
+        broker = Broker.open(config_for(tmp_path / "data"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.run)
+            topic = broker.topics.find(parse_topic("t"))
+            partition = topic.partitions[0] if topic else make_partition(broker)
+            before = partition.high_watermark
+            await append(broker, partition, "kafka", [b"%d" % before])
+            subscription = broker.subscriptions.open(partition.topic, b"group")
+            subscription.commit(0, before + 1)
+            await broker.durability.settled()
+            records, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)
+            assert records == [(offset, b"%d" % offset) for offset in range(before + 1)]
+            nursery.cancel_scope.cancel()
+        if clean:
+            broker.close()
+        else:
+            broker.abandon()
+    broker = Broker.open(config_for(tmp_path / "data"))
+    topic = broker.topics.get(parse_topic("t"))
+    assert broker.subscriptions.get(topic, b"group").position(0) == 3
+    broker.close()
+
+
+async def test_a_directory_has_one_broker(tmp_path):
+    first = Broker.open(config_for(tmp_path))
+    with pytest.raises(DirectoryLocked):
+        Broker.open(config_for(tmp_path))
+    first.close()
+    Broker.open(config_for(tmp_path)).close()
+
+
+async def test_unknown_folders_are_set_aside_and_their_numbers_not_used_again(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    known = make_partition(broker).partition_id
+    broker.close()
+    (tmp_path / "partitions" / "77").mkdir()
+    broker = Broker.open(config_for(tmp_path))
+    assert (tmp_path / "set-aside" / "77").is_dir()
+    assert broker.topics.get(parse_topic("t")).partitions[0].partition_id == known
+    assert make_partition(broker, "u").partition_id > 77
+    broker.close()
+
+
+async def test_a_missing_folder_of_a_known_topic_is_damage_and_frees_the_lock(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    partition_id = make_partition(broker).partition_id
+    broker.close()
+    folder = tmp_path / "partitions" / str(partition_id)
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(DamagedLog, match="missing"):
+        Broker.open(config_for(tmp_path))
+    (tmp_path / "elsewhere").rename(folder)
+    Broker.open(config_for(tmp_path)).close()
+
+
+@pytest.mark.slow
+async def test_retention_drops_old_segments_while_the_broker_runs(autojump_clock, tmp_path):
+    settings = {"log__segment_bytes": "64KiB", "log__retention_bytes": "100KiB"}
+    broker = Broker.open(config_for(tmp_path, **settings))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        partition = make_partition(broker)
+        for _ in range(20):
+            await append(broker, partition, "kafka", [b"x" * 30_000])
+        while not partition.log_start_offset:
+            await trio.sleep(30)
+        assert partition.log_start_offset < partition.high_watermark == 20
+        nursery.cancel_scope.cancel()
+    broker.close()
+
+
+class AppendingSession(EchoSession):
+    """Answers a frame when its bytes are stored and durable."""
+
+    def __init__(self, broker, connection):
+        super().__init__(connection)
+        self.broker = broker
+
+    async def handle(self, frame):
+        broker = self.broker
+        partition = broker.topics.auto_create(parse_topic("t")).partitions[0]
+        appended = partition.append(
+            [frame], BodyInfo(1), body_format=999, append_us=broker.now_us()
+        )
+        self.connection.outbox.answer([framed(b"stored")], appended.ticket)
+
+
+class AppendingAdapter(EchoAdapter):
+    def open_session(self, broker, connection, options):
+        return AppendingSession(broker, connection)
+
+
+def appending_door():
+    return Door("store", "store", AppendingAdapter(), None, ("127.0.0.1", 0), None)
+
+
+async def run_doors(broker, door, client_task):
+    """Serve one door while `client_task` runs against it; what ended the broker is raised."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+
+        async def client():
+            await broker.ready.wait()
+            await client_task(door.bound)
+
+        nursery.start_soon(client)
+        await serve_doors(broker, [door], lambda: None)
+        await broker.durability.settled()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_sync_stops_the_broker_and_sends_no_answer_that_waited(tmp_path):
+    disk = FailingDisk()
+    config = config_for(tmp_path)
+    broker = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
+    received = []
+
+    async def client(address):
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(framed(b"one"))
+        received.append(await receive_frame(stream))
+        for name in ("sync_data", "sync_file_system", "sync_folder"):
+            disk.fail(name, errno.EIO)
+        with trio.CancelScope(shield=True):  # it must see the end, whoever else is cancelled
+            await stream.send_all(framed(b"two"))
+            received.append(await receive_all(stream))
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await run_doors(broker, appending_door(), client)
+    assert caught.group_contains(StorageFailed, match="Input/output error", depth=None)
+    assert received == [b"stored", b""]
+    broker.abandon()
+    broker = Broker.open(config)
+    assert broker.topics.get(parse_topic("t")).partitions[0].high_watermark >= 1
+    broker.close()
+
+
+async def test_stopping_answers_what_was_begun_and_closes(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    received = []
+
+    async def client(address):
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(framed(b"one") * 500)
+        received.append(await receive_frame(stream))
+        broker.stop()
+        received.append(await receive_all(stream))
+        await stream.aclose()
+
+    door = appending_door()
+    await run_doors(broker, door, client)
+    answers = received[1].count(framed(b"stored")) + 1
+    assert received[1].endswith(framed(b"goodbye"))
+    assert broker.topics.get(parse_topic("t")).partitions[0].high_watermark == answers
+    assert door.socket is None
+    broker.close()
+
+
+async def test_grace_ends_connections_that_take_too_long(autojump_clock, tmp_path):
+    broker = Broker.open(config_for(tmp_path, shutdown__grace_s="3s"))
+
+    async def client(address):
+        stream = await trio.open_tcp_stream(*address)
+        await stream.send_all(framed(b"W"))
+        await wait_all_tasks_blocked()
+        begun = trio.current_time()
+        broker.stop()
+        assert await receive_all(stream) == framed(b"goodbye")
+        assert 3 <= trio.current_time() - begun < 5
+
+    door = Door("echo", "echo", EchoAdapter(), None, ("127.0.0.1", 0), None)
+    await run_doors(broker, door, client)
+    broker.close()
