@@ -1,0 +1,23 @@
+"""Clients of the Pulsar door of a real broker."""
+
+import pytest
+
+from tests.protocols.pulsar.talk import Client
+
+
+@pytest.fixture
+async def client(open_client):
+    """A connected client."""
+    connected = Client(await open_client("pulsar"))
+    await connected.connect()
+    yield connected
+    await connected.stream.aclose()
+
+
+@pytest.fixture
+async def other(open_client):
+    """Another one, on a connection of its own."""
+    connected = Client(await open_client("pulsar"))
+    await connected.connect()
+    yield connected
+    await connected.stream.aclose()

@@ -1,0 +1,179 @@
+"""A Pulsar client that says exactly what a test wants said, over a real socket."""
+
+import itertools
+import struct
+from contextlib import asynccontextmanager
+
+import trio
+from crc32c import crc32c
+
+from protocols.pulsar.machine import FIELDS, Type
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
+from storage.metadata.names import TopicName
+from tests.protocols.pulsar.golden import taken_apart
+
+HANG_S = 20.0
+TOPIC = "persistent://public/default/t"
+NAME = TopicName("public", "default", "t")
+
+
+def command_bytes(kind, payload=b"", **fields):
+    command = BaseCommand(type=kind)
+    getattr(command, FIELDS[kind]).SetInParent()
+    for name, value in fields.items():
+        set_field(getattr(command, FIELDS[kind]), name, value)
+    body = command.SerializePartialToString()
+    return struct.pack(">II", len(body) + 4 + len(payload), len(body)) + body + payload
+
+
+def set_field(message, name, value):
+    if isinstance(value, dict):
+        sub = getattr(message, name)
+        sub.SetInParent()
+        for key, inner in value.items():
+            set_field(sub, key, inner)
+    elif isinstance(value, list):
+        field = getattr(message, name)
+        for item in value:
+            if isinstance(item, dict):
+                field.add(**item)
+            else:
+                field.append(item)
+    else:
+        setattr(message, name, value)
+
+
+def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
+    """What follows the command of a SEND; with `count`, a batch of so many equal messages."""
+    fields = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **metadata)
+    if count is not None:
+        fields.num_messages_in_batch = count
+        single = SingleMessageMetadata(payload_size=len(payload)).SerializeToString()
+        payload = (struct.pack(">I", len(single)) + single + payload) * count
+    packed = fields.SerializeToString()
+    checked = struct.pack(">I", len(packed)) + packed + payload
+    if not checksum:
+        return checked
+    return b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
+
+
+class Client:
+    """One connection. Answers are commands; a MESSAGE is the command and its body."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.numbers = itertools.count(1)
+        self._data = b""
+
+    async def send(self, kind, payload=b"", **fields):
+        await self.stream.send_all(command_bytes(kind, payload, **fields))
+
+    async def raw(self):
+        """The next frame, None at the end of the stream."""
+        with trio.fail_after(HANG_S):
+            while len(self._data) < 4 or len(self._data) < 4 + self._size():
+                try:
+                    more = await self.stream.receive_some()
+                except trio.BrokenResourceError:
+                    return None
+                if not more:
+                    return None
+                self._data += more
+        end = 4 + self._size()
+        frame, self._data = self._data[:end], self._data[end:]
+        return frame
+
+    def _size(self):
+        return int.from_bytes(self._data[:4], "big")
+
+    async def next(self, kind):
+        """The fields of the next frame, which has to be of that type; PINGs are answered."""
+        while True:
+            frame = await self.raw()
+            assert frame is not None, "the connection was closed"
+            command, body = taken_apart(frame)
+            if command.type == Type.PING and kind != Type.PING:
+                await self.send(Type.PONG)
+                continue
+            assert command.type == kind, command
+            field = next(f.name for f, _ in command.ListFields() if f.name != "type")
+            fields = getattr(command, field)
+            return (fields, body) if kind == Type.MESSAGE else fields
+
+    async def ask(self, kind, answer, **fields):
+        await self.send(kind, request_id=next(self.numbers), **fields)
+        return await self.next(answer)
+
+    async def refused(self, kind, **fields):
+        """The number and text of the error that the request gets."""
+        error = await self.ask(kind, Type.ERROR, **fields)
+        return error.error, error.message
+
+    async def connect(self, version=20, client="Pulsar-CPP-v4.2.0"):
+        await self.send(Type.CONNECT, client_version=client, protocol_version=version)
+        return await self.next(Type.CONNECTED)
+
+    async def produce(self, topic=TOPIC, producer_id=0, **fields):
+        return await self.ask(
+            Type.PRODUCER,
+            Type.PRODUCER_SUCCESS,
+            topic=topic,
+            producer_id=producer_id,
+            **fields,
+        )
+
+    async def put(self, *entries, producer_id=0, sequence_id=0):
+        """Send entries in one go; returns the entry ids of their receipts."""
+        await self.stream.send_all(
+            b"".join(
+                command_bytes(
+                    Type.SEND, body, producer_id=producer_id, sequence_id=sequence_id + number
+                )
+                for number, body in enumerate(entries)
+            )
+        )
+        return [(await self.next(Type.SEND_RECEIPT)).message_id.entryId for _ in entries]
+
+    async def subscribe(self, consumer_id=0, permits=0, **fields):
+        fields = {"topic": TOPIC, "subscription": "s", "subType": 0, **fields}
+        answer = await self.ask(Type.SUBSCRIBE, Type.SUCCESS, consumer_id=consumer_id, **fields)
+        if permits:
+            await self.flow(permits, consumer_id)
+        return answer
+
+    async def flow(self, permits, consumer_id=0):
+        await self.send(Type.FLOW, consumer_id=consumer_id, messagePermits=permits)
+
+    async def take(self, count):
+        """(entry id, redelivery count, ack set) of the next messages."""
+        taken = []
+        for _ in range(count):
+            message, _ = await self.next(Type.MESSAGE)
+            identity = message.message_id
+            taken.append((identity.entryId, message.redelivery_count, list(message.ack_set)))
+        return taken
+
+    async def silent(self):
+        """Nothing came since, or is on its way: whatever is sent comes before this PONG."""
+        await self.send(Type.PING)
+        await self.next(Type.PONG)
+
+    async def closed(self):
+        assert await self.raw() is None
+
+
+@asynccontextmanager
+async def talking(open_client, **settings):
+    client = Client(await open_client("pulsar"))
+    await client.connect(**settings)
+    yield client
+    await client.stream.aclose()
+
+
+EARLIEST = {"initialPosition": 1}
+ID_EARLIEST = {"ledgerId": 2**64 - 1, "entryId": 2**64 - 1}
+ID_LATEST = {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1}
+
+
+def message_id(entry_id, ledger=1, ack_set=()):
+    return {"ledgerId": ledger, "entryId": entry_id, "ack_set": list(ack_set)}

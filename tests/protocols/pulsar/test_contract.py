@@ -1,0 +1,55 @@
+"""The kit that every door must pass."""
+
+import struct
+
+from protocols.pulsar.errors import WIRE_CODES
+from protocols.pulsar.machine import FIRST_FRAME_BYTES_MAX, PulsarMachine, Type
+from protocols.pulsar.messages import NO_SEQUENCE, PING, PONG, ReceiptWriter, success
+from tests.protocols.contract import AdapterContract, Exchange
+from tests.protocols.pulsar.golden import sent, taken_apart
+
+RECEIPTS = ReceiptWriter()
+
+
+def receipt(sequence_id):
+    """Of the first partition that the broker makes."""
+    return RECEIPTS.write(0, sequence_id, 1, sequence_id, NO_SEQUENCE)
+
+
+class TestPulsarContract(AdapterContract):
+    protocol = "pulsar"
+    exchanges = (
+        Exchange(sent("connect_none"), [b"CONNECTED"]),
+        Exchange(PING, [PONG]),
+        Exchange(PONG),
+        Exchange(sent("partitioned_metadata"), [sent("partitioned_metadata_response")]),
+        Exchange(sent("lookup"), [b"LOOKUP_RESPONSE"]),
+        Exchange(sent("producer_named"), [sent("producer_success")]),
+        Exchange(sent("send_plain"), [receipt(0)]),
+        Exchange(sent("send_key_ordering_props_eventtime"), [receipt(1)]),
+        Exchange(sent("send_deliver_at"), [receipt(2)]),
+        Exchange(sent("close_producer"), [success(3)]),
+    )
+    opening = 1
+    oversized = struct.pack(">I", FIRST_FRAME_BYTES_MAX)
+    flood = PING
+    wire_codes = WIRE_CODES
+
+    def answer_size(self, data: bytes) -> int | None:
+        return 4 + int.from_bytes(data[:4], "big") if len(data) >= 4 else None
+
+    def decode(self, data: memoryview) -> None:
+        machine = PulsarMachine()
+        while (size := machine.frame_size(data)) is not None and size <= len(data):
+            if machine.decode(data[:size]).type == Type.CONNECT:
+                machine.connected()
+            data = data[size:]
+
+    def normal(self, frame: bytes) -> bytes:
+        """Without our version and address."""
+        if frame in (b"CONNECTED", b"LOOKUP_RESPONSE"):
+            return frame
+        command, _ = taken_apart(frame)
+        if command.type in (Type.CONNECTED, Type.LOOKUP_RESPONSE):
+            return Type.Name(command.type).encode()
+        return frame

@@ -1,0 +1,114 @@
+"""PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE: section 6."""
+
+import pytest
+
+from protocols.pulsar.discovery import service_url, topics_hash
+from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.names import TopicName
+from tests.protocols.pulsar.talk import NAME, TOPIC
+
+
+async def metadata(client, topic, **fields):
+    answer = await client.ask(
+        Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, topic=topic, **fields
+    )
+    return answer.error if answer.response else answer.partitions
+
+
+async def test_topic_without_partitions_or_not_yet_made_has_0(broker, client):
+    assert await metadata(client, TOPIC) == 0
+    assert broker.topics.find(NAME) is None
+    broker.topics.create(NAME, 1)
+    assert await metadata(client, TOPIC) == 0
+    assert await metadata(client, "t") == 0
+
+
+async def test_partitioned_topic_has_its_number_of_partitions(broker, client):
+    broker.topics.create(NAME, 3)
+    assert await metadata(client, TOPIC) == 3
+    assert await metadata(client, TOPIC + "-partition-2") == 0
+    assert await metadata(client, TOPIC + "-partition-3") == ServerError.TopicNotFound
+
+
+async def test_client_that_wants_nothing_made_hears_of_a_missing_topic(client):
+    answer = await metadata(client, TOPIC, metadata_auto_creation_enabled=False)
+    assert answer == ServerError.TopicNotFound
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        ("persistent://public/default", ServerError.InvalidTopicName),
+        ("persistent://a/b/c/d", ServerError.InvalidTopicName),
+        ("topic://public/default/t", ServerError.InvalidTopicName),
+        ("persistent://public/nowhere/t", ServerError.TopicNotFound),
+        ("persistent://nobody/default/t", ServerError.TopicNotFound),
+        ("non-persistent://public/default/t", ServerError.NotAllowedError),
+    ],
+)
+async def test_names_that_lead_nowhere(client, topic, error):
+    assert await metadata(client, topic) == error
+    answer = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=topic)
+    assert (answer.response, answer.error) == (2, error)
+
+
+async def test_lookup_names_the_address_that_the_client_came_to(broker, client):
+    answer = await client.ask(
+        Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name=""
+    )
+    host, port = broker.doors["pulsar"].bound
+    assert answer.brokerServiceUrl == f"pulsar://{host}:{port}"
+    assert answer.authoritative and not answer.proxy_through_service_url
+
+
+async def test_lookup_of_another_listener_is_not_ready(client):
+    answer = await client.ask(
+        Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name="abc"
+    )
+    assert (answer.response, answer.error) == (2, ServerError.ServiceNotReady)
+
+
+def test_ipv6_hosts_stand_in_brackets():
+    assert service_url("::1", 6650) == "pulsar://[::1]:6650"
+
+
+# Listings.
+
+
+async def listing(client, namespace="public/default", **fields):
+    return await client.ask(
+        Type.GET_TOPICS_OF_NAMESPACE,
+        Type.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        namespace=namespace,
+        **fields,
+    )
+
+
+async def test_listing_has_full_names_partitions_one_by_one_and_no_system_topics(broker, client):
+    broker.topics.create(TopicName("public", "default", "b"), 1)
+    broker.topics.create(TopicName("public", "default", "a"), 2)
+    broker.topics.create(TopicName("public", "default", "__change_events"), 1)
+    answer = await listing(client)
+    assert list(answer.topics) == [
+        "persistent://public/default/a-partition-0",
+        "persistent://public/default/a-partition-1",
+        "persistent://public/default/b",
+    ]
+    assert not answer.filtered and answer.changed
+    again = await listing(client, topics_hash=answer.topics_hash, topics_pattern="a.*")
+    assert (list(again.topics), again.changed) == ([], False)
+    assert list((await listing(client, mode=1)).topics) == []
+
+
+async def test_listing_of_a_namespace_that_is_not_there_is_empty(client):
+    answer = await listing(client, "public/nowhere")
+    assert (list(answer.topics), answer.topics_hash) == ([], "00000000")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "digest"), [([], "00000000"), ([1], "0d0602ed"), ([3, 1, 2], "90d4a04a")]
+)
+def test_hash_has_the_values_of_apaches_own_test(numbers, digest):
+    names = [f"persistent://my-property/my-ns/pattern-topic-{number}" for number in numbers]
+    assert topics_hash(names) == digest

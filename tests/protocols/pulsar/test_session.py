@@ -1,0 +1,188 @@
+"""Connecting, keepalive, what closes a connection, what is refused: sections 4, 5 and 21."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from broker.adapters import EndConnection
+from protocols.pulsar.machine import State, Type
+from protocols.pulsar.messages import PING
+from protocols.pulsar.session import KEEPALIVE_S, PulsarSession
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from tests.protocols.pulsar.golden import answered, sent
+from tests.protocols.pulsar.talk import TOPIC, Client, command_bytes, entry, talking
+
+
+async def test_ping_is_answered_before_connect(open_client):
+    client = Client(await open_client("pulsar"))
+    await client.send(Type.PING)
+    assert await client.raw() == answered("pong")
+
+
+@pytest.mark.parametrize(("theirs", "agreed"), [(0, 0), (12, 12), (20, 20), (21, 21), (99, 21)])
+async def test_protocol_version_is_the_smaller_one(open_client, theirs, agreed):
+    client = Client(await open_client("pulsar"))
+    connected = await client.connect(version=theirs)
+    assert connected.protocol_version == agreed
+    assert connected.max_message_size == 5_242_880
+    assert connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation
+    assert not connected.feature_flags.supports_topic_watchers
+    assert connected.server_version.startswith("Braidlog ")
+
+
+@pytest.mark.parametrize("name", ["connect_token", "connect_none", "connect_via_proxy"])
+async def test_any_authentication_will_do(open_client, name):
+    client = Client(await open_client("pulsar"))
+    await client.stream.send_all(sent(name))
+    await client.next(Type.CONNECTED)
+
+
+BREAKING = {
+    "a second CONNECT": command_bytes(Type.CONNECT, client_version="x"),
+    "a SEND of no producer": command_bytes(Type.SEND, entry(), producer_id=3, sequence_id=0),
+    "a FLOW of nothing": command_bytes(Type.FLOW, consumer_id=0, messagePermits=0),
+    "stats of no consumer": command_bytes(Type.CONSUMER_STATS, consumer_id=9, request_id=1),
+    "a namespace that is none": command_bytes(
+        Type.GET_TOPICS_OF_NAMESPACE, namespace="public", request_id=1
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BREAKING)
+async def test_broken_rule_closes_the_connection(client, what):
+    await client.stream.send_all(BREAKING[what])
+    await client.closed()
+
+
+@pytest.mark.parametrize(
+    "first", [command_bytes(Type.CONNECT), command_bytes(Type.LOOKUP, topic="t", request_id=1)]
+)
+async def test_first_command_is_a_connect_with_a_version(open_client, first):
+    client = Client(await open_client("pulsar"))
+    await client.stream.send_all(first)
+    await client.closed()
+
+
+async def test_what_names_no_consumer_is_ignored(client):
+    await client.flow(10, consumer_id=5)
+    await client.send(Type.ACK, consumer_id=5, ack_type=0, request_id=3)
+    await client.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=5)
+    await client.send(Type.PONG)
+    await client.send(Type.AUTH_RESPONSE)
+    await client.silent()
+
+
+async def test_transactions_are_refused_in_apaches_words(client):
+    for kind in (
+        Type.NEW_TXN,
+        Type.ADD_PARTITION_TO_TXN,
+        Type.ADD_SUBSCRIPTION_TO_TXN,
+        Type.END_TXN,
+        Type.END_TXN_ON_PARTITION,
+        Type.END_TXN_ON_SUBSCRIPTION,
+        Type.TC_CLIENT_CONNECT_REQUEST,
+    ):
+        code, text = await client.refused(kind)
+        assert (code, text) == (ServerError.NotAllowedError, "Transactions are not enabled.")
+
+
+async def test_watching_topics_is_refused_and_its_end_is_not(client):
+    code, _ = await client.refused(Type.WATCH_TOPIC_LIST, namespace="public/default")
+    assert code == ServerError.NotAllowedError
+    await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=1)
+
+
+async def test_closing_what_is_not_there_succeeds_twice(client):
+    for _ in range(2):
+        await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=4)
+        await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=4)
+
+
+async def test_goodbye_sends_producers_and_consumers_elsewhere_after_receipts(broker, client):
+    await client.produce()
+    await client.subscribe(consumer_id=3)
+    await client.stream.send_all(command_bytes(Type.SEND, entry(), producer_id=0, sequence_id=0))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    for connection in broker.connections:
+        connection.drain()
+    await client.next(Type.SEND_RECEIPT)
+    closed = await client.next(Type.CLOSE_PRODUCER)
+    assert (closed.producer_id, closed.request_id) == (0, 2**64 - 1)
+    closed = await client.next(Type.CLOSE_CONSUMER)
+    assert (closed.consumer_id, closed.request_id) == (3, 2**64 - 1)
+    await client.closed()
+
+
+async def test_connection_that_ends_gives_everything_back(broker, open_client, client):
+    async with talking(open_client) as gone:
+        await gone.produce(producer_name="p")
+        await gone.subscribe()
+        (topic,) = broker.topics.all()
+        assert topic.layout_users == 2
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert topic.layout_users == 0
+    await client.produce(producer_name="p")
+    await client.subscribe()
+
+
+# Keepalive.
+
+
+class Outbox:
+    def __init__(self):
+        self.frames = []
+
+    def put(self, parts):
+        self.frames += parts
+
+
+def session():
+    door = SimpleNamespace(broker=None)
+    connection = SimpleNamespace(outbox=Outbox(), end=lambda reason: None)
+    return PulsarSession(door, connection), connection.outbox
+
+
+def test_no_connect_by_the_first_tick_ends_the_connection():
+    quiet, _ = session()
+    assert quiet.on_deadline(100.0) == 100.0 + KEEPALIVE_S
+    with pytest.raises(EndConnection):
+        quiet.on_deadline(100.0 + KEEPALIVE_S)
+
+
+async def test_silence_is_pinged_at_30_s_and_ended_at_60():
+    quiet, outbox = session()
+    quiet.machine.state = State.CONNECTED
+    quiet.on_deadline(0.0)
+    assert outbox.frames == []
+    assert quiet.on_deadline(30.0) == 60.0
+    assert outbox.frames == [PING]
+    with pytest.raises(EndConnection):
+        quiet.on_deadline(60.0)
+
+
+async def test_any_command_is_a_sign_of_life():
+    talking_one, outbox = session()
+    talking_one.machine.state = State.CONNECTED
+    talking_one.on_deadline(0.0)
+    for tick in range(1, 5):
+        talking_one.on_deadline(30.0 * tick)
+        await talking_one.handle(memoryview(bytearray(answered("pong"))))
+    assert outbox.frames == [PING] * 4
+
+
+async def test_topic_lookup_goes_on_while_a_subscribe_waits(open_client, client, other):
+    """A probe of a deaf client takes seconds; PING and LOOKUP do not wait for it."""
+    await other.subscribe()
+    await client.send(
+        Type.SUBSCRIBE, topic=TOPIC, subscription="s", subType=0, consumer_id=0, request_id=1
+    )
+    await client.send(Type.PING)
+    await client.send(Type.LOOKUP, topic=TOPIC, request_id=2)
+    await client.next(Type.PONG)
+    await client.next(Type.LOOKUP_RESPONSE)
+    await other.next(Type.PING)
+    await other.send(Type.PONG)
+    error = await client.next(Type.ERROR)
+    assert (error.error, error.request_id) == (ServerError.ConsumerBusy, 1)
