@@ -1,4 +1,6 @@
-"""Every error that the broker hands to a protocol adapter. Each adapter's `errors.py` maps each class to a wire code.
+"""Every error that the broker hands to a protocol adapter.
+
+Each adapter's `errors.py` maps each class to a wire code.
 
 BrokerError
  +- TopicNotFound, PartitionNotFound, NamespaceNotFound, SubscriptionNotFound
@@ -68,7 +70,9 @@ class CorruptBatch(BrokerError):
 
 
 class UnreadableRecord(BrokerError):
-    """A stored record cannot be opened for readers of another protocol (encrypted, unknown compression)."""
+    """A stored record cannot be opened for readers of another protocol (encrypted, or compressed in
+    a way that is not known here).
+    """
 
 
 class DamagedLog(BrokerError):

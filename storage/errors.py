@@ -1,4 +1,4 @@
-"""What storage can say went wrong. Knows no protocol; `broker/partition.py` turns these into broker errors."""
+"""What storage can say went wrong. Knows no protocol: `broker/partition.py` makes broker errors."""
 
 
 class StorageError(Exception):
@@ -6,7 +6,7 @@ class StorageError(Exception):
 
 
 class StorageFull(StorageError):
-    """No space left, or the file system is read-only: nothing was written, a later try may succeed."""
+    """No space left, or a read-only file system: nothing was written, a later try may succeed."""
 
 
 class StorageFailed(StorageError):
@@ -64,4 +64,4 @@ class RecordTooLarge(BodyError):
 
 
 class UnreadableBody(BodyError):
-    """The body may be sound, but cannot be opened here: encrypted, or compressed in an unknown way."""
+    """The body may be sound, but cannot be opened here: encrypted, or compressed unknown to us."""
