@@ -98,6 +98,13 @@ class Durability:
         while not self._quiet and self.durable_ticket < ticket:
             await self._round_done.park()
 
+    async def reached(self, ticket: int) -> None:
+        """Wait until what was marked with this ticket is on disk (0: at once), before something
+        that must not come earlier is begun. An answer alone waits in its outbox.
+        """
+        while self.durable_ticket < ticket:
+            await self._round_done.park()
+
     async def _commit_rounds(self, worker: SyncThread) -> None:
         committer = self.committer
         while True:
