@@ -119,7 +119,8 @@ class PulsarMachine:
         if end > len(frame) or total + _SIZE.size != len(frame):
             raise self._broken("sizes of command and frame do not fit")
         try:
-            command = BaseCommand.FromString(frame[_SIZES.size : end])
+            # Any buffer will do, whatever the library's types say.
+            command = BaseCommand.FromString(frame[_SIZES.size : end])  # type: ignore[arg-type]
         except DecodeError as error:
             raise self._broken(f"a command cannot be parsed: {error}") from None
         if not command.HasField("type"):  # An unknown type reads as CONNECT otherwise.
@@ -128,7 +129,7 @@ class PulsarMachine:
         if kind not in ALLOWED[self.state]:
             raise self._broken(f"{Type.Name(kind)} may not come while {self.state.value}")
         field = FIELDS[kind]
-        if not command.HasField(field):  # type: ignore[arg-type]
+        if not command.HasField(field):
             raise self._broken(f"{Type.Name(kind)} without its fields")
         payload = None
         if kind == Type.SEND:
