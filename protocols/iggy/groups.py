@@ -7,6 +7,7 @@ from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
+from storage.errors import StorageError
 
 
 async def get_group(context: Context, request: m.GetGroup) -> Answer:
@@ -38,7 +39,10 @@ async def create_group(context: Context, request: m.CreateGroup) -> Answer:
     if any(group.group_id == request.group_id for group in groups):
         raise Refusal(ErrorCode.GROUP_ID_ALREADY_EXISTS)
     names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
-    ticket = broker.catalogue.create_group(topic.meta.topic_id, request.name, request.group_id)
+    try:
+        ticket = broker.catalogue.create_group(topic.meta.topic_id, request.name, request.group_id)
+    except StorageError as error:
+        raise broker.translated(error) from error
     group = names.get_group(broker, topic, request.name)
     return Answer([_group_info(context, topic, group)], ticket=ticket)
 
@@ -52,7 +56,10 @@ async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
     subscription = broker.subscriptions.find(topic, group.name.encode())
     if subscription is not None:
         broker.subscriptions.delete(topic, subscription.name)
-    return Answer(ticket=broker.catalogue.delete_group(topic.meta.topic_id, group.group_id))
+    try:
+        return Answer(ticket=broker.catalogue.delete_group(topic.meta.topic_id, group.group_id))
+    except StorageError as error:
+        raise broker.translated(error) from error
 
 
 async def join_group(context: Context, request: m.JoinGroup) -> Answer:

@@ -88,19 +88,21 @@ class IggyMachine:
         Raises ProtocolError for what is too long or no Iggy at all (HTTP, TLS), before it is waited
         for.
         """
-        if len(view) < HEAD.size:
+        if len(view) < U32.size:
             return None
-        length, code = HEAD.unpack_from(view)
-        if length == 0:
-            self._vsr = True
+        (length,) = U32.unpack_from(view)
+        self._vsr = length == 0
+        if self._vsr:
             return vsr.frame_size(view)
-        self._vsr = False
         if length < LENGTH_MIN:
             raise ProtocolError(f"frame length {length}")
+        if length > self._longest:  # Whatever its code, which may never come.
+            raise self._too_long(length)
+        if len(view) < HEAD.size:
+            return None
+        _, code = HEAD.unpack_from(view)
         if length > self._length_max(code):
-            raise ProtocolError(
-                f"command {code} with {length} bytes", self.error(ErrorCode.INVALID_COMMAND)
-            )
+            raise self._too_long(length)
         return U32.size + int(length)
 
     def decode(self, frame: memoryview) -> Command | Refused:
@@ -139,10 +141,17 @@ class IggyMachine:
         payload = (text or code.name.lower().replace("_", " ")).encode()
         return HEAD.pack(code, U32.size + len(payload)) + U32.pack(len(payload)) + payload
 
+    @property
+    def _longest(self) -> int:
+        return BEFORE_LOGIN_BYTES_MAX if self.state is State.LOGGED_OUT else SEND_BYTES_MAX
+
     def _length_max(self, code: int) -> int:
         if self.state is State.LOGGED_OUT:
             return BEFORE_LOGIN_BYTES_MAX if code in ALLOWED[State.LOGGED_IN] else 0
         return SEND_BYTES_MAX if code == Code.SEND_MESSAGES else COMMAND_BYTES_MAX
+
+    def _too_long(self, length: int) -> ProtocolError:
+        return ProtocolError(f"frame of {length} bytes", self.error(ErrorCode.INVALID_COMMAND))
 
     def _recognise(self, payload: memoryview) -> Refused | None:
         """Fix the dialect by a login; the refusal if it is one that is not served."""

@@ -42,10 +42,11 @@ class Group:
 
 
 def streams(broker: Broker) -> list[Stream]:
-    """All streams that are listed, by name."""
+    """All streams that are listed, by number."""
     names = [meta.namespace for meta in broker.catalogue.namespaces() if meta.tenant == TENANT]
     found = [find_stream(broker, name) for name in names]
-    return [stream for stream in found if stream is not None and stream.listed]
+    listed = [stream for stream in found if stream is not None and stream.listed]
+    return sorted(listed, key=lambda stream: stream.stream_id)
 
 
 def find_stream(broker: Broker, name: Name) -> Stream | None:
@@ -67,6 +68,12 @@ def get_stream(broker: Broker, name: Name, *, listed: bool = False) -> Stream:
     if stream is None or (listed and not stream.listed):
         raise Absent(_by(name, ErrorCode.STREAM_NAME_NOT_FOUND, ErrorCode.STREAM_ID_NOT_FOUND))
     return stream
+
+
+def topics(broker: Broker, stream: Stream) -> list[Topic]:
+    """The topics of a stream, by number."""
+    found = broker.topics.list(TENANT, stream.name)
+    return sorted(found, key=lambda topic: topic_number(broker, topic))
 
 
 def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:

@@ -30,7 +30,6 @@ async def poll(context: Context, request: m.PollMessages) -> Answer:
     """
     if request.count == 0:
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
-    await context.own_writes()
     topic = names.get_topic(context.broker, request.stream, request.topic)
     found = target(context, topic, request.consumer, request.partition, turn=True)
     if found is None:

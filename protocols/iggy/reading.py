@@ -25,7 +25,7 @@ U32 = struct.Struct("<I")
 
 @dataclass(slots=True)
 class Taken:
-    """What a poll read: polled messages, and where the next poll goes on, past what was left out."""
+    """What a poll read, and where the next one goes on, past what was left out."""
 
     next_offset: int
     parts: list[Buffer] = field(default_factory=list)

@@ -116,6 +116,8 @@ class IggySession:
         context, machine = self._context, self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
         _, handler = HANDLERS[kind]
+        if kind is not m.SendMessages:  # Those may share a sync.
+            await context.own_writes()
         try:
             answer = await handler(context, command.request)
         except Absent as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from broker.topics import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context
@@ -14,7 +13,7 @@ from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 async def get_stream(context: Context, request: m.GetStream) -> Answer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
-    infos = [topic_info(context.broker, topic) for topic in _topics(context, stream)]
+    infos = [topic_info(context.broker, topic) for topic in names.topics(context.broker, stream)]
     return Answer([_stream_info(context, stream), *infos])
 
 
@@ -60,7 +59,7 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     """Delete a stream with all its topics; the one that Kafka's door leads to stays, empty."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
-    for topic in _topics(context, stream):
+    for topic in names.topics(context.broker, stream):
         forget_topic(context, topic)
         broker.topics.delete(topic.name)
     if stream.name == DEFAULT_NAMESPACE:
@@ -68,12 +67,8 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     return Answer(ticket=broker.topics.delete_namespace(names.TENANT, stream.name))
 
 
-def _topics(context: Context, stream: names.Stream) -> list[Topic]:
-    return context.broker.topics.list(names.TENANT, stream.name)
-
-
 def _stream_info(context: Context, stream: names.Stream) -> m.StreamInfo:
-    infos = [topic_info(context.broker, topic) for topic in _topics(context, stream)]
+    infos = [topic_info(context.broker, topic) for topic in names.topics(context.broker, stream)]
     return m.StreamInfo(
         stream_id=stream.stream_id,
         created_us=stream.created_us,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker import errors
 from broker.partition import Partition
+from broker.partitions import NO_LIMIT
 from broker.topics import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
@@ -40,8 +41,7 @@ async def get_topics(context: Context, request: m.GetTopics) -> Answer:
     """All topics of a stream. A missing stream stays an error here. Raises Refusal."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
-    topics = broker.topics.list(names.TENANT, stream.name)
-    return Answer([topic_info(broker, topic) for topic in topics])
+    return Answer([topic_info(broker, topic) for topic in names.topics(broker, stream)])
 
 
 async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
@@ -94,9 +94,9 @@ def topic_info(broker: Broker, topic: Topic) -> m.TopicInfo:
         topic_id=names.topic_number(broker, topic),
         created_us=topic.meta.created_us,
         partitions_count=len(partitions),
-        expiry_us=UNBOUNDED if retention_ms is None else int(retention_ms) * 1000,
+        expiry_us=_bound(retention_ms, 1000),
         compression=COMPRESSION_NONE,
-        size_max=UNBOUNDED if retention_bytes is None else int(retention_bytes) * len(partitions),
+        size_max=_bound(retention_bytes, max(len(partitions), 1)),
         replication=REPLICATION_ONE,
         size_bytes=sum(info.size_bytes for info in partitions),
         messages_count=sum(info.messages_count for info in partitions),
@@ -125,13 +125,20 @@ def _check_name(name: TopicName) -> None:
         raise Refusal(ErrorCode.INVALID_TOPIC_NAME, f"{name.topic!r} is a partition's name")
 
 
+def _bound(limit: str | int | bool | None, unit: int) -> int:
+    return UNBOUNDED if limit is None or limit == NO_LIMIT else min(int(limit) * unit, UNBOUNDED)
+
+
 def _settings(request: m.CreateTopic) -> dict[str, str | int | bool]:
     """Iggy bounds a topic as a whole, the log each partition: each gets its share, rounded up."""
     settings: dict[str, str | int | bool] = {}
-    if request.expiry_us not in (SERVER_DEFAULT, UNBOUNDED):
-        settings[RETENTION_MS] = -(-request.expiry_us // 1000)
-    if request.size_max not in (SERVER_DEFAULT, UNBOUNDED) and request.partitions_count:
-        settings[RETENTION_BYTES] = -(-request.size_max // request.partitions_count)
+    partitions = max(request.partitions_count, 1)
+    for name, asked, unit in (
+        (RETENTION_MS, request.expiry_us, 1000),
+        (RETENTION_BYTES, request.size_max, partitions),
+    ):
+        if asked != SERVER_DEFAULT:
+            settings[name] = NO_LIMIT if asked == UNBOUNDED else -(-asked // unit)
     return settings
 
 

@@ -67,9 +67,8 @@ def test_frame_is_found_whole_byte_by_byte_and_with_a_trailing_frame(row):
     assert frames_of(row.request + PING, machine) == [row.request, PING]
 
 
-@pytest.mark.parametrize("name", ["length 3"])
-def test_length_below_the_code_closes_without_a_word(name):
-    data = recorded(name).request + b"\x00"
+def test_length_below_the_code_closes_without_a_word():
+    data = recorded("length 3").request
     with pytest.raises(ProtocolError) as caught:
         IggyMachine().frame_size(memoryview(data))
     assert caught.value.reply == b""

@@ -1,0 +1,24 @@
+"""Records that came in by another door, for tests of what Iggy's readers make of them."""
+
+from storage.codecs.api import BodyFormat
+from storage.codecs.plain import PLAIN
+from storage.codecs.record import Record
+from storage.metadata.names import TopicName
+
+
+def partition_of(broker, topic="tp", stream="st", index=0):
+    return broker.topics.partition(TopicName("public", stream, topic), index)
+
+
+async def append(broker, *values, append_us=None, partition=None, key=None):
+    """One batch of records with these values (None: a tombstone), on disk when this returns."""
+    partition = partition or partition_of(broker)
+    append_us = append_us or broker.now_us()
+    base = partition.next_offset
+    records = [
+        Record(base + number, append_us, key=key, value=value)
+        for number, value in enumerate(values)
+    ]
+    body = PLAIN.encode(records, base)
+    partition.append([body], PLAIN.inspect(body), body_format=BodyFormat.PLAIN, append_us=append_us)
+    await broker.durability.settled()

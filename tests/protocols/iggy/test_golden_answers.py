@@ -1,0 +1,56 @@
+"""The conversation with a real server, held with this one: the same answers but for what varies."""
+
+from tests.protocols.iggy import description
+from tests.protocols.iggy.recorded import conversation, recorded
+
+# Values that are the server's own, or depend on how it stores records.
+VARYING = {
+    "created_at",
+    "client_id",
+    "address",
+    "timestamp",
+    "size",
+    "segments",
+}
+# What is refused here with "feature unavailable" although the real server serves it.
+UNAVAILABLE = {"GET_USERS", "FLUSH", "PURGE_TOPIC", "UPDATE_STREAM 1"}
+FEATURE_UNAVAILABLE = bytes.fromhex("0500000000000000")
+
+
+def steady(value: object) -> object:
+    """An answer without what varies."""
+    if isinstance(value, dict):
+        return {key: steady(item) for key, item in value.items() if key not in VARYING}
+    if isinstance(value, list):
+        return [steady(item) for item in value]
+    return value
+
+
+def normal(code: int, name: str, answer: bytes | None) -> object:
+    if answer is None or code not in description.ANSWERS:
+        return answer
+    values = steady(description.answer(code, answer))
+    if name == "GET_STATS":
+        return {key: values[key] for key in ("status", "streams", "topics", "messages", "clients")}
+    if name == "GET_GROUP, one member":
+        values["members"] = [sorted(member["partitions"]) for member in values["members"]]
+    return values
+
+
+async def test_answers_are_those_of_the_real_server(connect):
+    talk = await connect()
+    for row in conversation():
+        if row.name.startswith("length"):
+            break
+        answer = await talk.exchange(row.request)
+        if answer is None:
+            assert row.answer is None, row.name
+            talk = await connect()
+            await talk.login()
+            continue
+        expected = FEATURE_UNAVAILABLE if row.name in UNAVAILABLE else row.answer
+        assert normal(row.code, row.name, answer) == normal(row.code, row.name, expected), row.name
+
+
+async def test_length_below_the_code_closes(talk):
+    assert await talk.exchange(recorded("length 3").request) is None

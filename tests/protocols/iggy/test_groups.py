@@ -1,0 +1,163 @@
+"""Consumer groups: making and deleting them, members, and whose turn is which partition."""
+
+import pytest
+
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.foreign import partition_of
+from tests.protocols.iggy.talk import FIRST, GRP, NEXT, Talk, to_partition
+
+GET, LIST, CREATE, DELETE, JOIN, LEAVE = range(600, 606)
+TOPIC = {"stream": named("st"), "topic": named("tp")}
+GROUP = {**TOPIC, "group": named("grp")}
+AUTO = {"consumer": GRP, "partition": 0, "commit": True}
+
+
+@pytest.fixture
+async def grouped(talk) -> Talk:
+    """Three partitions with two messages each, and a group."""
+    await talk.create_topic(partitions=3)
+    for number in (1, 2, 3):
+        await talk.send(b"%d a" % number, b"%d b" % number, partitioning=to_partition(number))
+    await talk.ask(CREATE, **TOPIC, group_id=0, name="grp")
+    return talk
+
+
+async def another(connect) -> Talk:
+    talk = await connect()
+    await talk.login()
+    return talk
+
+
+async def test_groups_are_numbered_from_one_unless_the_client_chooses(grouped):
+    await grouped.ask(CREATE, **TOPIC, group_id=9, name="nine")
+    answer = await grouped.ask(CREATE, **TOPIC, group_id=0, name="ten")
+    assert answer["group"] == {"id": 10, "partitions": 3, "members": 0, "name": "ten"}
+    listed = await grouped.ask(LIST, **TOPIC)
+    assert [(group["id"], group["name"]) for group in listed["groups"]] == [
+        (1, "grp"),
+        (9, "nine"),
+        (10, "ten"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "name", "status"), [(0, "grp", 5004), (1, "other", 5001), (1 << 24, "x", 5002)]
+)
+async def test_name_and_number_of_a_group_must_be_free(grouped, group_id, name, status):
+    assert await grouped.status(CREATE, **TOPIC, group_id=group_id, name=name) == status
+
+
+@pytest.mark.parametrize("group", ["nope", 7])
+async def test_missing_group(grouped, group):
+    missing = {**TOPIC, "group": named(group)}
+    expected = 5003 if group == "nope" else 5000
+    assert await grouped.ask(GET, **missing) == {"status": 0}
+    for command in (DELETE, JOIN, LEAVE):
+        assert await grouped.status(command, **missing) == expected
+    poll = await grouped.poll(NEXT, consumer={"kind": 2, "id": named(group)}, partition=0)
+    assert poll["status"] == expected
+
+
+async def test_member_takes_its_partitions_in_turn(grouped):
+    assert await grouped.status(JOIN, **GROUP) == 0
+    found = [await grouped.poll(NEXT, count=1, **AUTO) for _ in range(7)]
+    assert [answer["partition"] for answer in found] == [1, 2, 3, 1, 2, 3, 1]
+    payloads = [message["payload"] for answer in found for message in answer["messages"]]
+    assert payloads == [b"1 a", b"2 a", b"3 a", b"1 b", b"2 b", b"3 b"]
+
+
+async def test_members_share_the_partitions(connect, grouped):
+    other = await another(connect)
+    for member in (grouped, other):
+        await member.status(JOIN, **GROUP)
+    members = (await grouped.ask(GET, **GROUP))["members"]
+    assert [member["partitions"] for member in members] == [[1, 3], [2]]
+    assert [(await other.poll(NEXT, **AUTO))["partition"] for _ in range(2)] == [2, 2]
+
+
+async def test_gone_connection_leaves_its_groups(connect, grouped):
+    other = await another(connect)
+    for member in (grouped, other):
+        await member.status(JOIN, **GROUP)
+    await other.stream.aclose()
+    answer = await grouped.ask_until(lambda answer: answer["group"]["members"] == 1, GET, **GROUP)
+    assert [member["partitions"] for member in answer["members"]] == [[1, 2, 3]]
+
+
+async def test_member_without_a_partition_gets_an_empty_poll(connect, grouped):
+    members = [grouped, *[await another(connect) for _ in range(3)]]
+    for member in members:
+        await member.status(JOIN, **GROUP)
+    answer = await members[-1].poll(NEXT, **AUTO)
+    assert (answer["status"], answer["partition"], answer["messages"]) == (0, 0, [])
+    assert await members[-1].stored(partition=0, consumer=GRP) is None
+
+
+async def test_one_that_has_not_joined_may_name_a_partition_only(grouped):
+    assert (await grouped.poll(NEXT, **AUTO))["status"] == 5006
+    answer = await grouped.poll(FIRST, consumer=GRP, partition=2)
+    assert [message["payload"] for message in answer["messages"]] == [b"2 a", b"2 b"]
+
+
+async def test_left_member_is_none_any_more_and_may_leave_again(grouped):
+    await grouped.status(JOIN, **GROUP)
+    assert await grouped.status(LEAVE, **GROUP) == 0
+    assert await grouped.status(LEAVE, **GROUP) == 0
+    assert (await grouped.poll(NEXT, **AUTO))["status"] == 5006
+
+
+async def test_offset_commands_without_a_partition_mean_that_of_the_latest_poll(grouped):
+    await grouped.status(JOIN, **GROUP)
+    where = {"consumer": GRP, **TOPIC, "partition": 0}
+    for _ in range(2):
+        await grouped.poll(NEXT, count=1, **{**AUTO, "commit": False})
+    assert await grouped.status(121, **where, offset=1) == 0
+    assert (await grouped.ask(120, **where))["partition"] == 2
+    assert await grouped.stored(partition=2, consumer=GRP) == 1
+
+
+async def test_numbers_name_a_group_too_and_its_position_is_that_of_its_name(broker, grouped):
+    by_number = {"kind": 2, "id": named(1)}
+    await grouped.poll(NEXT, consumer=by_number, partition=1, commit=True)
+    assert await grouped.stored(consumer=GRP) == 1
+    assert broker.subscriptions.get(partition_of(broker).topic, b"grp").position(0) == 2
+
+
+async def test_group_goes_on_where_another_door_with_its_name_is(broker, grouped):
+    topic = partition_of(broker).topic
+    broker.subscriptions.open(topic, b"billing").commit(0, 1)
+    await grouped.ask(CREATE, **TOPIC, group_id=0, name="billing")
+    consumer = {"kind": 2, "id": named("billing")}
+    assert await grouped.payloads(NEXT, consumer=consumer) == [b"1 b"]
+
+
+async def test_growing_topic_deals_its_new_partitions_out(grouped):
+    await grouped.status(JOIN, **GROUP)
+    assert await grouped.status(402, **TOPIC, count=2) == 0
+    (member,) = (await grouped.ask(GET, **GROUP))["members"]
+    assert member["partitions"] == [1, 2, 3, 4, 5]
+
+
+async def test_deleted_group_takes_members_and_offsets_along(broker, grouped):
+    await grouped.status(JOIN, **GROUP)
+    await grouped.poll(NEXT, **AUTO)
+    assert await grouped.status(DELETE, **GROUP) == 0
+    assert await grouped.ask(GET, **GROUP) == {"status": 0}
+    assert broker.subscriptions.find(partition_of(broker).topic, b"grp") is None
+    await grouped.ask(CREATE, **TOPIC, group_id=0, name="grp")
+    assert (await grouped.ask(GET, **GROUP))["members"] == []
+    assert await grouped.stored(consumer=GRP) is None
+
+
+async def test_deleted_topic_takes_its_groups_along(grouped):
+    await grouped.status(JOIN, **GROUP)
+    assert await grouped.status(303, **TOPIC) == 0
+    assert (await grouped.ask(20))["client"]["groups_count"] == 0
+    await grouped.create_topic(partitions=1)
+    assert await grouped.ask(LIST, **TOPIC) == {"status": 0}
+
+
+async def test_topic_deleted_by_another_door_is_no_membership_any_more(broker, grouped):
+    await grouped.status(JOIN, **GROUP)
+    broker.topics.delete(partition_of(broker).topic.name)
+    assert (await grouped.ask(20))["client"]["groups_count"] == 0

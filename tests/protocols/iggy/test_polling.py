@@ -1,0 +1,239 @@
+"""POLL: every strategy, auto commit, and records of other doors."""
+
+import random
+
+import pytest
+
+from storage.metadata.names import TopicName
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.foreign import append, partition_of
+from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP
+
+ALL = [b"%d" % number for number in range(10)]
+
+
+@pytest.fixture
+async def filled(talk):
+    """Ten messages in batches of 1, 2, 3 and 4."""
+    await talk.create_topic(partitions=2)
+    for start, end in ((0, 1), (1, 3), (3, 6), (6, 10)):
+        assert await talk.send(*ALL[start:end]) == 0
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "count", "expected"),
+    [
+        (FIRST, 0, 3, ALL[:3]),
+        (FIRST, 7, 100, ALL),
+        (LAST, 0, 1, ALL[9:]),
+        (LAST, 0, 5, ALL[5:]),
+        (LAST, 0, 100, ALL),
+        (OFFSET, 0, 100, ALL),
+        (OFFSET, 4, 3, ALL[4:7]),
+        (OFFSET, 9, 3, ALL[9:]),
+        (OFFSET, 10, 3, []),
+        (OFFSET, (1 << 64) - 1, 3, []),
+        (TIMESTAMP, 0, 4, ALL[:4]),
+        (TIMESTAMP, (1 << 63) - 1, 4, []),
+        (NEXT, 0, 4, ALL[:4]),
+    ],
+)
+async def test_strategy_says_where_a_poll_begins(filled, kind, value, count, expected):
+    answer = await filled.poll(kind, value, count=count)
+    assert [message["payload"] for message in answer["messages"]] == expected
+    assert (answer["partition"], answer["current_offset"]) == (1, 9)
+    assert answer["messages_count"] == len(expected)
+    assert await filled.stored() is None
+
+
+async def test_empty_partition_gives_the_bare_head(filled):
+    for kind in (FIRST, LAST, OFFSET, TIMESTAMP, NEXT):
+        answer = await filled.poll(kind, partition=2, commit=True)
+        assert answer == {
+            "status": 0,
+            "partition": 2,
+            "current_offset": 0,
+            "messages_count": 0,
+            "messages": [],
+        }
+    assert await filled.stored(partition=2) is None
+
+
+async def test_timestamp_begins_with_the_first_message_that_is_not_older(broker, talk):
+    await talk.create_topic()
+    for number, time_us in enumerate((1_000, 2_000, 3_000)):
+        await append(broker, b"%d" % (2 * number), b"%d" % (2 * number + 1), append_us=time_us)
+    for wanted, expected in ((0, 0), (1_000, 0), (1_001, 2), (2_000, 2), (3_000, 4), (3_001, 6)):
+        assert await talk.payloads(TIMESTAMP, wanted) == ALL[expected:6]
+
+
+async def test_partition_none_is_the_first(filled):
+    answer = await filled.poll(OFFSET, 8, partition=0)
+    assert (answer["partition"], len(answer["messages"])) == (1, 2)
+
+
+@pytest.mark.parametrize(("partition", "count", "status"), [(3, 1, 3007), (1, 0, 4009)])
+async def test_what_cannot_be_polled_is_refused(filled, partition, count, status):
+    assert (await filled.poll(FIRST, partition=partition, count=count))["status"] == status
+
+
+@pytest.mark.parametrize("topic", ["nope", 9])
+async def test_missing_topic_is_an_error_in_a_poll(filled, topic):
+    status = (await filled.poll(FIRST, topic=topic))["status"]
+    assert status == (2011 if topic == "nope" else 2010)
+
+
+# Auto commit.
+
+
+async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(filled):
+    assert await filled.payloads(NEXT, count=4, commit=True) == ALL[:4]
+    assert await filled.stored() == 3
+    assert await filled.payloads(NEXT, count=4, commit=True) == ALL[4:8]
+    assert await filled.payloads(NEXT, count=4) == ALL[8:]
+    assert await filled.stored() == 7
+
+
+async def test_auto_commit_of_another_strategy_may_go_back(filled):
+    await filled.payloads(LAST, count=1, commit=True)
+    assert await filled.stored() == 9
+    assert await filled.payloads(NEXT, commit=True) == []
+    await filled.payloads(OFFSET, 2, count=1, commit=True)
+    assert await filled.stored() == 2
+    assert await filled.payloads(NEXT, count=1) == ALL[3:4]
+
+
+async def test_each_consumer_has_its_own_position(filled):
+    named_one = {"kind": 1, "id": named("billing")}
+    await filled.payloads(NEXT, count=4, commit=True)
+    assert await filled.payloads(NEXT, count=2, commit=True, consumer=named_one) == ALL[:2]
+    assert (await filled.stored(), await filled.stored(consumer=named_one)) == (3, 1)
+
+
+async def test_consumer_shares_the_subscription_of_its_id_as_text(broker, filled):
+    await filled.payloads(NEXT, count=4, commit=True)
+    topic = partition_of(broker).topic
+    assert broker.subscriptions.get(topic, b"1").position(0) == 4
+    broker.subscriptions.get(topic, b"1").commit(0, 8)
+    assert await filled.payloads(NEXT) == ALL[8:]
+
+
+async def test_next_leaves_out_what_another_door_acknowledged_and_auto_commit_covers_it(
+    broker, filled
+):
+    subscription = broker.subscriptions.open(partition_of(broker).topic, b"1")
+    subscription.commit(0, 1)
+    subscription.ack(0, [(2, 4), (5, 6), (9, 10)], lazy=True)
+    assert await filled.payloads(NEXT, count=2) == [ALL[1], ALL[4]]
+    assert await filled.payloads(NEXT) == [ALL[1], *ALL[4:5], *ALL[6:9]]
+    assert await filled.payloads(NEXT, count=2, commit=True) == [ALL[1], ALL[4]]
+    assert subscription.position(0) == 6
+    assert await filled.payloads(NEXT, commit=True) == ALL[6:9]
+    assert subscription.position(0) == 10
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_next_gives_exactly_what_is_not_acknowledged(broker, filled, seed):
+    chance = random.Random(seed)
+    subscription = broker.subscriptions.open(partition_of(broker).topic, b"1")
+    subscription.commit(0, chance.randrange(4))
+    start = subscription.position(0)
+    acked = sorted(chance.sample(range(start, 10), chance.randrange(1, 10 - start)))
+    subscription.ack(0, [(offset, offset + 1) for offset in acked], lazy=True)
+    found = []
+    for _ in range(20):
+        found += await filled.payloads(NEXT, count=chance.randrange(1, 4), commit=True)
+    assert found == [ALL[offset] for offset in range(start, 10) if offset not in acked]
+
+
+# Records of other doors.
+
+
+async def test_records_of_other_doors_come_with_their_key_as_a_header(broker, talk):
+    await talk.create_topic()
+    await append(broker, b"one", key=b"k\x00")
+    (message,) = (await talk.poll(FIRST))["messages"]
+    assert (message["payload"], message["id"]) == (b"one", bytes(16))
+    assert message["headers"] == [{"key": "braidlog.key", "kind": 1, "value": b"k\x00"}]
+
+
+async def test_records_without_payload_are_left_out_and_offsets_stay(broker, talk):
+    await talk.create_topic()
+    await append(broker, b"0", None, b"2", b"", b"4")
+    messages = (await talk.poll(FIRST))["messages"]
+    assert [(message["offset"], message["payload"]) for message in messages] == [
+        (0, b"0"),
+        (2, b"2"),
+        (4, b"4"),
+    ]
+    left_out = broker.metrics.number("braidlog_records_left_out", "iggy", "public/st/tp")
+    assert left_out.value == 2
+
+
+async def test_auto_commit_covers_what_was_left_out(broker, talk):
+    await talk.create_topic()
+    await append(broker, b"0", None, None)
+    assert await talk.payloads(NEXT, commit=True) == [b"0"]
+    await talk.payloads(NEXT, commit=True)
+    assert partition_of(broker).high_watermark == 3
+    assert broker.subscriptions.get(partition_of(broker).topic, b"1").position(0) == 3
+
+
+async def test_poll_walks_over_what_is_left_out_to_a_message_it_can_have(broker, talk):
+    await talk.create_topic()
+    await append(broker, *[None] * 50)
+    await append(broker, *[None] * 50, b"100")
+    assert await talk.payloads(NEXT, count=1) == [b"100"]
+    assert await talk.payloads(NEXT, count=1) == [b"100"]
+
+
+async def test_walk_over_nothing_but_left_out_records_is_not_walked_again(broker, talk):
+    await talk.create_topic()
+    await append(broker, *[None] * 50)
+    left_out = broker.metrics.number("braidlog_records_left_out", "iggy", "public/st/tp")
+    for _ in range(3):
+        assert await talk.payloads(NEXT) == []
+    assert left_out.value == 50
+    await append(broker, b"50")
+    assert await talk.payloads(NEXT) == [b"50"]
+
+
+async def test_last_looks_further_back_over_what_is_left_out(broker, talk):
+    await talk.create_topic()
+    await append(broker, b"0", b"1", b"2", *[None] * 20)
+    assert await talk.payloads(LAST, count=2) == [b"1", b"2"]
+    assert await talk.payloads(LAST, count=9) == [b"0", b"1", b"2"]
+
+
+async def test_mixed_batches_come_in_order(broker, talk):
+    await talk.create_topic()
+    await talk.send(b"iggy 0", b"iggy 1")
+    await append(broker, b"plain 2", None, b"plain 4")
+    await talk.send(b"iggy 5")
+    messages = (await talk.poll(OFFSET, 1))["messages"]
+    assert [(message["offset"], message["payload"]) for message in messages] == [
+        (1, b"iggy 1"),
+        (2, b"plain 2"),
+        (4, b"plain 4"),
+        (5, b"iggy 5"),
+    ]
+
+
+async def test_poll_below_the_log_start_begins_there(broker, talk):
+    await talk.ask(202, stream_id=0, name="st")
+    settings = {"segment_bytes": 64 * 1024, "retention_bytes": 1}
+    broker.topics.create(TopicName("public", "st", "tp"), 1, settings=settings)
+    values = [b"%d" % number + bytes(40_000) for number in range(5)]
+    for value in values:
+        await append(broker, value)
+    partition = partition_of(broker)
+    assert partition.log.retain(broker.now_us()) > 0
+    start = partition.log_start_offset
+    assert 0 < start < 5
+    for kind in (OFFSET, FIRST, TIMESTAMP, NEXT, LAST):
+        assert await talk.payloads(kind, count=9) == values[start:]
+    broker.subscriptions.open(partition.topic, b"1").commit(0, start - 1)
+    assert await talk.payloads(NEXT, count=1) == values[start : start + 1]
+    (told,) = (await talk.ask(300, stream=named("st"), topic=named("tp")))["partitions"]
+    assert (told["messages"], told["current_offset"]) == (5 - start, 4)

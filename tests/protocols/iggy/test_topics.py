@@ -1,0 +1,117 @@
+"""Topics and partitions as Iggy's clients see them."""
+
+import pytest
+
+from storage.metadata.catalogue_records import MADE_ID_FIRST
+from storage.metadata.names import TopicName
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.talk import FIRST, NEVER
+
+GET, LIST, CREATE, DELETE = range(300, 304)
+ADD_PARTITIONS = 402
+TOPIC = {"stream": named("st"), "topic": named("tp")}
+
+
+async def test_created_topic_is_told_whole(talk):
+    answer = await talk.create_topic(partitions=2)
+    assert {key: answer["topic"][key] for key in ("id", "partitions", "messages", "name")} == {
+        "id": 1,
+        "partitions": 2,
+        "messages": 0,
+        "name": "tp",
+    }
+    assert [partition["id"] for partition in answer["partitions"]] == [1, 2]
+    assert await talk.ask(GET, **TOPIC) == answer
+
+
+async def test_partition_counts_what_may_be_read(talk):
+    await talk.create_topic(partitions=2)
+    await talk.send(b"0", b"1", b"2")
+    first, second = (await talk.ask(GET, **TOPIC))["partitions"]
+    assert (first["messages"], first["current_offset"], first["segments"]) == (3, 2, 1)
+    assert (second["messages"], second["current_offset"]) == (0, 0)
+    assert first["size"] > 3 * 46
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({}, (NEVER, NEVER)),
+        ({"expiry": 0, "max_size": NEVER}, (NEVER, NEVER)),
+        ({"expiry": 3_600_000_000}, (3_600_000_000, NEVER)),
+        ({"max_size": 4_000_000_000}, (NEVER, 4_000_000_000)),
+    ],
+)
+async def test_expiry_and_size_read_back_as_asked(talk, asked, told):
+    topic = (await talk.create_topic(partitions=2, **asked))["topic"]
+    assert (topic["expiry"], topic["max_size"]) == told
+    assert (topic["compression"], topic["replication"]) == (1, 1)
+
+
+async def test_bounds_are_settings_of_the_log_and_each_partition_has_its_share(broker, talk):
+    await talk.create_topic(partitions=3, expiry=1_000_001, max_size=100)
+    meta = broker.catalogue.topic(TopicName("public", "st", "tp"))
+    assert meta.settings == {"retention_ms": 1001, "retention_bytes": 34}
+
+
+async def test_no_bound_is_told_from_the_brokers_own(broker, talk):
+    await talk.create_topic("never", expiry=NEVER, max_size=NEVER)
+    await talk.create_topic("default", expiry=0, max_size=0)
+    settings = [meta.settings for meta in broker.catalogue.topics("public", "st")]
+    assert settings == [{}, {"retention_ms": -1, "retention_bytes": -1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "partitions", "status"),
+    [
+        ("tp", 0, 1, 2013),
+        ("other", 1, 1, 2012),
+        ("tp", 1, 1, 2013),
+        ("a/b", 0, 1, 2014),
+        ("x-partition-3", 0, 1, 2014),
+        ("many", 0, 100_001, 2015),
+        ("far", MADE_ID_FIRST, 1, 2016),
+    ],
+)
+async def test_topic_that_cannot_be_made(talk, name, topic_id, partitions, status):
+    await talk.create_topic()
+    answer = await talk.create_topic(name, partitions, topic_id=topic_id)
+    assert answer["status"] == status
+
+
+async def test_stream_of_a_topic_must_be_there(talk):
+    missing = {"stream": named("nope"), "topic": named("tp")}
+    assert await talk.ask(GET, **missing) == {"status": 0}
+    assert await talk.status(LIST, stream=named("nope")) == 1010
+    assert await talk.status(LIST, stream=named(9)) == 1009
+    assert await talk.status(DELETE, **missing) == 1010
+    assert (await talk.ask(GET, stream=named("nope"), topic=named(1))) == {"status": 0}
+
+
+async def test_topic_of_another_door_has_a_number_and_can_be_read_by_it(broker, talk):
+    await talk.ask(202, stream_id=0, name="st")
+    broker.topics.create(TopicName("public", "st", "kafka"), 1)
+    (topic,) = (await talk.ask(LIST, stream=named("st")))["topics"]
+    assert (topic["name"], topic["id"] >= MADE_ID_FIRST) == ("kafka", True)
+    assert await talk.send(b"x", topic=topic["id"]) == 0
+    assert await talk.payloads(FIRST, topic="kafka") == [b"x"]
+
+
+async def test_deleted_topic_is_gone_and_one_of_its_name_begins_anew(talk):
+    await talk.create_topic()
+    await talk.send(b"x")
+    await talk.payloads(FIRST, commit=True)
+    assert await talk.status(DELETE, **TOPIC) == 0
+    assert await talk.status(DELETE, **TOPIC) == 2011
+    await talk.create_topic()
+    assert await talk.payloads(FIRST) == []
+    assert await talk.stored() is None
+
+
+async def test_partitions_are_added(talk):
+    await talk.create_topic()
+    assert await talk.status(ADD_PARTITIONS, **TOPIC, count=2) == 0
+    answer = await talk.ask(GET, **TOPIC)
+    assert [partition["id"] for partition in answer["partitions"]] == [1, 2, 3]
+    for count in (0, 100_001):
+        assert await talk.status(ADD_PARTITIONS, **TOPIC, count=count) == 2015
