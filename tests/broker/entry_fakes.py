@@ -42,7 +42,7 @@ class FakeLog:
 
 @dataclass(eq=False)
 class FakePartition:
-    """`hold_back` keeps the high watermark that many batches behind the log end."""
+    """`gate` holds reads up, as a slow disk does."""
 
     partition_id: int = 7
     index: int = 0
@@ -50,7 +50,7 @@ class FakePartition:
     removed: bool = False
     partitioned: bool = False
     batches: list = field(default_factory=list)
-    reads: int = 0
+    gate: trio.Event | None = None
 
     def __post_init__(self):
         name = SimpleNamespace(full="public/default/t")
@@ -122,7 +122,8 @@ class FakePartition:
 
     async def read(self, offset, bytes_max):
         await trio.lowlevel.checkpoint()
-        self.reads += 1
+        if self.gate is not None:
+            await self.gate.wait()
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         found, size = [], 0

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+import trio
 
 from broker import dispatch_exclusive
 from broker.dispatch_exclusive import ExclusiveDispatcher
@@ -29,6 +30,20 @@ async def test_redelivery_starts_at_the_first_unacknowledged_entry_and_ignores_i
         await play.settled()
         assert consumer.offsets == [0, 1, 2, 3, 1, 3]
         assert {delivery.redelivery_count for delivery in consumer.inbox} == {0}
+
+
+async def test_read_that_is_under_way_is_dropped_by_a_redelivery():
+    async with stage(ExclusiveDispatcher) as play:
+        consumer = play.join(permits=10)
+        play.partition.entries(1, 1)
+        await play.settled()
+        play.partition.gate = trio.Event()
+        play.partition.entries(1, 1)
+        await play.settled()
+        play.nack(consumer)
+        play.partition.gate.set()
+        await play.settled()
+        assert consumer.offsets == [0, 1, 0, 1, 2, 3]
 
 
 async def test_cumulative_ack_resolves_down_and_never_moves_back():

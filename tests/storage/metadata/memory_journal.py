@@ -8,6 +8,7 @@ from storage.errors import StorageFull
 class MemoryJournal:
     def __init__(self, records: Iterable[bytes] = ()):
         self.records = list(records)
+        self._bytes = sum(map(len, self.records))
         self.snapshots = 0
         self.snapshot_bytes = 0
         self.ticket = 0
@@ -18,7 +19,7 @@ class MemoryJournal:
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.records)) + self.extra_bytes
+        return self._bytes + self.extra_bytes
 
     def replay(self) -> Iterator[bytes]:
         return iter(self.records)
@@ -36,6 +37,7 @@ class MemoryJournal:
         if self.full:
             raise StorageFull
         self.records = list(bodies)
+        self._bytes = sum(map(len, self.records))
         self.extra_bytes = 0
         self.snapshots += 1
         self.snapshot_bytes = self.size_bytes
@@ -47,3 +49,4 @@ class MemoryJournal:
         if self.full:
             raise StorageFull
         self.records.append(bytes(body))
+        self._bytes += len(body)
