@@ -26,10 +26,12 @@ def producer(session: PulsarSession, command: CommandProducer) -> None:
 
 def _open(session: PulsarSession, command: CommandProducer) -> None:
     known = session.producers.get(command.producer_id)
-    if known is not None and command.epoch <= known.epoch:
-        known.request_id = command.request_id
-        answer(session, known, 0)
-        return
+    if known is not None:
+        if command.epoch <= known.epoch:
+            known.request_id = command.request_id
+            answer(session, known, 0)
+            return
+        session.drop_producer(known)  # The same one after a reconnection that we did not notice.
     try:
         opened, ticket = _prepare(session, command)
         if session.door.producers.in_the_way(opened) is not None:

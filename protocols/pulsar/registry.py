@@ -99,11 +99,8 @@ class ProducerRegistry:
 
         Raises ProducerBusy, ProducerFenced, StorageFull, StorageFailed.
         """
-        holder = self._holder(producer)
-        if holder is not None:
-            if not _is_successor(producer, holder):
-                raise _name_taken(producer)
-            self.remove(holder)
+        if self._holder(producer) is not None:
+            raise _name_taken(producer)
         there = self._partitions.setdefault(producer.partition.partition_id, _Producers())
         try:
             self._let_in(there, producer, topic_epoch)
@@ -198,13 +195,4 @@ def _name_taken(producer: Producer) -> ProducerBusy:
     topic = producer.partition.topic.name
     return ProducerBusy(
         f"Producer with name '{producer.name}' is already connected to topic '{topic}'"
-    )
-
-
-def _is_successor(producer: Producer, holder: Producer) -> bool:
-    """Whether it is the same logical producer after a reconnection that we have not noticed."""
-    return (
-        holder.owner is producer.owner
-        and holder.producer_id == producer.producer_id
-        and producer.epoch > holder.epoch
     )

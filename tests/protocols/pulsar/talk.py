@@ -45,7 +45,8 @@ def set_field(message, name, value):
 
 def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
     """What follows the command of a SEND; with `count`, a batch of so many equal messages."""
-    fields = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **metadata)
+    metadata = {"producer_name": "p", "sequence_id": 0, "publish_time": 1, **metadata}
+    fields = MessageMetadata(**metadata)
     if count is not None:
         fields.num_messages_in_batch = count
         single = SingleMessageMetadata(payload_size=len(payload)).SerializeToString()

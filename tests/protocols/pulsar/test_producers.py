@@ -1,0 +1,335 @@
+"""PRODUCER, SEND and CLOSE_PRODUCER: sections 7 and 8."""
+
+import pytest
+import trio
+import trio.testing
+
+from protocols.pulsar import session
+from protocols.pulsar.machine import Type
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.codecs.pulsar import entries
+from storage.errors import StorageFull
+from tests.protocols.pulsar.talk import NAME, TOPIC, command_bytes, entry, talking
+
+NO_NUMBER = 2**64 - 1
+
+
+async def stored(broker, index=0):
+    """(header, bodies of entries) of every batch."""
+    partition = broker.topics.partition(NAME, index)
+    batches = await partition.read(0, 1 << 20)
+    return [
+        (
+            batch.header,
+            [bytes(batch.body[e.start : e.end]) for e in entries(batch.body, batch.base_offset)],
+        )
+        for batch in batches
+    ]
+
+
+# Opening.
+
+
+async def test_unnamed_producers_get_names_of_their_own(client):
+    names = [(await client.produce(producer_id=number)).producer_name for number in range(3)]
+    assert len(set(names)) == 3
+    assert all(names)
+
+
+async def test_success_tells_no_made_up_sequence(client):
+    success = await client.produce(producer_name="p")
+    assert (success.producer_name, success.last_sequence_id) == ("p", -1)
+    assert success.schema_version == b"" and success.producer_ready
+    assert not success.HasField("topic_epoch")
+
+
+async def test_producer_makes_the_topic_but_no_partition_of_a_missing_one(broker, client):
+    await client.produce()
+    assert not broker.topics.get(NAME).partitioned
+    code, _ = await client.refused(
+        Type.PRODUCER, topic="persistent://public/default/u-partition-1", producer_id=1
+    )
+    assert code == ServerError.TopicNotFound
+
+
+async def test_topic_is_not_made_where_that_is_switched_off(broker, client):
+    broker.topics.defaults = type(broker.topics.defaults)(auto_create=False)
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
+    assert code == ServerError.TopicNotFound
+
+
+async def test_partitioned_topic_needs_a_partition_that_is_there(broker, client):
+    broker.topics.create(NAME, 2)
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
+    assert code == ServerError.NotAllowedError
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC + "-partition-2", producer_id=0)
+    assert code == ServerError.TopicNotFound
+    await client.produce(TOPIC + "-partition-1")
+    await client.put(entry())
+    assert len(await stored(broker, 1)) == 1
+
+
+async def test_both_names_of_an_unpartitioned_topic_lead_to_one_partition(client):
+    await client.produce()
+    await client.produce(TOPIC + "-partition-0", producer_id=1)
+    assert await client.put(entry()) == [0]
+    assert await client.put(entry(), producer_id=1) == [1]
+
+
+async def test_unpartitioned_topic_in_use_does_not_grow(broker, client):
+    await client.produce()
+    assert broker.topics.get(NAME).layout_users == 1
+    await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
+    assert broker.topics.get(NAME).layout_users == 0
+
+
+async def test_open_producer_asked_for_again_is_told_its_name(client):
+    first = await client.produce()
+    again = await client.produce(producer_name="other")
+    assert again.producer_name == first.producer_name
+
+
+async def test_name_in_use_is_busy_on_the_same_connection_and_on_another(client, other):
+    await client.produce(producer_name="p")
+    code, _ = await client.refused(
+        Type.PRODUCER, topic=TOPIC, producer_id=1, producer_name="p", epoch=5
+    )
+    assert code == ServerError.ProducerBusy
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer_ping, client)
+        code, _ = await other.refused(
+            Type.PRODUCER, topic=TOPIC, producer_id=0, producer_name="p", epoch=5
+        )
+    assert code == ServerError.ProducerBusy
+
+
+async def answer_ping(client):
+    await client.next(Type.PING)
+    await client.send(Type.PONG)
+
+
+async def test_higher_epoch_replaces_the_same_producer(broker, client):
+    await client.produce(producer_name="p")
+    await client.produce(producer_name="p", epoch=1)
+    assert await client.put(entry()) == [0]
+    assert broker.topics.get(NAME).layout_users == 1
+
+
+async def test_deaf_holder_of_a_name_loses_it_and_its_connection(client, other, monkeypatch):
+    monkeypatch.setattr(session, "PROBE_S", 0.05)
+    await client.produce(producer_name="p")
+    success = await other.produce(producer_name="p")
+    assert success.producer_name == "p"
+    await client.next(Type.PING)
+    await client.closed()
+
+
+async def test_initial_subscription_is_made_from_the_first_entry_on(broker, client):
+    await client.produce()
+    await client.put(entry(), entry())
+    await client.produce(producer_id=1, initial_subscription_name="dead")
+    topic = broker.topics.get(NAME)
+    assert broker.subscriptions.get(topic, b"dead").position(0) == 0
+
+
+# Sending.
+
+
+async def test_run_of_one_receive_is_one_stored_batch_of_untouched_entries(broker, client):
+    await client.produce(producer_name="p", user_provided_producer_name=True)
+    bodies = [entry(b"m%d" % number, sequence_id=number) for number in range(50)]
+    assert await client.put(*bodies, sequence_id=7) == list(range(50))
+    ((header, kept),) = await stored(broker)
+    assert kept == bodies
+    assert header.body_format == BodyFormat.PULSAR
+    assert (header.record_count, header.last_offset_delta) == (50, 49)
+    assert (header.first_sequence, header.last_sequence) == (7, 56)
+    assert header.producer_id == broker.catalogue.producer_id(b"p")
+
+
+async def test_producer_whose_name_the_broker_made_has_no_number(broker, client):
+    await client.produce()
+    await client.put(entry())
+    ((header, _),) = await stored(broker)
+    assert header.producer_id == 0
+
+
+async def test_receipts_name_the_first_record_and_batches_count_all(client):
+    await client.produce()
+    batch = entry(b"x", count=10)
+    assert await client.put(entry(), batch, entry(), batch) == [0, 1, 11, 12]
+    assert await client.put(entry(checksum=False)) == [22]
+
+
+async def test_highest_sequence_id_is_echoed_or_minus_1(client):
+    await client.produce()
+    await client.send(
+        Type.SEND, entry(count=3), producer_id=0, sequence_id=4, highest_sequence_id=6
+    )
+    receipt = await client.next(Type.SEND_RECEIPT)
+    assert (receipt.sequence_id, receipt.highest_sequence_id) == (4, 6)
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=7)
+    assert (await client.next(Type.SEND_RECEIPT)).highest_sequence_id == NO_NUMBER
+
+
+async def test_times_and_flags_of_a_run_are_in_its_header(broker, client):
+    await client.produce()
+    bodies = [
+        entry(publish_time=5),
+        entry(publish_time=9, compression=1, uncompressed_size=9),
+        entry(publish_time=7),
+    ]
+    await client.put(*bodies)
+    ((header, _),) = await stored(broker)
+    assert (header.first_publish_us, header.max_publish_us) == (5000, 9000)
+    assert header.flags & BatchFlag.COMPRESSED
+
+
+async def test_wrong_checksum_is_told_in_order_and_the_rest_goes_on(broker, client):
+    await client.produce()
+    bad = bytearray(entry(b"bad"))
+    bad[-1] ^= 1
+    await client.stream.send_all(
+        b"".join(
+            command_bytes(Type.SEND, body, producer_id=0, sequence_id=number)
+            for number, body in enumerate([entry(b"a"), bytes(bad), entry(b"b")])
+        )
+    )
+    assert (await client.next(Type.SEND_RECEIPT)).message_id.entryId == 0
+    error = await client.next(Type.SEND_ERROR)
+    assert (error.sequence_id, error.error) == (1, ServerError.ChecksumError)
+    assert error.message == "Checksum failed on the broker"
+    assert (await client.next(Type.SEND_RECEIPT)).message_id.entryId == 1
+    assert [len(kept) for _, kept in await stored(broker)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("Pulsar-CPP-v4.2.0", ServerError.ChecksumError),
+        ("3.1.2", ServerError.ChecksumError),
+        ("Pulsar-Java-v4.2.4", ServerError.NotAllowedError),
+        ("Pulsar-Go-v0.19.0", ServerError.NotAllowedError),
+    ],
+)
+@pytest.mark.parametrize("count", [0, -1, 1000, 2**31 - 1])
+async def test_impossible_batch_count_gets_the_error_that_drops_one_message(
+    open_client, version, code, count
+):
+    async with talking(open_client, client=version) as client:
+        await client.produce()
+        body = entry(b"x" * 20, num_messages_in_batch=count)
+        await client.send(Type.SEND, body, producer_id=0, sequence_id=0)
+        assert (await client.next(Type.SEND_ERROR)).error == code
+        assert await client.put(entry()) == [0]
+
+
+@pytest.mark.parametrize("fields", [{"txnid_most_bits": 1}, {"message_id": {"ledgerId": 1}}])
+async def test_messages_of_transactions_and_replication_are_not_allowed(client, fields):
+    await client.produce()
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0, **fields)
+    assert (await client.next(Type.SEND_ERROR)).error == ServerError.NotAllowedError
+
+
+async def test_markers_are_not_allowed(client):
+    await client.produce()
+    await client.send(Type.SEND, entry(marker_type=1), producer_id=0, sequence_id=0)
+    assert (await client.next(Type.SEND_ERROR)).error == ServerError.NotAllowedError
+
+
+async def test_sends_of_several_producers_in_one_receive(broker, client):
+    await client.produce(producer_id=0)
+    await client.produce(producer_id=1)
+    frames = [
+        command_bytes(Type.SEND, entry(b"%d" % number), producer_id=number % 2, sequence_id=number)
+        for number in range(6)
+    ]
+    await client.stream.send_all(b"".join(frames))
+    got = {0: [], 1: []}
+    for _ in range(6):
+        receipt = await client.next(Type.SEND_RECEIPT)
+        got[receipt.producer_id].append(receipt.sequence_id)
+    assert got == {0: [0, 2, 4], 1: [1, 3, 5]}
+    assert len(await stored(broker)) == 2
+
+
+async def test_send_behind_a_close_in_one_receive_closes_the_connection(client):
+    await client.produce()
+    send = command_bytes(Type.SEND, entry(), producer_id=0, sequence_id=0)
+    close = command_bytes(Type.CLOSE_PRODUCER, producer_id=0, request_id=9)
+    await client.stream.send_all(send + close + send)
+    await client.next(Type.SEND_RECEIPT)
+    await client.next(Type.SUCCESS)
+    await client.closed()
+
+
+async def test_producer_of_a_deleted_topic_is_closed_and_its_late_sends_dropped(broker, client):
+    await client.produce()
+    broker.topics.delete(NAME)
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
+    assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=1)
+    await client.silent()
+    await client.produce()
+    assert await client.put(entry()) == [0]
+
+
+async def test_full_disk_refuses_sends_with_the_storage_error(broker, client):
+    await client.produce()
+    log = broker.topics.partition(NAME, 0).log
+
+    class FullLog:
+        def __getattr__(self, name):
+            return getattr(log, name)
+
+        def append(self, *arguments, **settings):
+            raise StorageFull("no space")
+
+    broker.topics.partition(NAME, 0).log = FullLog()
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
+    assert (await client.next(Type.SEND_ERROR)).error == ServerError.PersistenceError
+    broker.topics.partition(NAME, 0).log = log
+    assert await client.put(entry()) == [0]
+
+
+# Access modes over the wire; every pair of them is in test_registry.py.
+
+
+async def test_exclusive_producer_has_an_epoch_and_shuts_others_out(client, other):
+    first = await client.produce(producer_access_mode=1)
+    assert (first.HasField("topic_epoch"), first.topic_epoch) == (True, 0)
+    code, _ = await other.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
+    assert code == ServerError.ProducerBusy
+    code, _ = await other.refused(Type.PRODUCER, topic=TOPIC, producer_id=0, producer_access_mode=1)
+    assert code == ServerError.ProducerFenced
+
+
+async def test_waiting_producer_is_answered_twice(client, other):
+    await client.produce(producer_access_mode=1)
+    waiting = await other.produce(producer_access_mode=2)
+    assert not waiting.producer_ready
+    await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
+    ready = await other.next(Type.PRODUCER_SUCCESS)
+    assert (ready.request_id, ready.producer_ready, ready.topic_epoch) == (
+        waiting.request_id,
+        True,
+        1,
+    )
+    assert await other.put(entry()) == [0]
+
+
+async def test_fenced_producers_next_send_closes_its_connection(client, other):
+    await client.produce()
+    await other.produce(producer_access_mode=3)
+    await client.silent()
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
+    await client.closed()
+
+
+async def test_fenced_waiter_is_told(client, other):
+    await client.produce(producer_access_mode=1)
+    waiting = await client.produce(producer_id=1, producer_access_mode=2)
+    await other.produce(producer_access_mode=3)
+    error = await client.next(Type.ERROR)
+    assert (error.request_id, error.error) == (waiting.request_id, ServerError.ProducerFenced)

@@ -1,0 +1,105 @@
+"""Schemas: section 19."""
+
+import pytest
+
+from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from tests.protocols.pulsar.golden import answered, taken_apart
+from tests.protocols.pulsar.talk import TOPIC
+
+STRING, JSON, AVRO, AUTO_CONSUME = 1, 2, 4, 21
+
+
+def schema(kind=JSON, data=b"{}", name="JSON"):
+    return {
+        "name": name,
+        "type": kind,
+        "schema_data": data,
+        "properties": [{"key": "p", "value": "1"}],
+    }
+
+
+def version(number):
+    return number.to_bytes(8, "big")
+
+
+async def get(client, **fields):
+    return await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=TOPIC, **fields)
+
+
+async def test_schema_is_kept_byte_for_byte_under_the_topics_name(client):
+    success = await client.produce(schema=schema(data=b"{ \n}"))
+    assert success.schema_version == version(0)
+    answer = await get(client)
+    assert answer.schema.schema_data == b"{ \n}"
+    assert answer.schema.name == "public/default/t"
+    assert answer.schema.type == JSON
+    assert [(item.key, item.value) for item in answer.schema.properties] == [("p", "1")]
+    assert answer.schema_version == version(0)
+
+
+async def test_versions(client):
+    versions = [
+        (await client.produce(producer_id=number, schema=schema(data=data))).schema_version
+        for number, data in enumerate([b"a", b"b", b"a", b"b", b"c"])
+    ]
+    assert versions == [version(number) for number in (0, 1, 0, 1, 2)]
+    assert (await get(client)).schema.schema_data == b"c"
+    assert (await get(client, schema_version=version(1))).schema.schema_data == b"b"
+
+
+async def test_versions_survive_a_look_at_the_catalogue(broker, client):
+    await client.produce(schema=schema())
+    (topic,) = broker.topics.all()
+    assert [one.data for one in broker.catalogue.topic(topic.name).schemas] == [b"{}"]
+
+
+async def test_another_type_is_incompatible_and_none_is_not(client):
+    await client.produce(schema=schema())
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=1, schema=schema(STRING))
+    assert code == ServerError.IncompatibleSchema
+    code, _ = await client.refused(
+        Type.SUBSCRIBE,
+        topic=TOPIC,
+        subscription="s",
+        subType=0,
+        consumer_id=0,
+        schema=schema(AVRO),
+    )
+    assert code == ServerError.IncompatibleSchema
+    assert (await client.produce(producer_id=1)).schema_version == b""
+    await client.subscribe(schema=schema(AUTO_CONSUME))
+    await client.subscribe(consumer_id=1, subscription="t", schema=schema(data=b"{1}"))
+
+
+async def test_first_consumer_brings_the_schema_too(client):
+    await client.subscribe(schema=schema())
+    assert (await get(client)).schema.schema_data == b"{}"
+
+
+@pytest.mark.parametrize("fields", [{}, {"schema_version": version(3)}, {"schema_version": b"x"}])
+async def test_schema_that_is_not_there(client, fields):
+    answer = await get(client, **fields)
+    recorded, _ = taken_apart(answered("get_schema_response_none"))
+    assert answer.error_code == recorded.getSchemaResponse.error_code
+    assert answer.error_message.startswith("Topic not found or no-schema persistent://")
+
+
+async def test_empty_version_is_incompatible(client):
+    await client.produce(schema=schema())
+    answer = await get(client, schema_version=b"")
+    assert answer.error_code == ServerError.IncompatibleSchema
+
+
+async def test_get_or_create(client):
+    async def ask(topic):
+        return await client.ask(
+            Type.GET_OR_CREATE_SCHEMA,
+            Type.GET_OR_CREATE_SCHEMA_RESPONSE,
+            topic=topic,
+            schema=schema(data=b"n"),
+        )
+
+    assert (await ask(TOPIC)).error_code == ServerError.TopicNotFound
+    await client.produce(schema=schema())
+    assert (await ask(TOPIC)).schema_version == version(1)
