@@ -1,0 +1,140 @@
+"""One scenario with the real iggy-py, in a process of its own: the library sometimes aborts a
+process that ends in order.
+
+`python -m tests.clients.iggy_py_child SCENARIO HOST:PORT [ARGUMENT ...]` writes what it saw as one
+JSON line. Payloads are written as text: the library sends nothing else.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from iggy_py import IggyClient, PollingStrategy, SendMessage
+
+STREAM, TOPIC = "st", "tp"
+SEND_BATCH = 500
+
+
+async def logged_in(address):
+    client = IggyClient(address)
+    await client.connect()
+    await client.ping()
+    await client.login_user("iggy", "iggy")
+    return client
+
+
+async def told(awaitable):
+    """The error's text, or what came instead of one."""
+    try:
+        return repr(await awaitable)
+    except RuntimeError as error:
+        return str(error)
+
+
+async def polled(client, strategy, count, *, commit=False, partition=1):
+    messages = await client.poll_messages(STREAM, TOPIC, partition, strategy, count, commit)
+    return [(message.offset(), message.payload().decode()) for message in messages]
+
+
+async def make(address, partitions):
+    """A stream and a topic, and what the client is shown of them."""
+    client = await logged_in(address)
+    before = await client.get_stream(STREAM), await client.get_topic(STREAM, TOPIC)
+    await client.create_stream(STREAM)
+    await client.create_topic(STREAM, TOPIC, int(partitions))
+    stream, topic = await client.get_stream(STREAM), await client.get_topic(STREAM, TOPIC)
+    by_number = await client.get_topic(stream.id, topic.id)
+    return {
+        "before": before,
+        "stream": [stream.id, stream.name, stream.messages_count, stream.topics_count],
+        "topic": [topic.id, topic.name, topic.messages_count],
+        "by_number": by_number.name,
+    }
+
+
+async def refusals(address):
+    """What the library shows for refused calls."""
+    client = await logged_in(address)
+    stranger = IggyClient(address)
+    await stranger.connect()
+    return {
+        "login": await told(stranger.login_user("iggy", "wrong")),
+        "stream": await told(client.create_stream(STREAM)),
+        "topic": await told(client.create_topic(STREAM, TOPIC, 1)),
+        "partition": await told(client.send_messages(STREAM, TOPIC, 9, [SendMessage("x")])),
+        "missing": await told(client.send_messages(STREAM, "nope", 1, [SendMessage("x")])),
+        "count": await told(polled(client, PollingStrategy.First(), 0)),
+    }
+
+
+async def send(address, start, end, partition="1"):
+    """Numbers as text, in batches."""
+    client = await logged_in(address)
+    numbers = [SendMessage(str(number)) for number in range(int(start), int(end))]
+    for at in range(0, len(numbers), SEND_BATCH):
+        await client.send_messages(STREAM, TOPIC, int(partition), numbers[at : at + SEND_BATCH])
+    return len(numbers)
+
+
+async def strategies(address):
+    """A poll with each strategy that the library has; nothing is committed."""
+    client = await logged_in(address)
+    found = {
+        "first": await polled(client, PollingStrategy.First(), 3),
+        "last": await polled(client, PollingStrategy.Last(), 3),
+        "offset": await polled(client, PollingStrategy.Offset(1234), 2),
+        "beyond": await polled(client, PollingStrategy.Offset(10**9), 2),
+        "next": await polled(client, PollingStrategy.Next(), 2),
+        "next again": await polled(client, PollingStrategy.Next(), 2),
+        "long ago": await polled(client, PollingStrategy.Timestamp(1), 2),
+    }
+    (message,) = await client.poll_messages(
+        STREAM, TOPIC, 1, PollingStrategy.Offset(1234), 1, False
+    )
+    at = await polled(client, PollingStrategy.Timestamp(message.timestamp()), 1)
+    found["timestamp"] = at[0][0] <= 1234  # All messages of one SEND have the same time.
+    found["message"] = [
+        str(message.state()).rpartition(".")[2],
+        message.length(),
+        message.id() > 0,
+        message.checksum(),
+    ]
+    return found
+
+
+async def read(address, count, batch):
+    """Up to so many messages as consumer 1, committed poll by poll."""
+    client = await logged_in(address)
+    taken = []
+    while len(taken) < int(count):
+        wanted = min(int(batch), int(count) - len(taken))
+        found = await polled(client, PollingStrategy.Next(), wanted, commit=True)
+        if not found:
+            break
+        taken += found
+    return taken
+
+
+async def over_a_restart(address):
+    """One client before and after a restart of the broker, which the parent does in between."""
+    client = await logged_in(address)
+    before = await polled(client, PollingStrategy.Next(), 10, commit=True)
+    print("restart", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    refused = await told(polled(client, PollingStrategy.Next(), 10))
+    await client.login_user(
+        "iggy", "iggy"
+    )  # The library reconnects by itself, but does not log in.
+    after = await polled(client, PollingStrategy.Next(), 10, commit=True)
+    return {"before": before, "refused": refused, "after": after}
+
+
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (make, refusals, send, strategies, read, over_a_restart)
+}
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(SCENARIOS[sys.argv[1]](*sys.argv[2:]))), flush=True)
+    os._exit(0)
