@@ -109,32 +109,31 @@ class JournalLog:
     # Start
 
     def _choose_snapshot(self) -> None:
-        """Keep the newest whole snapshot and what follows; an unfinished one goes."""
+        """Keep the newest whole snapshot and what follows it; an unfinished one at the end goes."""
         self.snapshot_bytes = 0
-        last = self._segments[-1]
-        if self._is_snapshot(last):
-            end_pos = self._snapshot_end(last)
-            if end_pos is None:
-                self._drop_unfinished(last)
+        for segment in reversed(self._segments):
+            if not self._is_snapshot(segment):
+                continue
+            end_pos = self._snapshot_end(segment)
+            if end_pos is not None:
+                self.snapshot_bytes = end_pos
+                while self._segments[0] is not segment:
+                    self._segments.pop(0).remove()
                 return
-            self.snapshot_bytes = end_pos
-            for segment in self._segments[:-1]:
-                segment.remove()
-            self._segments = [last]
+            if segment is not self._segments[-1] or len(self._segments) == 1:
+                raise DamagedLog(segment.path, 0, segment.base_offset, "its snapshot has no end")
+            self._drop_unfinished(self._segments.pop())
 
-    def _drop_unfinished(self, last: Segment) -> None:
-        if len(self._segments) == 1:
-            raise DamagedLog(last.path, 0, last.base_offset, "its snapshot has no end")
-        last.remove()
-        self._segments.pop()
-        try:
-            load_checked(self._segments[-1])
-        except Fault as fault:
-            raise fault.damage() from None
-        self._end_offset = last.base_offset
+    def _drop_unfinished(self, segment: Segment) -> None:
+        segment.remove()
+        self._end_offset = segment.base_offset
         self._files.sync_folder(self.folder)
 
     def _is_snapshot(self, segment: Segment) -> bool:
+        try:
+            load_checked(segment)
+        except Fault as fault:
+            raise fault.damage() from None
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:

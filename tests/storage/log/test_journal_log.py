@@ -183,6 +183,24 @@ def test_a_crash_at_any_byte_of_a_snapshot_keeps_the_old_state_or_has_the_new(tm
         shutil.rmtree(path)
 
 
+def test_of_two_snapshots_the_newer_whole_one_counts(tmp_path):
+    """Two in one round, and the power goes before the second is on the disk."""
+    one = OneJournal(tmp_path)
+    one.journal.append(b"old")
+    one.journal.snapshot([b"first"])
+    one.journal.append(b"more")
+    one.journal.snapshot([b"second"])
+    newest = os.path.join(one.folder, segment_names(one.folder)[-1])
+    one.crash()
+    with open(newest, "r+b") as file:
+        file.truncate(os.path.getsize(newest) - 1)
+    again = OneJournal(tmp_path)
+    assert again.replayed == [b"first", b"more"]
+    again.journal.append(b"next")
+    again.stop()
+    assert OneJournal(tmp_path).replayed == [b"first", b"more", b"next"]
+
+
 def test_a_torn_tail_is_cut_and_the_journal_goes_on(tmp_path):
     one = OneJournal(tmp_path)
     one.journal.append(b"kept")
