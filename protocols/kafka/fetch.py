@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from broker.partition import Partition
     from broker.transcode import ReadResult
 
+# So much is read of a partition before others get their turn.
+BYTES_PER_TURN = 256 * 1024
+
 
 @dataclass(slots=True)
 class Reading:
@@ -37,6 +40,7 @@ class Reading:
     code: int = Code.NONE
     parts: list[Buffer] = field(default_factory=list)
     size: int = 0
+    records: int = 0
     full: bool = False  # nothing more can be added
     beyond: int = 0  # bytes that are there besides, and cannot be added
 
@@ -57,7 +61,7 @@ async def fetch(context: Context, request: FetchRequest) -> Answer:
         with trio.move_on_after(request.wait_ms_max / 1000):
             await _wait(context, readings, request.bytes_min)
     for reading in readings:
-        _remember(context, reading)
+        _settle(context, reading)
     fetched = {
         name: {index: _fetched(reading) for index, reading in partitions.items()}
         for name, partitions in topics.items()
@@ -119,42 +123,37 @@ async def _read_all(context: Context, readings: Sequence[Reading]) -> None:
             continue
         before = reading.size
         try:
-            records = await _read(reading, reading.partition, budget)
+            await _read(reading, reading.partition, budget)
         except BrokerError as error:
             reading.full = True
             if not reading.size:  # Else the next fetch begins there, and is told.
                 reading.code = context.refused(error)
-            continue
-        added = reading.size - before
-        budget -= added
-        if added:
-            name = reading.partition.topic.name.full
-            context.broker.metrics.records_out(PROTOCOL, name, records, added)
+        budget -= reading.size - before
 
 
-async def _read(reading: Reading, partition: Partition, budget: int) -> int:
-    """Read on to the high watermark or as far as there is room; return the records added.
-
-    Raises BrokerError.
-    """
+async def _read(reading: Reading, partition: Partition, budget: int) -> None:
+    """Read on to the high watermark or as far as there is room. Raises BrokerError."""
     if partition.removed:
         raise TopicNotFound(partition.topic.name.full)
     room = min(reading.target.bytes_max - reading.size, budget)
     while reading.offset != partition.high_watermark:
         if room <= 0:
             _close(reading, partition)
-            return 0
-        result = await read_as(partition, KAFKA, reading.offset, bytes_max=room)
-        if result.parts:
-            return _add(reading, partition, result, room)
-        if result.next_offset == reading.offset:
-            return 0
-        reading.offset = result.next_offset  # Walked over what is not for Kafka's readers.
-    return 0
+            return
+        wanted = min(room, BYTES_PER_TURN)
+        result = await read_as(partition, KAFKA, reading.offset, bytes_max=wanted)
+        if not result.parts and result.next_offset == reading.offset:
+            return
+        _add(reading, result, room)
+        room -= result.size
+        # What follows is most likely no smaller than what came last: reading it would be in vain.
+        if result.parts and room < len(result.parts[-1]):
+            room = 0
+        await trio.lowlevel.checkpoint()
 
 
-def _add(reading: Reading, partition: Partition, result: ReadResult, room: int) -> int:
-    """Take what was read, if it fits; return the records taken.
+def _add(reading: Reading, result: ReadResult, room: int) -> None:
+    """Take what was read, if it fits.
 
     The first of an answer is taken in any case: a foreign record whole, an entry of Kafka's own cut
     wherever `room` ends, as 0.8 does, which tells its client to ask for more bytes.
@@ -162,17 +161,12 @@ def _add(reading: Reading, partition: Partition, result: ReadResult, room: int) 
     if result.size <= room or (not reading.parts and not result.as_stored):
         reading.parts += result.parts
         reading.size += result.size
-        reading.offset = result.next_offset
-        if reading.offset < partition.high_watermark:
-            _close(reading, partition)
-        return result.record_count
-    taken = 0
-    if not reading.parts:
+        reading.records += result.record_count
+        reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
+    elif not reading.parts:
         reading.parts.append(memoryview(result.parts[0])[:room])
         reading.size = room
-        taken = result.record_count * room // result.size  # about so many
-    _close(reading, partition)
-    return taken
+        reading.records = result.record_count * room // result.size  # about so many
 
 
 def _close(reading: Reading, partition: Partition) -> None:
@@ -187,10 +181,13 @@ def _close(reading: Reading, partition: Partition) -> None:
         raise broker_error(error) from error
 
 
-def _remember(context: Context, reading: Reading) -> None:
-    """Keep how far a fruitless walk came, so that the next fetch does not walk it again."""
+def _settle(context: Context, reading: Reading) -> None:
+    """Count what is handed out, and keep how far a fruitless walk came for the next fetch."""
     if reading.partition is None:
         return
+    if reading.size:
+        name = reading.partition.topic.name.full
+        context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)
     if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
         context.walked[reading.partition.partition_id] = (reading.target.offset, reading.offset)
     else:

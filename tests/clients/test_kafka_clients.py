@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.server import RunningBroker
+from tests.server import RunningBroker
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
@@ -23,14 +23,17 @@ TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker(None, "--set", "topics.num_partitions=3") as running:
-        yield running
-
-
-@pytest.fixture
-def address(broker: RunningBroker) -> str:
-    return broker.addresses["kafka"]
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Host and port of a broker whose topics get three partitions."""
+    running = RunningBroker(
+        tmp_path_factory.mktemp("broker"),
+        listen={"kafka": "127.0.0.1:0"},
+        others=False,
+        settings=["topics.num_partitions=3"],
+    )
+    with running:
+        host, port = running.addresses["kafka"]
+        yield f"{host}:{port}"
 
 
 @pytest.fixture
@@ -84,7 +87,8 @@ def test_kafka_python_reads_back_what_it_produced(
     futures = []
     for at in range(300):
         key = None if at % 3 else b"k%d" % at
-        value = None if key and at % 2 else b"v%d" % at * (at % 7)
+        is_null = key and at % 2 and version > (0, 8, 0)  # The library sends none to 0.8.0.
+        value = None if is_null else b"v%d" % at * (at % 7)
         futures.append(writer.send(topic, value, key, partition=at % 3))
         sent[at % 3].append((key, value))
     places = [future.get(TIMEOUT_S) for future in futures]
@@ -105,9 +109,9 @@ def test_kafka_python_acks(address: str, topic: str, acks: Any) -> None:
     writer = producer(address, acks=acks)
     places = [writer.send(topic, b"%d" % at, partition=0) for at in range(50)]
     writer.flush(TIMEOUT_S)
-    assert [place.get(TIMEOUT_S).offset for place in places] == (
-        [-1] * 50 if acks == 0 else list(range(50))
-    )
+    offsets = [place.get(TIMEOUT_S).offset for place in places]
+    if acks != 0:  # Else the library makes them up.
+        assert offsets == list(range(50))
     reader = consumer(address)
     reader.assign([kafka.TopicPartition(topic, 0)])
     assert [record.value for record in read(reader, 50)] == [b"%d" % at for at in range(50)]
@@ -206,7 +210,7 @@ def test_kafka_python_waiting_consumer_gets_a_record_without_its_wait(
 
 
 def test_kafka_python_many_partitions_and_topics(address: str, topic: str) -> None:
-    names = [f"{topic}-{at}" for at in range(40)]
+    names = [f"{topic}-{at}" for at in range(12)]
     writer = producer(address, linger_ms=5)
     futures = [
         writer.send(name, f"{name}/{index}".encode(), partition=index)
@@ -219,7 +223,7 @@ def test_kafka_python_many_partitions_and_topics(address: str, topic: str) -> No
     reader = consumer(address)
     assert set(names) <= reader.topics()
     reader.assign([kafka.TopicPartition(name, index) for name in names for index in range(3)])
-    got = {(record.topic, record.partition): record.value for record in read(reader, 120)}
+    got = {(record.topic, record.partition): record.value for record in read(reader, 36)}
     assert got == {(name, i): f"{name}/{i}".encode() for name in names for i in range(3)}
     reader.close()
 

@@ -1,6 +1,6 @@
 """What tests of the Kafka door say to it, through its wire."""
 
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 
@@ -15,7 +15,12 @@ from tests.protocols.kafka.layouts import parse_set
 
 FOO = b"foo"
 FOO_NAME = TopicName("public", "default", "foo")
-OpenClient = Callable[[str], Awaitable[trio.SocketStream]]
+
+
+class OpenClient(Protocol):
+    """The fixture `open_client`."""
+
+    async def __call__(self, protocol: str, **options: object) -> trio.SocketStream: ...
 
 
 async def another(open_client: OpenClient) -> Client:

@@ -105,3 +105,9 @@ async def test_position_that_another_door_moved_is_what_kafka_reads(
     assert subscription is not None
     subscription.ack(0, [(1, 2)], lazy=False)
     assert (await committed(client, 1)).offset == 2
+
+
+async def test_an_answered_commit_is_on_disk(broker: Broker, client: Client) -> None:
+    before = broker.durability.durable_ticket
+    await commit(client, 1, 5, b"")
+    assert broker.durability.durable_ticket > before

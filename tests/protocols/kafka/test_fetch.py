@@ -188,3 +188,55 @@ async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
     await produce_one(client, message_set(b"last"))
     assert values(await fetch_one(client, 0, 100)) == [(0, large)]
     assert values(await fetch_one(client, 1, 100)) == [(1, b"small"), (2, b"last")]
+
+
+async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
+    broker: Broker, client: Client
+) -> None:
+    broker.topics.create(TopicName("public", "default", "wide"), 2)
+    await client.call(produce(b"wide", {0: message_set(bytes(100), bytes(300))}))
+    targets = {0: (0, 100), 1: (0, 100)}
+    reply = await client.call(fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=200))
+    assert isinstance(reply, m.FetchReply)
+    sizes = {index: fetched.size for index, fetched in reply.topics[b"wide"].items()}
+    assert sizes == {0: 100, 1: 0}
+        0: 100,
+        1: 0,
+    }
+
+
+async def test_whole_answer_is_limited_and_every_partition_gets_its_turn(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    client = Client(await open_client("kafka", fetch_bytes_max=1024))
+    broker.topics.create(TopicName("public", "default", "wide"), 3)
+    sets = {index: message_set(bytes(900)) for index in range(3)}
+    await client.call(produce(b"wide", sets))
+    served = []
+    for _ in range(3):
+        reply = await client.call(fetch(b"wide", dict.fromkeys(range(3), (0, 1 << 20))))
+        assert isinstance(reply, m.FetchReply)
+        sizes = [fetched.size for fetched in reply.topics[b"wide"].values()]
+        assert sum(sizes) <= 1024
+        served.append(sizes.index(max(sizes)))
+    assert sorted(served) == [0, 1, 2]
+
+
+async def test_gap_in_the_log_is_walked_over(broker: Broker, client: Client) -> None:
+    partition = broker.topics.partition(FOO_NAME, 0)
+    partition.log.append_gap(10, broker.now_us())
+    await broker.durability.settled()
+    for _ in range(2):
+        assert await fetch_one(client, 3) == m.Fetched(0, 10, [])
+    assert await produce_one(client, message_set(b"a")) == m.Produced(0, 10)
+    assert values(await fetch_one(client, 3)) == [(10, b"a")]
+
+
+async def test_waiting_fetch_is_answered_when_the_broker_stops(
+    broker: Broker, client: Client
+) -> None:
+    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
+    await trio.testing.wait_all_tasks_blocked()
+    broker.stop()
+    reply = await client.answer(m.FetchRequest)
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, [])}})

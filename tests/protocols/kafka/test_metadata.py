@@ -8,6 +8,7 @@ from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
+    FOO_NAME,
     OpenClient,
     another,
 )
@@ -67,3 +68,19 @@ async def test_nothing_but_metadata_makes_a_topic(
     assert isinstance(reply, m.ProduceReply | m.FetchReply | m.OffsetsReply)
     assert reply.topics[b"new"][0].error == 3
     assert broker.topics.find(TopicName("public", "default", "new")) is None
+
+
+@pytest.mark.parametrize("auto_create", [True, False])
+async def test_listener_can_leave_topics_unmade(
+    broker: Broker, open_client: OpenClient, auto_create: bool
+) -> None:
+    client = Client(await open_client("kafka", auto_create=auto_create))
+    reply = await client.call(m.MetadataRequest([b"new"]))
+    assert isinstance(reply, m.MetadataReply)
+    assert [topic.error for topic in reply.topics] == [0 if auto_create else 3]
+    assert len(broker.topics) == int(auto_create)
+
+
+async def test_a_topic_that_is_told_is_on_disk(broker: Broker, client: Client) -> None:
+    topic = broker.topics.get(FOO_NAME)
+    assert topic.ticket <= broker.durability.durable_ticket

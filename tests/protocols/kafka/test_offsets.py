@@ -2,11 +2,14 @@
 
 import pytest
 
+from broker.broker import Broker
 from protocols.kafka import messages as m
-from protocols.kafka.offsets import offsets_before
+from protocols.kafka.offsets import known_offsets, offsets_before
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
+    FOO_NAME,
+    foreign_append,
     produce_one,
 )
 
@@ -75,3 +78,15 @@ async def test_latest_offset_behind_acks_0_counts_it(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
     reply = await client.call(m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}))
     assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [1])}})
+
+
+async def test_empty_partition_has_one_offset(client: Client) -> None:
+    request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 5)}})
+    assert await client.call(request) == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [0])}})
+
+
+async def test_what_is_not_on_disk_yet_is_not_told(broker: Broker, client: Client) -> None:
+    foreign_append(broker, "foo", [b"a", b"b"])
+    partition = broker.topics.partition(FOO_NAME, 0)
+    assert (partition.next_offset, partition.high_watermark) == (2, 0)
+    assert offsets_before(known_offsets(partition, NOW), -1, 1) == [0]

@@ -1,7 +1,9 @@
 """Produce: through the wire, and cutting a large set into batches."""
 
+import gzip
 import itertools
 import random
+import zlib
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
+    OpenClient,
     fetch_one,
     produce_one,
     values,
@@ -141,3 +144,16 @@ async def test_thousand_pipelined_produces_are_answered_in_order(
         reply = await client.answer(m.ProduceRequest)
         assert reply == m.ProduceReply({FOO: {0: m.Produced(0, at)}})
     assert broker.durability.durable_ticket - rounds < 100  # They shared syncs.
+
+
+async def test_compressed_set_that_unpacks_to_too_much_is_too_large(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    client = Client(await open_client("kafka", inflated_bytes_max=10_000))
+    await client.call(m.MetadataRequest([FOO]))
+    for size, error in ((9_000, 0), (11_000, 10)):
+        inner = gzip.compress(message(bytes(size)))
+        body = b"\x00\x01\xff\xff\xff\xff" + len(inner).to_bytes(4, "big") + inner
+        checked = zlib.crc32(body).to_bytes(4, "big") + body
+        wrapper = bytes(8) + len(checked).to_bytes(4, "big") + checked
+        assert (await produce_one(client, wrapper)).error == error

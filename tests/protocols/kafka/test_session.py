@@ -1,12 +1,30 @@
 """Connections of the Kafka door: how they end."""
 
+from dataclasses import dataclass
+
+import pytest
+
+from broker.adapters import EndConnection
 from broker.broker import Broker
+from protocols.kafka import messages as m
+from protocols.kafka.adapter import ADAPTER
+from protocols.kafka.options import KafkaOptions
+from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     OpenClient,
     another,
 )
+
+
+@dataclass
+class FakeConnection:
+    """What a session asks of its connection when nothing is sent."""
+
+    heard_at: float
+    advertised: tuple[str, int] = ("127.0.0.1", 9092)
+    outbox: None = None
 
 
 async def test_bytes_that_are_no_request_close_at_once(
@@ -23,3 +41,46 @@ async def test_answers_before_a_bad_request_still_leave(client: Client) -> None:
     await client.stream.send_all(bytes.fromhex("0000000d 0012 0000 00000001 0003636964"))
     assert await client.frame() is not None
     assert await client.frame() is None
+
+
+async def test_connection_that_sends_nothing_for_the_idle_timeout_is_closed(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    connection = FakeConnection(heard_at=100.0)
+    session = ADAPTER.open_session(broker, connection, KafkaOptions(idle_timeout_s=60))
+    assert session.on_deadline(100.0) == 160.0
+    connection.heard_at = 150.0
+    assert session.on_deadline(160.0) == 210.0
+    with pytest.raises(EndConnection, match="idle"):
+        session.on_deadline(210.0)
+
+
+async def test_advertised_address_is_what_clients_are_told(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    first = await another(open_client)
+    door = broker.doors["kafka"]
+    door.advertised = ("kafka.example.org", 19092)
+    client = await another(open_client)
+    reply = await client.call(m.MetadataRequest([]))
+    assert isinstance(reply, m.MetadataReply)
+    assert reply.brokers == [m.BrokerAddress(1, b"kafka.example.org", 19092)]
+    found = await client.call(m.ConsumerMetadataRequest(b"g"))
+    assert found == m.ConsumerMetadataReply(0, reply.brokers[0])
+    await first.stream.aclose()
+
+
+async def test_listener_serves_its_own_namespace(broker: Broker, open_client: OpenClient) -> None:
+    broker.topics.create_namespace("public", "sales")
+    client = Client(await open_client("kafka", namespace="public/sales"))
+    await client.call(m.MetadataRequest([b"orders"]))
+    assert broker.topics.find(TopicName("public", "sales", "orders")) is not None
+    assert broker.topics.find(TopicName("public", "default", "orders")) is None
+
+
+async def test_requests_and_refusals_are_counted(broker: Broker, client: Client) -> None:
+    await client.call(m.ConsumerMetadataRequest(b"g"))
+    await client.call(produce(b"nowhere", {0: message_set(b"a")}))
+    number = broker.metrics.number
+    assert number("braidlog_requests", "kafka", "consumer_metadata").value == 1
+    assert number("braidlog_errors", "kafka", "3").value == 1
