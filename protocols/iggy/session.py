@@ -138,9 +138,9 @@ class IggySession:
         return answer
 
     def _refuse(self, refused: Refused) -> None:
-        self._connection.log.info("refused", reason=refused.reason)
         if refused.ends:
             raise EndConnection(refused.reason, refused.reply)
+        self._connection.log.debug("request_refused", reason=refused.reason)
         self._outbox.answer([refused.reply])
 
     def _fail(self, code: ErrorCode, text: str) -> None:

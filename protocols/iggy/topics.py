@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 UNBOUNDED = (1 << 64) - 1  # Expiry and size without a bound.
 SERVER_DEFAULT = 0
-COMPRESSION_NONE = 1
-REPLICATION_ONE = 1
-PARTITIONS_MAX = (
-    100_000  # Of a topic and of one request (iggy.md 3.4); the broker's own bound is lower.
-)
+# None and gzip. Kept and shown only; the reference server does no more with it.
+COMPRESSIONS = range(1, 3)
+REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
+# Of a topic and of one request (iggy.md 3.4); the broker's own bound is lower.
+PARTITIONS_MAX = 100_000
 
-RETENTION_MS, RETENTION_BYTES = (
-    "retention_ms",
-    "retention_bytes",
-)  # Topic settings; bytes are of one partition.
+# Topic settings. Those of the log are for one partition; the others are known to this door alone.
+RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
+COMPRESSION, REPLICATION = "iggy_compression", "iggy_replication"
 
 
 async def get_topic(context: Context, request: m.GetTopic) -> Answer:
@@ -50,6 +49,8 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     stream = names.get_stream(broker, request.stream)
     name = TopicName(names.TENANT, stream.name, request.name)
     _check_name(name)
+    if request.compression not in COMPRESSIONS:
+        raise Refusal(ErrorCode.INVALID_COMMAND, f"compression {request.compression}")
     if broker.topics.find(name) is not None:
         raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
     names.check_chosen(request.topic_id, ErrorCode.INVALID_TOPIC_ID)
@@ -95,9 +96,9 @@ def topic_info(broker: Broker, topic: Topic) -> m.TopicInfo:
         created_us=topic.meta.created_us,
         partitions_count=len(partitions),
         expiry_us=_bound(retention_ms, 1000),
-        compression=COMPRESSION_NONE,
+        compression=int(settings.get(COMPRESSION, COMPRESSIONS[0])),
         size_max=_bound(retention_bytes, max(len(partitions), 1)),
-        replication=REPLICATION_ONE,
+        replication=int(settings.get(REPLICATION, REPLICATION_DEFAULT)),
         size_bytes=sum(info.size_bytes for info in partitions),
         messages_count=sum(info.messages_count for info in partitions),
         name=topic.name.topic,
@@ -139,6 +140,10 @@ def _settings(request: m.CreateTopic) -> dict[str, str | int | bool]:
     ):
         if asked != SERVER_DEFAULT:
             settings[name] = NO_LIMIT if asked == UNBOUNDED else -(-asked // unit)
+    if request.compression != COMPRESSIONS[0]:
+        settings[COMPRESSION] = request.compression
+    if request.replication not in (SERVER_DEFAULT, REPLICATION_DEFAULT):
+        settings[REPLICATION] = request.replication
     return settings
 
 

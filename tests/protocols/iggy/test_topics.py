@@ -48,6 +48,18 @@ async def test_expiry_and_size_read_back_as_asked(talk, asked, told):
     assert (topic["compression"], topic["replication"]) == (1, 1)
 
 
+@pytest.mark.parametrize(("asked", "told"), [((1, 0), (1, 1)), ((1, 1), (1, 1)), ((2, 3), (2, 3))])
+async def test_compression_and_replication_read_back_as_asked(talk, asked, told):
+    compression, replication = asked
+    topic = (await talk.create_topic(compression=compression, replication=replication))["topic"]
+    assert (topic["compression"], topic["replication"]) == told
+
+
+@pytest.mark.parametrize("compression", [0, 3])
+async def test_unknown_compression_is_refused(talk, compression):
+    assert (await talk.create_topic(compression=compression))["status"] == 3
+
+
 async def test_bounds_are_settings_of_the_log_and_each_partition_has_its_share(broker, talk):
     await talk.create_topic(partitions=3, expiry=1_000_001, max_size=100)
     meta = broker.catalogue.topic(TopicName("public", "st", "tp"))
