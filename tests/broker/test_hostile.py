@@ -1,0 +1,72 @@
+"""What strangers send to a running broker ends their connection at once, costs little, and
+disturbs nobody.
+"""
+
+import random
+import socket
+
+import pytest
+
+from tests.server import RunningBroker
+
+pytestmark = pytest.mark.slow
+
+GROWTH_BYTES_MAX = 16 << 20
+CONNECTIONS = 1000
+KINDS = {
+    "random": random.Random(5).randbytes(300),
+    "oversized": b"\x7f\xff\xff\xff",
+    "tls": bytes.fromhex("16030100c8010000c40303") + bytes(range(190)),
+    "http": b"GET / HTTP/1.1\r\nHost: broker\r\nUser-Agent: curl/8\r\n\r\n",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    with RunningBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def resident_bytes(broker):
+    with open(f"/proc/{broker.process.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def read_to_the_end(stream):
+    """What the broker answers before it closes; fails if it waits for more."""
+    received = b""
+    try:
+        while piece := stream.recv(65536):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
+def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(broker, door, kind):
+    with socket.create_connection(broker.addresses[door], timeout=10) as stream:
+        stream.sendall(KINDS[kind])
+        read_to_the_end(stream)
+
+
+@pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
+def test_a_thousand_such_connections_at_a_time_leave_next_to_nothing(broker, door):
+    kinds = list(KINDS.values())
+    with socket.create_connection(broker.addresses[door], timeout=10):
+        before = resident_bytes(broker)
+        for _ in range(4):
+            streams = []
+            for number in range(CONNECTIONS // 4):
+                stream = socket.create_connection(broker.addresses[door], timeout=20)
+                stream.sendall(kinds[number % len(kinds)])
+                streams.append(stream)
+            for stream in streams:
+                read_to_the_end(stream)
+                stream.close()
+        assert resident_bytes(broker) - before < GROWTH_BYTES_MAX
+    with socket.create_connection(broker.addresses["http"], timeout=10) as stream:
+        stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b"200" in read_to_the_end(stream)
+    assert '"error"' not in broker.log()
