@@ -44,6 +44,11 @@ LATEST = 2**63 - 1  # Both of MessageId.latest.
 FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
 INLINE_BYTES_MAX = 32 * 1024  # Larger bodies of other formats are decoded in a thread.
 
+# Operators of a flag class cost a microsecond, which is more than an entry may.
+_CHUNK = int(BatchFlag.CHUNK)
+_GAP = int(BatchFlag.GAP)
+_MARKER = int(BatchFlag.MARKER)
+
 
 @dataclass(slots=True)
 class Span:
@@ -111,7 +116,7 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
     next_offset = offset
     for batch in await partition.read(offset, bytes_max):
         header = batch.header
-        if header.flags & BatchFlag.GAP:
+        if header.flags & _GAP:
             next_offset = batch.next_offset
         elif header.body_format == BodyFormat.PULSAR:
             entries += _stored_entries(batch, offset)
@@ -131,7 +136,7 @@ def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
         for ref in stored_entries(body, batch.base_offset)
         if ref.offset + ref.record_count > offset
     ]
-    if flags & BatchFlag.MARKER:  # Of another cluster's replication or transactions: for no client.
+    if flags & _MARKER:  # Of another cluster's replication or transactions: for no client.
         return [e for e in entries if not entry_metadata(e.body).HasField("marker_type")]
     return entries
 
@@ -172,7 +177,7 @@ def entry_metadata(body: Buffer) -> EntryMetadata:
 
 def entry_chunk(entry: Entry) -> Chunk | None:
     """Which piece of a chunked message the entry is, if it is one."""
-    return chunk_of(entry_metadata(entry.body)) if entry.flags & BatchFlag.CHUNK else None
+    return chunk_of(entry_metadata(entry.body)) if entry.flags & _CHUNK else None
 
 
 def is_batched(body: Buffer) -> bool:
@@ -240,7 +245,7 @@ async def last_ended(partition: Partition, position: int) -> Span | None:
 def _spans(batch: Batch) -> Sequence[Span]:
     """The entries of a batch without their bytes."""
     header = batch.header
-    if header.flags & BatchFlag.GAP:
+    if header.flags & _GAP:
         return ()
     if header.body_format == BodyFormat.PULSAR:
         entries = _stored_entries(batch, batch.base_offset)
@@ -254,7 +259,7 @@ def _is_dense(batch: Batch) -> bool:
     """Whether every offset of the batch is an entry of its own, which needs no look inside."""
     header = batch.header
     return (
-        not header.flags & BatchFlag.GAP
+        not header.flags & _GAP
         and header.body_format != BodyFormat.PULSAR
         and header.record_count == header.last_offset_delta + 1
     )
@@ -346,7 +351,7 @@ async def resolve_time(partition: Partition, time_us: int) -> int:
 
 def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:
     header = batch.header
-    if header.flags & BatchFlag.GAP:
+    if header.flags & _GAP:
         return None
     if header.body_format == BodyFormat.PULSAR:
         for entry in _stored_entries(batch, batch.base_offset):

@@ -1,5 +1,7 @@
 """The stock Pulsar client: seeks, readers, last ids, table views, schemas, what is refused."""
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -185,7 +187,45 @@ def test_queue_size_0_gets_one_by_one(client: Any, topic: str, kind: str) -> Non
     consumer_type = getattr(pulsar.ConsumerType, kind)
     consumer = client.subscribe(topic, "s", consumer_type, receiver_queue_size=0)
     produce(client, topic, 5)
-    assert values(take(consumer, 5)) == numbered(0, 5)
+    got = []
+    for _ in range(5):
+        message = consumer.receive()  # The client takes no timeout here.
+        consumer.acknowledge(message)
+        got.append(message.data())
+    assert got == numbered(0, 5)
+
+
+# Several partitions.
+
+
+@pytest.fixture
+def partitioned(broker: RunningBroker, topic: str) -> str:
+    """A topic with three partitions, made by another door."""
+    name = topic.replace("_", "-")
+    command = [sys.executable, "-m", "broker.cli", "topics", "create", name]
+    command += ["--partitions", "3", "--url", broker.url]
+    assert subprocess.run(command, check=False, timeout=30).returncode == 0
+    return name
+
+
+def test_partitioned_topic(client: Any, partitioned: str) -> None:
+    consumer = client.subscribe(partitioned, "s", initial_position=EARLIEST)
+    producer = client.create_producer(partitioned)
+    sent = [b"m%d" % number for number in range(30)]
+    ids = [producer.send(payload, partition_key=payload.decode()) for payload in sent]
+    assert {message_id.partition() for message_id in ids} == {0, 1, 2}
+    messages = take(consumer, 30)
+    assert sorted(values(messages)) == sorted(sent)
+    by_id = {place(message_id): payload for message_id, payload in zip(ids, sent, strict=True)}
+    assert all(by_id[place(message.message_id())] == message.data() for message in messages)
+    assert_empty(consumer)
+    consumer.unsubscribe()
+    reader = client.create_reader(f"{partitioned}-partition-1", pulsar.MessageId.earliest)
+    assert len(read(reader)) == sum(message_id.partition() == 1 for message_id in ids)
+
+
+def place(message_id: Any) -> tuple[int, int]:
+    return message_id.ledger_id(), message_id.entry_id()
 
 
 # Schemas.
