@@ -240,20 +240,17 @@ async def test_ack_with_a_request_id_is_answered_once_it_is_stored(broker, clien
     assert list(subscription.acked(0)) == [(3, 13)]
 
 
-@pytest.mark.parametrize("kind", [0, 1])
 @pytest.mark.parametrize(
-    "ids",
+    ("kind", "ids"),
     [
-        [],
-        [message_id(99)],
-        [message_id(0, ledger=5)],
-        [message_id(1), message_id(2)],
-        [message_id(5)],
+        *((kind, []) for kind in (0, 1)),
+        *((kind, [message_id(99)]) for kind in (0, 1)),
+        *((kind, [message_id(0, ledger=5)]) for kind in (0, 1)),
+        (0, [message_id(5)]),  # Inside the batch: names no entry.
+        (1, [message_id(1), message_id(2)]),
     ],
 )
 async def test_acks_of_nothing_are_answered_without_error(broker, client, five, kind, ids):
-    if (kind == 0 and len(ids) == 2) or (kind == 1 and ids == [message_id(5)]):
-        pytest.skip("these do acknowledge")
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
     answer = await client.ask(
