@@ -140,6 +140,19 @@ def test_a_snapshot_replaces_all_that_was_before(tmp_path):
     assert 0 < again.journal.snapshot_bytes < again.journal.size_bytes
 
 
+def test_old_segments_stay_until_the_snapshot_itself_is_durable(tmp_path):
+    """A round that began before the snapshot does not make it durable."""
+    one = OneJournal(tmp_path)
+    one.journal.append(b"old")
+    running = one.committer.begin()
+    one.journal.snapshot([b"state"])
+    one.committer.sync(running)
+    one.committer.finish(running)
+    assert len(segment_names(one.folder)) == 2
+    one.commit()
+    assert len(segment_names(one.folder)) == 1
+
+
 def test_a_large_snapshot_takes_several_batches(tmp_path):
     one = OneJournal(tmp_path)
     state = [random.Random(number).randbytes(5000) for number in range(300)]
