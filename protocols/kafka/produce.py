@@ -15,7 +15,7 @@ from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
 from storage.codecs import kafka
-from storage.codecs.api import BodyInfo, Buffer
+from storage.codecs.api import BodyInfo, Buffer, Prepared
 from storage.errors import BodyError
 
 if TYPE_CHECKING:
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 APPEND_BYTES_MAX = 1024 * 1024
 # Checking and stamping so much takes about a millisecond; then others get their turn.
 BYTES_PER_TURN = 256 * 1024
+# Unpacking and packing so much again takes milliseconds, which a thread may have.
+THREAD_BYTES_MIN = 32 * 1024
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
+
+_PreparedAt = tuple[Prepared, int]  # a checked set, and the base offset that is stamped into it
 
 
 async def produce(context: Context, request: ProduceRequest) -> Answer | None:
@@ -43,7 +47,7 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
             if done >= BYTES_PER_TURN:
                 await trio.lowlevel.checkpoint()
                 done = 0
-            results[index], needed = _produce_set(context, name, index, message_set)
+            results[index], needed = await _produce_set(context, name, index, message_set)
             ticket = max(ticket, needed)
             failed += results[index].error != Code.NONE
             done += len(message_set)
@@ -55,32 +59,53 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
     return None
 
 
-def _produce_set(
+async def _produce_set(
     context: Context, name: bytes | None, index: int, message_set: memoryview
 ) -> tuple[Produced, int]:
     """What became of one set, and the ticket that its answer waits for."""
     try:
-        return _append(context, context.partition(name, index), message_set)
+        partition = context.partition(name, index)
+        early = await _prepared_early(context, partition, message_set)
+        return _append(context, partition, message_set, early)
     except BodyError as error:
         return Produced(context.refused(broker_error(error)), -1), 0
     except BrokerError as error:
         return Produced(context.refused(error), -1), 0
 
 
-def _append(
-    context: Context, partition: Partition, message_set: memoryview
-) -> tuple[Produced, int]:
-    # Atomic: no await between reading the base offset and the last append.
-    base_offset = partition.next_offset
-    append_us = context.broker.now_us()
+def _prepare(context: Context, message_set: memoryview, base_offset: int) -> _PreparedAt:
+    options = context.options
     prepared = kafka.prepare(
         message_set,
         base_offset,
-        append_us,
-        message_bytes_max=context.options.message_bytes_max,
-        inflated_bytes_max=context.options.inflated_bytes_max,
+        context.broker.now_us(),
+        message_bytes_max=options.message_bytes_max,
+        inflated_bytes_max=options.inflated_bytes_max,
     )
+    return prepared, base_offset
+
+
+async def _prepared_early(
+    context: Context, partition: Partition, message_set: memoryview
+) -> _PreparedAt | None:
+    """A large compressed set, prepared in a thread for where the log ends now; None for others."""
+    if len(message_set) < THREAD_BYTES_MIN or not kafka.is_compressed(message_set):
+        return None
+    return await trio.to_thread.run_sync(_prepare, context, message_set, partition.next_offset)
+
+
+def _append(
+    context: Context, partition: Partition, message_set: memoryview, early: _PreparedAt | None
+) -> tuple[Produced, int]:
+    # Atomic: no await between reading the base offset and the last append.
+    base_offset = partition.next_offset
+    if (
+        early is None or early[1] != base_offset
+    ):  # Others appended meanwhile: its offsets are wrong.
+        early = _prepare(context, message_set, base_offset)
+    prepared, _ = early
     info = prepared.info
+    append_us = context.broker.now_us()
     if not info.record_count:
         return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1), 0
     ticket = 0

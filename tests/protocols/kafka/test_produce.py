@@ -6,10 +6,11 @@ import random
 import zlib
 
 import pytest
+import trio.testing
 
 from broker.broker import Broker
 from protocols.kafka import messages as m
-from protocols.kafka.produce import APPEND_BYTES_MAX, pieces
+from protocols.kafka.produce import APPEND_BYTES_MAX, THREAD_BYTES_MIN, pieces
 from storage.codecs import kafka
 from storage.codecs.api import BodyInfo
 from tests.protocols.kafka.frames import Client, message, message_set, produce
@@ -18,6 +19,7 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
+    another,
     fetch_one,
     produce_one,
     values,
@@ -146,14 +148,42 @@ async def test_thousand_pipelined_produces_are_answered_in_order(
     assert broker.durability.durable_ticket - rounds < 100  # They shared syncs.
 
 
+def gzipped(inner: bytes) -> bytes:
+    """A compressed set."""
+    value = gzip.compress(inner)
+    body = b"\x00\x01\xff\xff\xff\xff" + len(value).to_bytes(4, "big") + value
+    checked = zlib.crc32(body).to_bytes(4, "big") + body
+    return bytes(8) + len(checked).to_bytes(4, "big") + checked
+
+
+async def test_large_compressed_set_gets_its_offsets_though_others_append_meanwhile(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    rng = random.Random(7)
+    random_values = [rng.randbytes(1000) for _ in range(100)]
+    large = gzipped(message_set(*random_values))
+    assert len(large) > THREAD_BYTES_MIN
+    limiter = trio.to_thread.current_default_thread_limiter()
+    busy = [object() for _ in range(int(limiter.available_tokens))]
+    for one in busy:  # No thread is free: the set cannot be prepared yet.
+        limiter.acquire_on_behalf_of_nowait(one)
+    await client.send(produce(FOO, {0: large}))
+    await trio.testing.wait_all_tasks_blocked()
+    assert await produce_one(await another(open_client), message_set(b"first")) == m.Produced(0, 0)
+    for one in busy:
+        limiter.release_on_behalf_of(one)
+    assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 1)}})
+    partition = broker.topics.partition(FOO_NAME, 0)
+    (batch,) = await partition.read(1, 1 << 20)
+    decoded = kafka.KAFKA.decode(batch.body, batch.base_offset, 0)
+    assert [record.offset for record in decoded.records] == list(range(1, 101))
+
+
 async def test_compressed_set_that_unpacks_to_too_much_is_too_large(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", inflated_bytes_max=10_000))
     await client.call(m.MetadataRequest([FOO]))
     for size, error in ((9_000, 0), (11_000, 10)):
-        inner = gzip.compress(message(bytes(size)))
-        body = b"\x00\x01\xff\xff\xff\xff" + len(inner).to_bytes(4, "big") + inner
-        checked = zlib.crc32(body).to_bytes(4, "big") + body
-        wrapper = bytes(8) + len(checked).to_bytes(4, "big") + checked
+        wrapper = gzipped(message(bytes(size)))
         assert (await produce_one(client, wrapper)).error == error
