@@ -423,6 +423,7 @@ class PartitionLog:
                 self._reservation.reserve_now(self.log_end_offset)
             else:
                 self._sync_here()
+        self._segments.interval_bytes = settings.index_interval_bytes
         self.settings = settings
 
     def _sync_here(self) -> None:
