@@ -12,7 +12,7 @@ from protocols.iggy import names
 from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.readers import Target, target
-from protocols.iggy.reading import Choice, Taken, last_of, read, read_chosen
+from protocols.iggy.reading import Taken, first_not_older, last_of, read, read_unless
 from protocols.iggy.topics import current_offset
 
 # LAST looks so many times further back, twice as far each time, where records are left out for
@@ -61,20 +61,8 @@ async def _from_first(
 async def _from_timestamp(
     context: Context, found: Target, request: m.PollMessages
 ) -> tuple[int, Taken]:
-    """From the first message that is not older; the log's index knows batches, whose first may be
-    older.
-    """
-    partition, wanted_us = found.partition, request.strategy.value
-    start = max(partition.log.offset_at_or_after(wanted_us), partition.log_start_offset)
-    reached = False
-
-    def keep(_: int, time_us: int) -> bool:
-        nonlocal reached
-        reached = reached or time_us >= wanted_us
-        return reached
-
-    choice = Choice(keep, skip=lambda offset: offset)
-    return start, await read_chosen(context, partition, start, request.count, choice)
+    start = await first_not_older(found.partition, request.strategy.value)
+    return start, await read(context, found.partition, start, request.count)
 
 
 async def _from_last(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
@@ -101,8 +89,7 @@ async def _from_next(context: Context, found: Target, request: m.PollMessages) -
     acked = subscription.acked(found.index)
     if not acked:
         return start, await read(context, partition, start, request.count)
-    choice = Choice(keep=lambda offset, _: acked.next_gap(offset) == offset, skip=acked.next_gap)
-    return start, await read_chosen(context, partition, start, request.count, choice)
+    return start, await read_unless(context, partition, start, request.count, acked.next_gap)
 
 
 STRATEGIES: dict[m.PollingKind, Strategy] = {

@@ -1,4 +1,4 @@
-"""Reads polled messages out of a partition, and chooses among them.
+"""Reads polled messages out of a partition and finds places in it.
 
 Knows no strategy and no command.
 """
@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import trio
+
 from broker.partition import Partition
 from broker.transcode import read_as
 from protocols.iggy.context import PROTOCOL, Context
@@ -18,9 +20,9 @@ from storage.codecs.iggy import IGGY, RECORD_MIN
 # One answer holds at most so much, and at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
 
-RECORD_STAMP = struct.Struct("<QBQ")  # offset, state, timestamp of a polled message
-HEADERS_LENGTH_POS = 37
+HEADERS_LENGTH_POS = 37  # In a polled message, which begins with its offset.
 U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
 
 
 @dataclass(slots=True)
@@ -31,16 +33,6 @@ class Taken:
     parts: list[Buffer] = field(default_factory=list)
     size: int = 0
     count: int = 0
-
-
-@dataclass(slots=True)
-class Choice:
-    """Which messages a reader gets: `keep` says it by offset and time, `skip` steps over a run that
-    it does not get.
-    """
-
-    keep: Callable[[int, int], bool]
-    skip: Callable[[int], int]
 
 
 async def read(
@@ -74,44 +66,60 @@ async def read(
     return taken
 
 
-async def read_chosen(
-    context: Context, partition: Partition, start: int, count: int, choice: Choice
+async def read_unless(
+    context: Context, partition: Partition, start: int, count: int, next_gap: Callable[[int], int]
 ) -> Taken:
-    """The same, of the messages that `choice` gives."""
+    """The same without what is acknowledged: `next_gap` gives the first offset from one on that is
+    not.
+    """
     taken = Taken(start)
     while taken.count < count and taken.size < POLL_BYTES_MAX:
-        position = choice.skip(taken.next_offset)
+        position = next_gap(taken.next_offset)
         more = await read(context, partition, position, count - taken.count, size=taken.size)
         if more.next_offset == taken.next_offset:
             break
         taken.next_offset = more.next_offset
-        for offset, time_us, message in messages(more.parts):
-            if choice.keep(offset, time_us):
+        for offset, message in messages(more.parts):
+            if next_gap(offset) == offset:
                 taken.parts.append(message)
                 taken.size += len(message)
                 taken.count += 1
     return taken
 
 
+async def first_not_older(partition: Partition, time_us: int) -> int:
+    """Offset of the first batch appended at that time or later, the high watermark if none was.
+
+    The log's own index knows publish times, where records have them; Iggy's readers are shown
+    append times. Those rise from batch to batch, as far as the clock does.
+    """
+    low, high = partition.log_start_offset, partition.high_watermark
+    while low < high:
+        middle = (low + high) // 2
+        batches = await partition.read(middle, 1)
+        await trio.lowlevel.checkpoint()
+        if batches and batches[0].header.append_us < time_us:
+            low = batches[0].next_offset
+        else:
+            high = max(min(middle, batches[0].base_offset), low) if batches else middle
+    return low
+
+
 def last_of(taken: Taken, count: int) -> Taken:
     """The last `count` messages of what was read."""
     if taken.count <= count:
         return taken
-    kept = [message for _, _, message in messages(taken.parts)][-count:]
+    kept = [message for _, message in messages(taken.parts)][-count:]
     return Taken(taken.next_offset, list(kept), sum(map(len, kept)), count)
 
 
-def messages(parts: list[Buffer]) -> Iterator[tuple[int, int, memoryview]]:
-    """Offset, time and bytes of each polled message.
-
-    The bytes come from our own codec: they are sound.
-    """
+def messages(parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
+    """Offset and bytes of each polled message. Our own codec made the bytes: they are sound."""
     for part in parts:
         view = memoryview(part)
         pos = 0
         while pos < len(view):
-            offset, _, time_us = RECORD_STAMP.unpack_from(view, pos)
             payload_pos = pos + RECORD_MIN + U32.unpack_from(view, pos + HEADERS_LENGTH_POS)[0]
             end = payload_pos + U32.unpack_from(view, payload_pos - 4)[0]
-            yield offset, time_us, view[pos:end]
+            yield U64.unpack_from(view, pos)[0], view[pos:end]
             pos = end

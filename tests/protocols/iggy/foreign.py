@@ -10,13 +10,13 @@ def partition_of(broker, topic="tp", stream="st", index=0):
     return broker.topics.partition(TopicName("public", stream, topic), index)
 
 
-async def append(broker, *values, append_us=None, partition=None, key=None):
+async def append(broker, *values, append_us=None, publish_us=None, partition=None, key=None):
     """One batch of records with these values (None: a tombstone), on disk when this returns."""
     partition = partition or partition_of(broker)
     append_us = append_us or broker.now_us()
     base = partition.next_offset
     records = [
-        Record(base + number, append_us, key=key, value=value)
+        Record(base + number, append_us, publish_us=publish_us, key=key, value=value)
         for number, value in enumerate(values)
     ]
     body = PLAIN.encode(records, base)

@@ -68,6 +68,22 @@ async def test_timestamp_begins_with_the_first_message_that_is_not_older(broker,
         assert await talk.payloads(TIMESTAMP, wanted) == ALL[expected:6]
 
 
+@pytest.mark.parametrize("seed", range(10))
+async def test_timestamp_of_any_message_finds_it_whatever_time_its_client_gave(broker, talk, seed):
+    chance = random.Random(seed)
+    await talk.create_topic()
+    time_us = 1_000_000
+    for _ in range(chance.randrange(1, 30)):
+        time_us += chance.randrange(1, 1000)
+        values = [b"x"] * chance.randrange(1, 4)
+        published_us = time_us - chance.randrange(-5000, 5000)
+        await append(broker, *values, append_us=time_us, publish_us=published_us)
+    messages = (await talk.poll(FIRST))["messages"]
+    for wanted in [message["timestamp"] for message in messages] + [0, time_us + 1]:
+        found = (await talk.poll(TIMESTAMP, wanted))["messages"]
+        assert found == [message for message in messages if message["timestamp"] >= wanted]
+
+
 async def test_partition_none_is_the_first(filled):
     answer = await filled.poll(OFFSET, 8, partition=0)
     assert (answer["partition"], len(answer["messages"])) == (1, 2)
@@ -93,6 +109,16 @@ async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(
     assert await filled.payloads(NEXT, count=4, commit=True) == ALL[4:8]
     assert await filled.payloads(NEXT, count=4) == ALL[8:]
     assert await filled.stored() == 7
+
+
+async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_interval(broker, filled):
+    await broker.durability.settled()
+    rounds = broker.committer.durable_ticket
+    await filled.payloads(NEXT, count=4, commit=True)
+    assert broker.committer.durable_ticket == rounds
+    broker.committer.promote_lazy()  # What the flush interval does.
+    await broker.durability.settled()
+    assert broker.committer.durable_ticket > rounds
 
 
 async def test_auto_commit_of_another_strategy_may_go_back(filled):
@@ -178,6 +204,13 @@ async def test_auto_commit_covers_what_was_left_out(broker, talk):
     await talk.payloads(NEXT, commit=True)
     assert partition_of(broker).high_watermark == 3
     assert broker.subscriptions.get(partition_of(broker).topic, b"1").position(0) == 3
+
+
+async def test_auto_commit_of_an_empty_poll_covers_what_was_left_out(broker, talk):
+    await talk.create_topic()
+    await append(broker, None, None)
+    assert await talk.payloads(NEXT, commit=True) == []
+    assert broker.subscriptions.get(partition_of(broker).topic, b"1").position(0) == 2
 
 
 async def test_poll_walks_over_what_is_left_out_to_a_message_it_can_have(broker, talk):
