@@ -112,6 +112,7 @@ async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(
 
 
 async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_interval(broker, filled):
+    await filled.payloads(NEXT, count=4, commit=True)  # The first makes the subscription.
     await broker.durability.settled()
     gathering = broker.committer.ticket
     await filled.payloads(NEXT, count=4, commit=True)
