@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from broker.cli import run
+from tests.server import RunningBroker
 
 ORDERS = {
     "name": "public/default/orders",
@@ -243,3 +244,26 @@ def test_what_cannot_be_meant_ends_with_2(arguments):
 def test_help_of_each_command_shows_an_example(capsys, command):
     assert run([*command.split(), "--help"]) == 0
     assert f"Example: braidlog {command}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
+    others = dict.fromkeys(("kafka", "pulsar", "iggy"), "off")
+    with RunningBroker(tmp_path, listen=others) as broker:
+        host, port = broker.addresses["http"]
+        where = ["--url", f"http://{host}:{port}", "--output", "json"]
+        assert run(["topics", "create", "orders", "--partitions", "2", *where]) == 0
+        made = json.loads(capsys.readouterr().out)
+        assert run(["topics", "show", "orders", *where]) == 0
+        assert json.loads(capsys.readouterr().out) == made
+        assert len(made["partitions"]) == 2
+        assert run(["topics", "list", *where]) == 0
+        assert [one["name"] for one in json.loads(capsys.readouterr().out)] == [made["name"]]
+        assert run(["topics", "create", "orders", *where]) == 1
+        assert run(["groups", "list", *where]) == 0
+        assert run(["groups", "show", "nobody", *where]) == 4
+        assert run(["topics", "delete", "orders", *where]) == 0
+        assert run(["topics", "show", "orders", *where]) == 4
+        assert run(["topics", "show", "orders-partition-1", *where]) == 2
+        assert broker.stop() == 0
+    assert run(["topics", "list", *where]) == 3
