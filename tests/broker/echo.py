@@ -114,11 +114,16 @@ class FakeTickets:
         self.watching = {outbox for outbox in self.watching if outbox.release()}
 
 
+ETHERNET_SEGMENT_BYTES = 1448
+
+
 async def tcp_pair(*, send_buffer=None):
     """A connected pair on loopback: the broker's plain non-blocking socket and the client's
     stream.
     """
     with socket.socket() as listening:
+        # Loopback's segments are larger than the buffers below: each would wait for TCP's timer.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, ETHERNET_SEGMENT_BYTES)
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         client = await trio.open_tcp_stream(*listening.getsockname())
