@@ -3,6 +3,8 @@
 import random
 
 import pytest
+import trio
+import trio.testing
 
 from storage.metadata.names import TopicName
 from tests.protocols.iggy.description import named
@@ -116,6 +118,7 @@ async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_inter
     await broker.durability.settled()
     gathering = broker.committer.ticket
     await filled.payloads(NEXT, count=4, commit=True)
+    await trio.testing.wait_all_tasks_blocked()
     assert broker.committer.ticket == gathering  # No round began for it.
     broker.committer.promote_lazy()  # What the flush interval does.
     await broker.durability.settled()
