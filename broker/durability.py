@@ -7,6 +7,7 @@ are woken and the answers that waited for it leave. A failed sync is never retri
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -141,23 +142,22 @@ class Durability:
 
 class SyncThread:
     """The committer's own thread: twice as quick to reach as a thread of trio's pool, and never
-    behind cold reads.
+    behind cold reads. It answers through an eventfd, which wakes the waiting task itself.
     """
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
-        self._token = trio.lowlevel.current_trio_token()
         self._jobs: queue.SimpleQueue[Round | None] = queue.SimpleQueue()
         self._results: list[Exception | None] = []
-        self._back = trio.lowlevel.ParkingLot()
+        self._answered = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._work, name="braidlog-sync", daemon=True)
         self._thread.start()
 
     async def sync(self, commit_round: Round) -> None:
         """Sync the round's files. Raises StorageFailed."""
         self._jobs.put(commit_round)
-        while not self._results:
-            await self._back.park()
+        await trio.lowlevel.wait_readable(self._answered)
+        os.eventfd_read(self._answered)
         error = self._results.pop()
         if error is not None:
             raise error
@@ -166,6 +166,8 @@ class SyncThread:
         """End the thread, waiting for the sync it may be in: files must not be closed under it."""
         self._jobs.put(None)
         self._thread.join(SYNC_STOP_S)
+        if not self._thread.is_alive():  # Else it may still answer: into no other file, then.
+            os.close(self._answered)
 
     def _work(self) -> None:
         while (commit_round := self._jobs.get()) is not None:
@@ -175,7 +177,4 @@ class SyncThread:
                 self._results.append(error)
             else:
                 self._results.append(None)
-            try:
-                self._token.run_sync_soon(self._back.unpark_all)
-            except trio.RunFinishedError:
-                return
+            os.eventfd_write(self._answered, 1)
