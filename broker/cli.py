@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -66,8 +66,7 @@ def serve(
             flags.append(("data_dir", data_dir, "--data-dir"))
         settings = load(file=config, flags=flags)
     except ConfigError as error:
-        print(f"braidlog: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return _refuse(str(error), EXIT_USAGE)
     from broker.app import serve as serve_broker
 
     return serve_broker(settings, ready_file=ready_file)
@@ -76,12 +75,15 @@ def serve(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Arguments are those of the process by default."""
     try:
-        result = app(
-            arguments, exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+    except UnknownCommandError as error:
+        return _refuse(_unknown_command(error), EXIT_USAGE)
     except CycloptsError as error:
-        print(f"braidlog: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_USAGE
+        return _refuse(str(error), EXIT_USAGE)
+    except ImportError as error:  # The module of the command that is asked for.
+        return _refuse(str(error.__cause__ or error), EXIT_FAILED)
+    try:
+        result = command(*bound.args, **bound.kwargs)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return result if isinstance(result, int) else 0
@@ -90,6 +92,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """The `braidlog` command."""
     sys.exit(run())
+
+
+def _unknown_command(error: UnknownCommandError) -> str:
+    """As cyclopts says it, but without the imports of every other command that it makes for it."""
+    asked = (error.unused_tokens or [""])[0]
+    names = ", ".join(name for name in error.app or () if not name.startswith("-"))
+    return f"unknown command {asked!r}, there are: {names}"
+
+
+def _refuse(reason: str, code: int) -> int:
+    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
+    return code
 
 
 def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:

@@ -1,5 +1,8 @@
 """The command line's frame: commands, flags, exit codes."""
 
+import subprocess
+import sys
+
 import pytest
 
 from broker.cli import run
@@ -29,7 +32,8 @@ def test_help_of_serve_shows_its_flags_and_an_example(capsys):
     ("arguments", "said"),
     [
         (["serve", "--bogus"], "--bogus"),
-        (["nothing"], "nothing"),
+        (["nothing"], "unknown command 'nothing', there are: "),
+        (["topics", "nothing"], "unknown command 'nothing', there are: list, show, create, delete"),
         (["serve", "--listen", "kafka"], "--listen kafka: NAME=HOST:PORT is wanted"),
         (["serve", "--set", "=1"], "--set =1: KEY=VALUE is wanted"),
         (["serve", "--set", "log.nope=1"], "--set log.nope=1: log.nope: unknown setting"),
@@ -42,3 +46,23 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
     error = capsys.readouterr().err
     assert said in error
     assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["log", "verify"], 1, "broker.cli_log"),
+        (["nothing"], 2, "unknown command 'nothing'"),
+        (["topics", "nothing"], 2, "unknown command 'nothing'"),
+    ],
+)
+def test_command_that_cannot_be_imported_spoils_no_other(arguments, code, said):
+    program = (
+        "import sys; sys.modules['broker.cli_log'] = None\n"  # An import of it fails from now on.
+        f"from broker.cli import run; sys.exit(run({arguments!r}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == code
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
