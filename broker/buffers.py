@@ -16,9 +16,10 @@ from broker.limits import (
     RECEIVE_BYTES_SMALL,
 )
 
-ROOM_BYTES_MIN = (
-    64 * KIB
-)  # With less free space at the end, what is in the buffer moves to its start first.
+# With less free space at the end, what is in the buffer moves to its start first.
+ROOM_BYTES_MIN = 64 * KIB
+
+NOTHING = memoryview(b"")
 
 
 class OutOfBuffers(Exception):
@@ -40,26 +41,26 @@ class BufferPool:
         self._buffers_max = buffers_max
         self._bytes_max = bytes_max
         self._free_max = free_max
-        self._free: list[bytearray] = []
+        self._free: list[memoryview] = []
 
     @property
     def free(self) -> int:
         """Large buffers kept for the next connection that has data."""
         return len(self._free)
 
-    def borrow(self) -> bytearray:
+    def borrow(self) -> memoryview:
         """A buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large ones are lent."""
         if self.lent >= self._buffers_max:
-            return bytearray(RECEIVE_BYTES_SMALL)
+            return memoryview(bytearray(RECEIVE_BYTES_SMALL))
         self.lent += 1
-        return self._free.pop() if self._free else bytearray(RECEIVE_BYTES)
+        return self._free.pop() if self._free else memoryview(bytearray(RECEIVE_BYTES))
 
-    def grow(self, old: bytearray, size: int) -> bytearray:
+    def grow(self, old: memoryview, size: int) -> memoryview:
         """A buffer of `size` bytes, larger than `old`, which is taken back. Raises OutOfBuffers."""
         in_use = self.lent * RECEIVE_BYTES + self.grown_bytes
         if in_use + size > self._bytes_max:
             raise OutOfBuffers(f"frames in progress hold {in_use} bytes")
-        new = bytearray(size)
+        new = memoryview(bytearray(size))
         new[: len(old)] = old
         self.give_back(old)
         if size > RECEIVE_BYTES:
@@ -68,7 +69,7 @@ class BufferPool:
             self.lent += 1
         return new
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: memoryview) -> None:
         """Take a lent or grown buffer back; nobody may use it any more."""
         size = len(buffer)
         if size == RECEIVE_BYTES:
@@ -84,8 +85,7 @@ class ReceiveBuffer:
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
-        self._buffer: bytearray | None = None
-        self._view = memoryview(b"")
+        self._view = NOTHING  # the buffer; NOTHING while none is held
         self._start = 0
         self._end = 0
         self._needed = 0  # whole size of the frame that begins at _start, 0 if not known yet
@@ -94,26 +94,18 @@ class ReceiveBuffer:
     def __len__(self) -> int:
         return self._end - self._start + len(self._aside)
 
-    @property
-    def holds_buffer(self) -> bool:
-        """Whether memory of the pool is in use."""
-        return self._buffer is not None
-
-    def room(self) -> memoryview:
+    def room(self) -> memoryview:  # hot: see make bench
         """Where the next receive may write; at least one byte. Raises OutOfBuffers."""
-        if self._buffer is None:
-            self._take(self._pool.borrow())
-            self._end = len(self._aside)
-            self._view[: self._end] = self._aside
-            self._aside = b""
+        if self._view is NOTHING:
+            self._take_buffer()
+        start, end = self._start, self._end
+        if start == end:
+            self._start = self._end = 0
+            return self._view
         capacity = len(self._view)
-        size = self._end - self._start
-        if self._start and (
-            not size
-            or capacity - self._end < ROOM_BYTES_MIN
-            or self._start + self._needed > capacity
-        ):
-            self._view[:size] = self._view[self._start : self._end]
+        if start and (capacity - end < ROOM_BYTES_MIN or start + self._needed > capacity):
+            size = end - start
+            self._view[:size] = self._view[start:end]
             self._start, self._end = 0, size
         if self._end == capacity:
             self._grow(capacity)
@@ -138,37 +130,36 @@ class ReceiveBuffer:
 
     def rest(self) -> None:
         """Nothing is to be received soon: give the buffer back if it holds little or nothing."""
-        if self._buffer is not None and self._end - self._start <= LEFTOVER_BYTES_MAX:
-            self._aside = bytes(self._view[self._start : self._end])
+        size = self._end - self._start
+        if self._view is not NOTHING and size <= LEFTOVER_BYTES_MAX:
+            if size:
+                self._aside = bytes(self.filled())
             self._release()
 
     def close(self) -> None:
         """Give everything back."""
         self._aside = b""
-        if self._buffer is not None:
+        if self._view is not NOTHING:
             self._release()
 
-    def _take(self, buffer: bytearray) -> None:
-        self._buffer = buffer
-        self._view = memoryview(buffer)
-        self._start = self._end = 0
+    def _take_buffer(self) -> None:
+        self._view = self._pool.borrow()
+        if self._aside:
+            self._end = len(self._aside)
+            self._view[: self._end] = self._aside
+            self._aside = b""
 
     def _release(self) -> None:
-        assert self._buffer is not None
-        self._pool.give_back(self._buffer)
-        self._buffer = None
-        self._view = memoryview(b"")
+        self._pool.give_back(self._view)
+        self._view = NOTHING
         self._start = self._end = 0
 
     def _grow(self, capacity: int) -> None:
-        """Double, up to the frame that comes in: memory follows the bytes, not the length
-        announced.
+        """Double, up to the frame that comes in: memory follows the bytes, not the announced
+        length.
         """
-        assert self._buffer is not None
         assert capacity < max(self._needed, RECEIVE_BYTES), (
             "a frame of unknown size fills the buffer"
         )
         size = max(RECEIVE_BYTES, min(2 * capacity, self._needed))
-        filled = self._end
-        self._take(self._pool.grow(self._buffer, size))
-        self._end = filled
+        self._view = self._pool.grow(self._view, size)
