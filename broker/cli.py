@@ -24,6 +24,7 @@ app = App(
 app.command("broker.cli_admin:topics", help="List, show, create and delete topics.")
 app.command("broker.cli_admin:groups", help="List and show groups (subscriptions, consumers).")
 app.command("broker.cli_export:export", help="Write a topic to Parquet with Spark.")
+app.command("broker.cli_log:log", help="Verify, dump and repair a data directory.")
 
 
 @app.command

@@ -11,11 +11,11 @@ from broker.cli import run
 def test_help_names_every_command(capsys):
     assert run(["--help"]) == 0
     output = capsys.readouterr().out
-    for command in ("serve", "topics", "groups", "export"):
+    for command in ("serve", "topics", "groups", "export", "log"):
         assert command in output
 
 
-@pytest.mark.parametrize("command", ["serve", "topics", "groups", "export"])
+@pytest.mark.parametrize("command", ["serve", "topics", "groups", "export", "log"])
 def test_help_of_every_command_works(capsys, command):
     assert run([command, "--help"]) == 0
     assert command in capsys.readouterr().out
