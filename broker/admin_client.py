@@ -53,6 +53,10 @@ class AdminClient:
         """Make a topic. Raises AdminError."""
         return self._ask("PUT", f"/topics/{topic_path(name)}", body)
 
+    def alter_topic(self, name: str, body: Json) -> Json:
+        """Change a topic's settings, or let it grow. Raises AdminError."""
+        return self._ask("PATCH", f"/topics/{topic_path(name)}", body)
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and groups. Raises AdminError."""
         self._ask("DELETE", f"/topics/{topic_path(name)}")

@@ -6,7 +6,7 @@ Knows no adapter and no socket; `broker/app.py` opens the doors.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,10 @@ import trio
 from broker.buffers import BufferPool
 from broker.config import Config
 from broker.durability import Durability
-from broker.limits import RETENTION_CHECK_S
 from broker.metrics import Metrics
 from broker.partition import broker_error
 from broker.partitions import Partitions
+from broker.retention import Retention
 from broker.subscriptions import Subscriptions
 from broker.topics import TopicDefaults, Topics
 from broker.waiters import Awaited, Waiters
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.doors import Door
     from broker.errors import BrokerError
-    from broker.topics import Topic
 
 log = structlog.get_logger()
 
@@ -78,6 +77,13 @@ class Broker:
             translate=self.translated,
         )
         self.subscriptions = Subscriptions(self.topics, cursors, translate=self.translated)
+        self.retention = Retention(
+            self.topics,
+            self.subscriptions,
+            interval_ms=config.log.retention_check_ms,
+            now_us=self.now_us,
+            translate=self.translated,
+        )
         self.durability.round_listeners.append(self.topics.round_ended)
         self._recover()
 
@@ -100,7 +106,7 @@ class Broker:
         """Commit, flush and apply retention until cancelled. Raises StorageFailed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.durability.promote)
-            nursery.start_soon(self._apply_retention)
+            nursery.start_soon(self.retention.run)
             await self.durability.run()
 
     def stop(self) -> None:
@@ -152,20 +158,3 @@ class Broker:
             log.warning("unknown_folder_set_aside", path=path)
         self.topics.open_all()
         self.committer.commit()  # What recovery kept above the slots is shown only now.
-
-    async def _apply_retention(self) -> None:
-        while True:
-            await trio.sleep(RETENTION_CHECK_S)
-            for topic in self.topics.all():
-                for index, partition in enumerate(topic.partitions):
-                    if not partition.removed:
-                        acknowledged = min(self._positions(topic, index), default=None)
-                        partition.log.retain(self.now_us(), acknowledged)
-                    await trio.lowlevel.checkpoint()
-
-    def _positions(self, topic: Topic, index: int) -> Iterator[int]:
-        for name in self.subscriptions.names(topic):
-            subscription = self.subscriptions.find(topic, name)
-            position = subscription.position(index) if subscription else None
-            if position is not None:
-                yield position

@@ -7,6 +7,7 @@ and imports what draws tables only when it draws one.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,9 @@ from broker.admin_client import (
 
 PIPE_WIDTH = 160  # Columns of a table that goes to no terminal; longer cells are folded.
 
-topics = App(name="topics", help="List, show, create and delete topics.")
+NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # Text with units is read by the broker.
+
+topics = App(name="topics", help="List, show, create, alter and delete topics.")
 groups = App(
     name="groups",
     help="List and show groups: Kafka groups, Pulsar subscriptions and Iggy consumers are one.",
@@ -104,6 +107,39 @@ def create_topic(
             body["partitions"] = partitions
         made = client.create_topic(topic, body)
         _print(where, made, lambda: _topic_tables(made))
+
+    return _run(where, ask)
+
+
+@topics.command(name="alter")
+def alter_topic(
+    topic: str,
+    *,
+    partitions: Annotated[int | None, Parameter(help="How many it has from now on.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        Parameter(name="--set", negative="", help="KEY=VALUE, as retention_ms=7d. Repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="KEY: what the broker's configuration says. Repeatable."),
+    ] = None,
+    where: Where = HERE,
+) -> int:
+    """Change settings of a topic, or let it grow; in force at once.
+
+    Example: braidlog topics alter orders --set retention_bytes=10GiB --set durability=written
+    """
+
+    def ask(client: AdminClient) -> None:
+        changes = dict.fromkeys(unset or ()) | dict(_setting(text) for text in setting or ())
+        body: Json = {"settings": changes}
+        if partitions is not None:
+            body["partitions"] = partitions
+        elif not changes:
+            raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
+        altered = client.alter_topic(topic, body)
+        _print(where, altered, lambda: _topic_tables(altered))
 
     return _run(where, ask)
 
@@ -210,19 +246,15 @@ def _print(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) 
 
 
 def _topic_tables(topic: Json) -> Iterable[Table]:
-    settings = [f"{key}={value}" for key, value in topic["settings"].items()]
-    yield (
-        topic["name"],
-        ("durability", "partitioned", "settings", "created"),
-        [
-            [
-                topic["durability"],
-                "yes" if topic["partitioned"] else "no",
-                ", ".join(settings) or "-",
-                _time(topic["created_us"]),
-            ]
-        ],
-    )
+    partitioned = "yes" if topic["partitioned"] else "no"
+    row = [topic["durability"], partitioned, _time(topic["created_us"])]
+    yield topic["name"], ("durability", "partitioned", "created"), [row]
+    own = topic["settings"]
+    kept = [
+        [name, "no limit" if value is None else str(value), "topic" if name in own else "broker"]
+        for name, value in sorted({**own, **topic["in_force"]}.items())
+    ]
+    yield "settings", ("name", "in force", "set by"), kept
     columns = (
         "partition",
         "log_start_offset",
@@ -266,7 +298,8 @@ def _setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise AdminError(f"--set {text}: KEY=VALUE is wanted", EXIT_USAGE)
-    return key, json.loads(value) if value.isdecimal() or value in ("true", "false") else value
+    plain = NUMBER.fullmatch(value) or value in ("true", "false")
+    return key, json.loads(value) if plain else value
 
 
 def _time(time_us: int) -> str:

@@ -47,6 +47,8 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 250
     retention_bytes: Positive | None = None
     retention_ms: Positive | None = None
+    # Between two looks at what may be dropped: a fifth of Kafka's default.
+    retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -283,7 +285,7 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
                 raise _BadValue(f"{key}.{error.key}", str(error)) from None
         elif isinstance(value, str):
             try:
-                plain[key] = _from_text(key, value, set(_alternatives(hint)))
+                plain[key] = plain_value(key, value, hint)
             except ValueError as error:
                 raise _BadValue(key, str(error)) from None
         else:
@@ -291,7 +293,11 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
     return plain
 
 
-def _from_text(key: str, text: str, kinds: set[object]) -> object:
+def plain_value(key: str, text: str, hint: object) -> object:
+    """What the text of a setting comes to, by its name and type: sizes and times in numbers, `none`
+    where that can be; other text as it is. Raises ValueError.
+    """
+    kinds = set(_alternatives(hint))
     if type(None) in kinds and text.strip().lower() in ("none", ""):
         return None
     if not kinds & {int, float}:

@@ -56,8 +56,6 @@ ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at on
 # Committing.
 SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a disk may hang for good.
 
-RETENTION_CHECK_S = 60.0  # Between two looks at what may be dropped: a fifth of Kafka's default.
-
 # Reading.
 DECODE_INLINE_BYTES = (
     32 * KIB

@@ -1,24 +1,19 @@
-"""Makes partitions over their folders, with the settings of their topics. Knows no connection.
-
-What a topic sets wins over the broker's configuration, name by name.
-"""
+"""Makes partitions over their folders, as `broker/topic_settings.py` says. Knows no connection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from broker.config import LogConfig
 from broker.durability import Durability
-from broker.errors import InvalidRequest
 from broker.partition import Partition
+from broker.topic_settings import log_settings
 from storage.errors import StorageFull
 from storage.log.data_dir import DataDir, NewPartition
 from storage.log.partition_log import PartitionLog
-from storage.log.settings import Durability as Mode
 from storage.log.settings import LogSettings
 
 if TYPE_CHECKING:
@@ -26,61 +21,6 @@ if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
 
 log = structlog.get_logger()
-
-NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
-TOPIC_SETTINGS = frozenset(
-    (
-        "segment_bytes",
-        "segment_ms",
-        "durability",
-        "retention_bytes",
-        "retention_ms",
-        "keep_unacknowledged",
-        "delete_acknowledged",
-    )
-)
-
-
-def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
-    """How the logs of a topic with these settings are kept; settings that others keep are passed
-    over.
-
-    Raises InvalidRequest for a value that cannot be.
-    """
-    merged: dict[str, object] = {
-        "segment_bytes": config.segment_bytes,
-        "segment_ms": config.segment_ms,
-        "index_interval_bytes": config.index_interval_bytes,
-        "durability": config.durability,
-        "retention_bytes": config.retention_bytes,
-        "retention_ms": config.retention_ms,
-    }
-    for name, value in settings.items():
-        if name in TOPIC_SETTINGS:
-            merged[name] = None if value == NO_LIMIT and name.startswith("retention_") else value
-    switches = {name: merged.pop(name) for name in _Switches.__struct_fields__ if name in merged}
-    try:
-        limits = msgspec.convert(merged, LogConfig)
-        kept = msgspec.convert(switches, _Switches)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"topic setting: {error}".replace("`$.", "`")) from None
-    return LogSettings(
-        segment_bytes=limits.segment_bytes,
-        segment_ms=limits.segment_ms,
-        index_interval_bytes=limits.index_interval_bytes,
-        durability=Mode(limits.durability),
-        retention_bytes=limits.retention_bytes,
-        retention_ms=limits.retention_ms,
-        keep_unacknowledged=kept.keep_unacknowledged,
-        delete_acknowledged=kept.delete_acknowledged,
-    )
-
-
-class _Switches(msgspec.Struct, frozen=True):
-    """What topics can set and the broker's configuration cannot (LogSettings says what it does)."""
-
-    keep_unacknowledged: bool = False
-    delete_acknowledged: bool = False
 
 
 class Partitions:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker import errors
 from broker.partition import Partition
-from broker.partitions import NO_LIMIT
+from broker.topic_settings import NO_LIMIT
 from broker.topics import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names

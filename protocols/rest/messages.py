@@ -74,7 +74,7 @@ class GroupSummary(msgspec.Struct):
 
 
 class TopicDetail(msgspec.Struct):
-    """Everything about one topic."""
+    """Everything about one topic. `settings` are its own, `in_force` what its logs go by."""
 
     name: str
     topic_id: int
@@ -82,6 +82,7 @@ class TopicDetail(msgspec.Struct):
     partitioned: bool
     durability: str
     settings: dict[str, Setting]
+    in_force: dict[str, Setting | None]
     partitions: list[PartitionInfo]
     groups: list[GroupSummary]
 

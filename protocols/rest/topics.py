@@ -4,14 +4,13 @@ connection and no file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.errors import InvalidRequest
-from broker.partitions import TOPIC_SETTINGS
+from broker.topic_settings import in_force, read_settings
 from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
 from protocols.rest.groups import summarize_group
@@ -58,9 +57,10 @@ class TopicsApi:
         """Make a topic; answered once it is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.CreateTopic)
-        _check_settings(wanted.settings)
+        given = read_settings(wanted.settings)
+        settings = {key: value for key, value in given.items() if value is not None}
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
-        topic = self._broker.topics.create(name, partitions, settings=wanted.settings)
+        topic = self._broker.topics.create(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic), 201)
 
@@ -68,14 +68,16 @@ class TopicsApi:
         """Change settings, or grow; answered once it is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.AlterTopic)
-        _check_settings(wanted.settings)
+        changes = read_settings(wanted.settings)
         topic = self._broker.topics.get(name)
+        in_force(self._broker.config.log, topic.meta.settings | changes)  # Refused before a change.
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
-        if wanted.settings:
-            self._broker.topics.alter_settings(name, wanted.settings)
         if wanted.partitions not in (None, len(topic.partitions)):
             self._broker.topics.add_partitions(name, wanted.partitions)
+        if changes:
+            self._broker.topics.alter_settings(name, changes)
+            await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic))
 
@@ -91,18 +93,20 @@ class TopicsApi:
             partitions=len(topic.partitions),
             records=sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
             size_bytes=sum(one.log.size_bytes for one in topic.partitions),
-            durability=self._durability(topic),
+            durability=str(self._in_force(topic)["durability"]),
         )
 
     def _detail(self, topic: Topic) -> messages.TopicDetail:
         subscriptions = self._broker.subscriptions
+        kept = self._in_force(topic)
         return messages.TopicDetail(
             name=topic.name.full,
             topic_id=topic.meta.topic_id,
             created_us=topic.meta.created_us,
             partitioned=topic.partitioned,
-            durability=self._durability(topic),
+            durability=str(kept["durability"]),
             settings=topic.meta.settings,
+            in_force=kept,
             partitions=[_partition_info(partition) for partition in topic.partitions],
             groups=[
                 summarize_group(subscriptions.get(topic, name))
@@ -110,15 +114,8 @@ class TopicsApi:
             ],
         )
 
-    def _durability(self, topic: Topic) -> str:
-        return str(topic.meta.settings.get("durability", self._broker.config.log.durability))
-
-
-def _check_settings(settings: Mapping[str, object]) -> None:
-    """A setting that no topic has is a typing error. Raises InvalidRequest."""
-    if unknown := sorted(settings.keys() - TOPIC_SETTINGS):
-        known = ", ".join(sorted(TOPIC_SETTINGS))
-        raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
+    def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:
+        return in_force(self._broker.config.log, topic.meta.settings)
 
 
 def _partition_info(partition: Partition) -> messages.PartitionInfo:

@@ -18,6 +18,7 @@ ORDERS = {
     "partitioned": False,
     "durability": "synced",
     "settings": {},
+    "in_force": {"durability": "synced", "retention_ms": None},
     "partitions": [
         {
             "partition": 0,
@@ -31,6 +32,7 @@ ORDERS = {
     ],
     "groups": [],
 }
+IN_FORCE = {"durability": "written", "retention_ms": None, "segment_ms": 604_800_000}
 BINARY_GROUP = "/wA="  # base64 of b"\xff\x00"
 
 
@@ -64,7 +66,7 @@ class FakeHandler(BaseHTTPRequestHandler):
         if status != 204:
             self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
-    do_GET = do_PUT = do_DELETE = answer
+    do_GET = do_PUT = do_PATCH = do_DELETE = answer
 
     def log_message(self, *_: object) -> None:
         """Nothing: the tests look at `asked`."""
@@ -126,11 +128,15 @@ def test_show_finds_a_topic_by_each_way_to_write_it(fake, capsys, typed, path):
 
 
 def test_show_draws_offsets_and_settings(fake, capsys):
-    shown = {**ORDERS, "settings": {"durability": "written"}, "groups": [group("billing")]}
+    settings = {"settings": {"durability": "written"}, "in_force": IN_FORCE}
+    shown = {**ORDERS, **settings, "groups": [group("billing")]}
     fake.answers["GET", "/api/v1/topics/public/default/orders"] = 200, shown
     assert run(["topics", "show", "orders", "--url", fake.url]) == 0
     out = capsys.readouterr().out
-    assert "durability=written" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["durability", "written", "topic"] in rows
+    assert ["retention_ms", "no", "limit", "broker"] in rows
+    assert ["segment_ms", "604800000", "broker"] in rows
     assert "billing" in out
     assert "312" in out
 
@@ -150,6 +156,24 @@ def test_create_of_what_is_there_fails_with_the_brokers_words(fake, capsys):
     fake.answers["PUT", "/api/v1/topics/public/default/orders"] = 409, told
     assert run(["topics", "create", "orders", "--url", fake.url]) == 1
     assert capsys.readouterr().err == "braidlog: orders is there already\n"
+
+
+def test_alter_sends_what_is_set_and_null_for_what_is_taken_back(fake, capsys):
+    path = "/api/v1/topics/public/default/orders"
+    fake.answers["PATCH", path] = 200, ORDERS
+    options = ["--set", "retention_bytes=1GiB", "--set", "retention_ms=-1", "--set"]
+    options += ["keep_unacknowledged=true", "--unset", "durability", "--partitions", "2"]
+    assert run(["topics", "alter", "orders", *options, "--url", fake.url]) == 0
+    settings = {"retention_bytes": "1GiB", "retention_ms": -1, "keep_unacknowledged": True}
+    body = {"settings": {**settings, "durability": None}, "partitions": 2}
+    assert fake.asked == [("PATCH", path, {}, body)]
+    assert "retention_ms" in capsys.readouterr().out
+
+
+def test_alter_without_a_change_asks_nobody(fake, capsys):
+    assert run(["topics", "alter", "orders", "--url", fake.url]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert fake.asked == []
 
 
 def test_delete_says_so_on_standard_error_only(fake, capsys):

@@ -1,28 +1,9 @@
-"""What a topic's settings make of its logs."""
+"""What refused and altered settings of a topic do to its logs."""
 
 import pytest
 
-from broker.config import LogConfig
 from broker.errors import InvalidRequest
-from broker.partitions import log_settings
 from storage.metadata.names import parse_topic
-
-
-def test_settings_of_the_topic_win_over_those_of_the_broker():
-    config = LogConfig(segment_bytes=1 << 20, retention_ms=1000, durability="written")
-    settings = log_settings(config, {"segment_bytes": 1 << 21, "keep_unacknowledged": True})
-    assert settings.segment_bytes == 1 << 21
-    assert settings.retention_ms == 1000
-    assert settings.durability == "written"
-    assert settings.keep_unacknowledged is True
-    assert settings.delete_acknowledged is False
-
-
-def test_minus_one_takes_a_limit_away_and_others_settings_are_passed_over():
-    config = LogConfig(retention_ms=1000, retention_bytes=5)
-    settings = log_settings(config, {"retention_ms": -1, "retention_bytes": -1, "schema": "x"})
-    assert settings.retention_ms is None
-    assert settings.retention_bytes is None
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,28 @@ async def test_a_senseless_change_changes_nothing(app, broker):
     assert len(broker.topics.get(ORDERS).partitions) == 1
 
 
+async def test_a_setting_may_have_a_unit_and_show_tells_what_is_in_force(app):
+    answer = await call(app, "PUT", PATH, {"settings": {"retention_bytes": "1GiB"}})
+    assert answer.json["settings"] == {"retention_bytes": 1 << 30}
+    in_force = answer.json["in_force"]
+    assert (in_force["retention_bytes"], in_force["retention_ms"]) == (1 << 30, None)
+    assert in_force["segment_bytes"] == 1 << 30
+    free = await call(app, "PATCH", PATH, {"settings": {"retention_bytes": "none"}})
+    assert (free.json["in_force"]["retention_bytes"], free.json["settings"]) == (
+        None,
+        {"retention_bytes": -1},
+    )
+
+
+async def test_a_smaller_limit_takes_effect_with_the_answer(app, broker):
+    await call(app, "PUT", PATH, {"settings": {"segment_bytes": "64KiB"}})
+    for _ in range(3):
+        append_records(broker, broker.topics.get(ORDERS).partition(0), 5000)
+    await broker.durability.settled()
+    answer = await call(app, "PATCH", PATH, {"settings": {"retention_bytes": "64KiB"}})
+    assert answer.json["partitions"][0]["log_start_offset"] > 0
+
+
 async def test_a_deleted_topic_is_gone(app, broker):
     await call(app, "PUT", PATH)
     answer = await call(app, "DELETE", PATH)
