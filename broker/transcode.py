@@ -25,7 +25,7 @@ from broker.limits import (
     READ_PIECE_BYTES,
     WALK_BYTES_MAX,
 )
-from storage.codecs.api import BatchFlag, BodyFormat, Buffer, Codec, Decoded
+from storage.codecs.api import RECORDS_MAX, BatchFlag, Buffer, Codec, Decoded
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
@@ -33,8 +33,6 @@ from storage.errors import BodyError, UnreadableBody
 if TYPE_CHECKING:
     from broker.partition import Partition
     from storage.log.batch import Batch
-
-NOT_FOR_READERS = BatchFlag.GAP | BatchFlag.MARKER
 
 
 @dataclass(slots=True)
@@ -135,7 +133,7 @@ class _Reader:
     async def take(self, batch: Batch) -> None:
         """Add what the batch has for this reader, from `next_offset` on."""
         header = batch.header
-        if header.flags & NOT_FOR_READERS or header.body_format == BodyFormat.GAP:
+        if header.flags & BatchFlag.GAP:
             self.result.next_offset = batch.next_offset
         elif header.body_format == self._codec.format:
             self._take_stored(batch)
@@ -147,8 +145,8 @@ class _Reader:
         body: Buffer = batch.body
         start_offset = max(result.next_offset, batch.base_offset)
         next_offset = batch.next_offset
-        records_max = self._records_left if self._records_max is not None else count
-        if start_offset == batch.base_offset and count <= records_max:
+        records_max = self._records_left if self._records_max is not None else None
+        if start_offset == batch.base_offset and (records_max is None or count <= records_max):
             body = self._codec.readable(body)
         else:
             body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
@@ -258,21 +256,41 @@ class _Reader:
 
 
 def cut_body(
-    codec: Codec, batch: Batch, start_offset: int, records_max: int
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
 ) -> tuple[memoryview, int, int]:
     """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
 
     An entry of several records (a compressed set, a batched entry) is given whole, and from the
     first such on records are counted by their offsets.
     """
+    header, body = batch.header, batch.body
+    if header.record_count <= header.last_offset_delta:
+        return _cut_sparse_body(codec, batch, start_offset, records_max)
+    # Without a limit only the first start is looked for, else one more than can be given.
+    starts_max = 1 if records_max is None else records_max + 1
+    starts = codec.split(body, batch.base_offset, start_offset=start_offset, starts_max=starts_max)
+    if records_max is None:
+        stop_pos, next_offset = len(body), batch.next_offset
+    else:
+        last = bisect_left(starts, start_offset + records_max, key=_offset_of)
+        stop_pos, next_offset = _place(starts, last, batch)
+    start_pos, _ = _place(starts, 0, batch)
+    return body[start_pos:stop_pos], next_offset - start_offset, next_offset
+
+
+def _cut_sparse_body(
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
+) -> tuple[memoryview, int, int]:
+    """The same where compaction took records out: offsets alone do not tell how many there are."""
     starts = codec.split(batch.body, batch.base_offset)
+    most = RECORDS_MAX if records_max is None else records_max
     if len(starts) == batch.header.record_count:
         first = bisect_left(starts, start_offset, key=_offset_of)
-        last = min(first + records_max, len(starts))
+        last = min(first + most, len(starts))
         count = last - first
     else:
         first = max(bisect_right(starts, start_offset, key=_offset_of) - 1, 0)
-        last = bisect_left(starts, start_offset + records_max, key=_offset_of)
+        last = bisect_left(starts, start_offset + most, key=_offset_of)
         last = max(last, min(first + 1, len(starts)))
         count = (starts[last][0] if last < len(starts) else batch.next_offset) - start_offset
     start_pos, _ = _place(starts, first, batch)

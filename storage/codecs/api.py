@@ -107,11 +107,18 @@ class Codec(Protocol):
         Works in place where the body is writable and its size stays; returns the body to store.
         """
 
-    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
-        """(offset, pos) of each stored record or entry start, ascending.
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
+        """(offset, pos) of each stored record or entry start, ascending, at most starts_max.
 
-        Kafka's compressed wrapper and Pulsar's batched entry are one start each, with the offset of
-        their first record.
+        From the first entry on that ends above start_offset. Kafka's compressed wrapper and
+        Pulsar's batched entry are one start each, with the offset of their first record.
         """
 
     def readable(self, body: Buffer) -> memoryview:

@@ -91,37 +91,6 @@ def body_from_send(
     return Prepared(b"".join(parts), BodyInfo(offset - base_offset))
 
 
-def cut(
-    body: Buffer,
-    base_offset: int,
-    start_offset: int,
-    records_max: int,
-    *,
-    record_count: int | None = None,
-) -> tuple[memoryview, int]:
-    """Polled records from start_offset on, at most records_max, and how many they are.
-
-    With record_count, the number in the batch, a whole body is handed over without a walk.
-
-    Raises:
-        CorruptBody: the body is none of this format.
-    """
-    view = memoryview(body)
-    pos, _ = read_key(view)
-    if record_count is not None and start_offset <= base_offset and record_count <= records_max:
-        return view[pos:], record_count
-    start, count, end = -1, 0, len(view)
-    offset_at = STAMP.unpack_from
-    while pos < end and count < records_max:  # hot: see make bench
-        _, stop = _record_end(view, pos, end)
-        if start < 0 and offset_at(view, pos)[0] >= start_offset:
-            start = pos
-        if start >= 0:
-            count += 1
-        pos = stop
-    return (view[start:pos], count) if count else (view[:0], 0)
-
-
 class IggyCodec:
     """Body format 4. See the module."""
 
@@ -153,15 +122,24 @@ class IggyCodec:
             offset, pos = offset + 1, stop
         return view
 
-    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
         """(offset, pos) of each record."""
         view = memoryview(body)
         pos, _ = read_key(view)
-        starts = []
-        end = len(view)
-        while pos < end:
+        starts: list[tuple[int, int]] = []
+        end, offset_at = len(view), STAMP.unpack_from
+        while pos < end and len(starts) < starts_max:  # hot: see make bench
             _, stop = _record_end(view, pos, end)
-            starts.append((STAMP.unpack_from(view, pos)[0], pos))
+            offset = offset_at(view, pos)[0]
+            if offset >= start_offset:
+                starts.append((offset, pos))
             pos = stop
         return starts
 

@@ -85,24 +85,6 @@ def prepare(
     return Prepared(view[:end], BodyInfo(count))
 
 
-def cut(body: Buffer, base_offset: int, start_offset: int) -> memoryview:
-    """The body from the first entry on that ends at or above start_offset: what a fetch is sent.
-
-    A compressed wrapper carries the offset of its last message, so it may begin below start_offset.
-    """
-    view = memoryview(body)
-    if start_offset <= base_offset:
-        return view
-    unpack = ENTRY.unpack_from
-    pos, end = 0, len(view)
-    while pos < end:
-        offset, size = unpack(view, pos)
-        if offset >= start_offset:
-            break
-        pos += 12 + size
-    return view[pos:]
-
-
 class KafkaCodec:
     """Body format 2. See the module."""
 
@@ -129,12 +111,28 @@ class KafkaCodec:
         """As `prepare`, without its limit on entries."""
         return prepare(body, base_offset, append_us, message_bytes_max=NO_LIMIT).body
 
-    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
-        """Entry starts; a wrapper's offset is the one after the entry before it."""
-        data = bytes(body)
-        starts = []
-        first, pos = base_offset, 0
-        while pos < len(data):
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
+        """Entry starts; a wrapper's offset is the one after the entry before it.
+
+        Entries below start_offset are only stepped over: each carries its last offset.
+        """
+        data = memoryview(body)
+        starts: list[tuple[int, int]] = []
+        first, pos, end = base_offset, 0, len(data)
+        step = ENTRY.unpack_from
+        while end - pos >= ENTRY_MIN:  # hot: see make bench
+            last, size = step(data, pos)
+            if last >= start_offset or size < MESSAGE_MIN:
+                break
+            first, pos = last + 1, pos + ENTRY.size + size
+        while pos < end and len(starts) < starts_max:
             attributes, stop = _entry(data, pos)
             offset = OFFSET.unpack_from(data, pos)[0]
             starts.append((first if attributes & CODEC_BITS else offset, pos))

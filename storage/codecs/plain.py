@@ -47,13 +47,21 @@ class PlainCodec:
         """Nothing to do: offsets count from the batch's base offset."""
         return body
 
-    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
         """(offset, pos) of each record."""
-        starts = []
+        starts: list[tuple[int, int]] = []
         pos = 0
-        while pos < len(body):
+        while pos < len(body) and len(starts) < starts_max:
             delta, _, stop = _head(body, pos)
-            starts.append((base_offset + delta, pos))
+            if base_offset + delta >= start_offset:
+                starts.append((base_offset + delta, pos))
             pos = stop
         return starts
 

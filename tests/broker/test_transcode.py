@@ -12,6 +12,7 @@ from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.kafka import ENTRY
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
+from tests.storage.codecs.entries_of import body, entry, metadata
 
 from .records import (
     append,
@@ -22,7 +23,7 @@ from .records import (
     store,
 )
 
-KAFKA = codec_named("kafka")
+KAFKA, PULSAR = codec_named("kafka"), codec_named("pulsar")
 ALL = 1 << 20
 
 
@@ -51,6 +52,22 @@ async def test_a_read_begins_in_the_middle_of_a_batch_and_stops_at_records_max(b
     assert result.next_offset == 10
 
 
+@pytest.mark.parametrize("start", range(5))
+async def test_a_batch_with_holes_is_cut_to_the_records_that_are_left(broker, partition, start):
+    """As compaction leaves it: five offsets, three records."""
+    left = [0, 1, 4]
+    iggy = codec_named("iggy")
+    stored = iggy.encode([Record(at, 1, value=b"%d" % at) for at in left], 0)
+    partition.log.append(
+        [stored], BodyInfo(3), body_format=iggy.format, append_us=1, last_offset_delta=4
+    )
+    await broker.durability.settled()
+    records, result = await read_values(partition, "iggy", start, bytes_max=ALL, records_max=2)
+    expected = [(at, b"%d" % at) for at in left if at >= start][:2]
+    assert records == expected
+    assert result.record_count == len(expected)
+
+
 @pytest.mark.parametrize("stored", ["plain", "kafka", "pulsar", "iggy"])
 @pytest.mark.parametrize("reader", ["kafka", "iggy"])
 async def test_every_format_reads_every_other(broker, partition, stored, reader):
@@ -68,10 +85,10 @@ async def test_a_compressed_set_is_given_whole_to_its_own_readers_and_cut_for_ot
     inner = KAFKA.encode([Record(offset, 1, value=b"%d" % offset) for offset in (1, 2, 3)], 1)
     packed = compression.gzip(inner)
     message = b"\x00\x01\xff\xff\xff\xff" + len(packed).to_bytes(4, "big") + packed
-    body = ENTRY.pack(3, 4 + len(message)) + zlib.crc32(message).to_bytes(4, "big") + message
-    await store(broker, partition, KAFKA.format, body, BodyInfo(3, flags=BatchFlag.COMPRESSED))
+    stored = ENTRY.pack(3, 4 + len(message)) + zlib.crc32(message).to_bytes(4, "big") + message
+    await store(broker, partition, KAFKA.format, stored, BodyInfo(3, flags=BatchFlag.COMPRESSED))
     result = await read_as(partition, KAFKA, 2, bytes_max=ALL)
-    assert (result.parts, result.next_offset) == ([body], 4)
+    assert (result.parts, result.next_offset) == ([stored], 4)
     assert (await read_values(partition, "iggy", 2, bytes_max=ALL))[0] == [(2, b"2"), (3, b"3")]
 
 
@@ -117,17 +134,27 @@ async def test_the_first_record_comes_whole_however_large(broker, partition):
     assert records == [(1, b"y")]
 
 
-async def test_gaps_and_markers_are_passed(broker, partition):
+async def test_gaps_are_passed(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
     partition.log.append_gap(10, 1)
-    await store(broker, partition, KAFKA.format, b"", BodyInfo(1, flags=BatchFlag.MARKER))
     await append(broker, partition, "plain", [b"b"])
     for reader in ("kafka", "iggy"):
         records, result = await read_values(partition, reader, 0, bytes_max=ALL)
-        assert records == [(0, b"a"), (11, b"b")]
+        assert records == [(0, b"a"), (10, b"b")]
         assert result.left_out == 0
         records, _ = await read_values(partition, reader, 5, bytes_max=ALL)
-        assert records == [(11, b"b")]
+        assert records == [(10, b"b")]
+
+
+async def test_a_marker_is_for_no_reader_but_its_neighbours_in_the_batch_are(broker, partition):
+    entries = entry(metadata(), b"a"), entry(metadata(marker_type=1), b""), entry(metadata(), b"c")
+    stored = body(*((one, 1) for one in entries))
+    await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
+    assert (await partition.read(0, ALL))[0].header.flags & BatchFlag.MARKER
+    for reader in ("kafka", "iggy"):
+        records, result = await read_values(partition, reader, 0, bytes_max=ALL)
+        assert records == [(0, b"a"), (2, b"c")]
+        assert (result.next_offset, result.left_out) == (3, 0)
 
 
 async def test_a_body_that_cannot_be_opened_is_refused_only_as_the_first_thing(broker, partition):

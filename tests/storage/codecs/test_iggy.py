@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.codecs.api import BodyInfo
-from storage.codecs.iggy import HEADER_BYTES_MAX, IGGY, body_from_send, cut, pack_key, read_key
+from storage.codecs.iggy import HEADER_BYTES_MAX, IGGY, body_from_send, pack_key, read_key
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge
 from tests.storage.codecs.descriptions import IGGY_POLLS
@@ -40,7 +40,7 @@ def test_a_send_as_literal_bytes() -> None:
     )
     body = body_from_send(sent(b"hello"), 0, 1693459892000000).body
     assert body == bytes(4) + polled
-    assert cut(body, 0, 0, 10) == (polled, 1)
+    assert IGGY.readable(body) == polled
     record = Record(0, 1693459892000000, value=b"hello", message_id=1)
     assert IGGY.decode(body, 0, 0).records == [record]
     assert IGGY.encode([record], 0) == body
@@ -71,7 +71,7 @@ def test_messages_that_iggys_server_sent_read_and_encode_the_same(row: list[str]
     assert decoded.failed is None
     assert len(decoded.records) == count
     assert IGGY.encode(decoded.records, 0) == body
-    assert cut(body, 0, 0, count) == (polled, count)
+    assert len(IGGY.split(body, 0)) == count
     found = IGGY_POLLS.parse(polled).messages
     assert [(m.offset, m.timestamp, bytes(m.payload)) for m in found] == [
         (r.offset, r.append_us, r.value) for r in decoded.records
@@ -81,10 +81,9 @@ def test_messages_that_iggys_server_sent_read_and_encode_the_same(row: list[str]
 def test_the_partitioning_key_is_every_records_key_and_no_iggy_reader_sees_it() -> None:
     body = body_from_send(sent(b"a") + sent(b"b"), 3, 9, key=b"key-1").body
     assert [record.key for record in IGGY.decode(body, 3, 9).records] == [b"key-1", b"key-1"]
-    view, count = cut(body, 3, 3, 10)
-    assert (count, b"key-1" in bytes(view)) == (2, False)
-    assert bytes(IGGY.readable(body)) == bytes(view)
     assert body[:9] == b"\x05\x00\x00\x00key-1"
+    assert IGGY.readable(body) == body[9:]
+    assert b"key-1" not in body[9:]
     assert read_key(body) == (9, b"key-1")
 
 
@@ -180,15 +179,14 @@ def test_a_send_cut_anywhere_is_corrupt() -> None:
             body_from_send(whole + whole[:end], 0, 1)
 
 
-def test_cut_gives_whole_records_from_an_offset_up_to_a_count() -> None:
+def test_split_gives_whole_records_from_an_offset_up_to_a_count() -> None:
     body = body_from_send(b"".join(sent(b"%d" % n) for n in range(5)), 10, 1, key=b"k").body
     for start in range(8, 17):
         for most in range(1, 7):
-            view, count = cut(body, 10, start, most)
-            offsets = [message.offset for message in IGGY_POLLS.parse(bytes(view)).messages]
-            assert offsets == list(range(max(start, 10), 15))[:most]
-            assert count == len(offsets)
-            assert cut(body, 10, start, most, record_count=5) == (view, count)
+            starts = IGGY.split(body, 10, start_offset=start, starts_max=most)
+            assert [offset for offset, _ in starts] == list(range(max(start, 10), 15))[:most]
+            for offset, pos in starts:
+                assert IGGY_POLLS.parse(bytes(body[pos:])).messages[0].offset == offset
 
 
 def test_stamping_again_moves_a_body() -> None:
@@ -203,7 +201,7 @@ def test_a_head_of_another_version_is_corrupt() -> None:
     for bad in (b"", body[:3], b"\0\0\1\0" + body[4:], b"\xff\xff\0\0" + body[4:]):
         assert isinstance(IGGY.decode(bad, 0, 1).failed, CorruptBody)
         with pytest.raises(CorruptBody):
-            cut(bad, 0, 0, 1)
+            IGGY.split(bad, 0)
 
 
 @QUICK

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage.codecs import compression
 from storage.codecs.api import BatchFlag, Prepared
-from storage.codecs.kafka import KAFKA, cut, is_compressed, prepare
+from storage.codecs.kafka import KAFKA, is_compressed, prepare
 from storage.codecs.record import Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
 from tests.storage.codecs.descriptions import KAFKA_SET
@@ -245,18 +245,20 @@ def test_a_stored_body_larger_than_allowed_is_refused_to_readers() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, *PACK])
-def test_cut_begins_at_the_entry_that_ends_at_or_above_the_offset(codec: int) -> None:
+def test_split_begins_at_the_entry_that_holds_the_offset(codec: int) -> None:
     inner = [entry(0, message(None, b"%d" % n)) for n in range(4)]
     if codec:
         body = prepared(wrapper(b"".join(inner), codec)).body
         for offset in range(98, 104):
-            assert bytes(cut(body, 100, offset)) == bytes(body)
+            assert KAFKA.split(body, 100, start_offset=offset) == [(100, 0)]
     else:
         body = prepared(b"".join(inner)).body
         for offset in range(98, 104):
-            rest = KAFKA.decode(cut(body, 100, offset), 100, 5).records
+            starts = KAFKA.split(body, 100, start_offset=offset, starts_max=2)
+            assert [start for start, _ in starts] == list(range(max(offset, 100), 104))[:2]
+            rest = KAFKA.decode(body[starts[0][1] :], 100, 5).records
             assert [r.offset for r in rest] == list(range(max(offset, 100), 104))
-    assert bytes(cut(body, 100, 104)) == b""
+    assert KAFKA.split(body, 100, start_offset=104) == []
 
 
 @pytest.mark.parametrize("codec", PACK)
