@@ -1,4 +1,4 @@
-"""`python -m conformance.crash [--kills N] [--seed N] [--report FILE]`: kill, restart, compare;
+"""`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill, restart, compare;
 again.
 
 The seed decides everything but the machine's own timing: writers, steps and the moments of the
@@ -10,6 +10,7 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from conformance.crash.check import faults, position_faults, read_back
@@ -81,21 +82,30 @@ class Run:
         return self.random.randrange(1 << 32)
 
 
-def run(kills: int, seed: int) -> tuple[int, list[str]]:
-    """(acknowledged values checked, broken promises)."""
-    rng = random.Random(seed)
+def run(
+    kills: int, seed: int, first: int = 0, told: Callable[[int, int, list[str]], None] | None = None
+) -> tuple[int, list[str]]:
+    """(acknowledged values checked, broken promises) of kills `first` to `first + kills`.
+
+    A topic's writers and kills depend on the seed and its first kill alone, so that a run can go
+    on later. `told` hears after each topic of kills done, values checked and what was broken.
+    """
     acknowledged = 0
     broken: list[str] = []
     with RunningBroker() as broker:
-        for first in range(0, kills, KILLS_PER_TOPIC):
-            topic = f"crash-{seed}-{first}"
-            current = Run(broker, topic, rng)
-            for number in range(first, min(first + KILLS_PER_TOPIC, kills)):
+        for start in range(first, first + kills, KILLS_PER_TOPIC):
+            current = Run(broker, f"crash-{seed}-{start}", random.Random(f"{seed} {start}"))
+            end = min(start + KILLS_PER_TOPIC, first + kills)
+            for number in range(start, end):
                 found = current.kill_once()
-                told = f"{current.acknowledged} acknowledged, {len(found)} faults"
-                print(f"kill {number + 1}: {told}", flush=True)
+                print(
+                    f"kill {number + 1}: {current.acknowledged} acknowledged, {len(found)} faults",
+                    flush=True,
+                )
                 broken += [f"kill {number + 1}: {text}" for text in found]
             acknowledged += current.acknowledged
+            if told is not None:
+                told(end - first, acknowledged, broken)
     return acknowledged, broken
 
 
@@ -104,14 +114,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--report", type=Path, metavar="FILE")
+    parser.add_argument("--first", type=int, default=0, help="go on behind that many kills")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
     arguments = parser.parse_args()
-    acknowledged, broken = run(arguments.kills, arguments.seed)
-    lines = [f"seed {arguments.seed}, {arguments.kills} kills, {acknowledged} acknowledged values"]
-    lines += broken or ["no acknowledged value lost, changed, repeated or reordered"]
-    print("\n".join(lines))
-    if arguments.report:
-        arguments.report.write_text("\n".join(lines) + "\n")
+
+    def report(kills: int, acknowledged: int, broken: list[str]) -> None:
+        lines = [
+            f"seed {arguments.seed}, kills {arguments.first + 1} to {arguments.first + kills}:"
+        ]
+        lines += [f"{acknowledged} acknowledged values read back"]
+        lines += broken or ["no acknowledged value lost, changed, repeated or reordered"]
+        if arguments.report:
+            arguments.report.write_text("\n".join(lines) + "\n")
+        if kills == arguments.kills:
+            print("\n".join(lines))
+
+    _, broken = run(arguments.kills, arguments.seed, arguments.first, report)
     return int(bool(broken))
 
 
