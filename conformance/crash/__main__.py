@@ -1,5 +1,4 @@
-"""`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill, restart, compare;
-again.
+"""`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill and compare.
 
 The seed decides everything but the machine's own timing: writers, steps and the moments of the
 kills.
