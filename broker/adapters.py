@@ -88,6 +88,17 @@ class Session(Protocol):
         """
 
 
+class RunSession(Session, Protocol):
+    """A session may have this besides: many small frames of one kind cost less together."""
+
+    def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
+        """Serve the frames at the front that go together, at most so many: (bytes, frames) served.
+
+        (0, 0) leaves the next frame to `frame_size` and `handle`. The view is valid until
+        `turn_ended` has returned, and writable. Raises as `handle`.
+        """
+
+
 class Adapter(Protocol):
     """What every adapter has."""
 
@@ -132,6 +143,11 @@ class OptionsCheck(Protocol):
         """Raises ValueError, with one line for the operator, for options that are not safe
         there.
         """
+
+
+def takes_runs(session: Session) -> TypeGuard[RunSession]:
+    """Whether the session takes many frames at once."""
+    return hasattr(session, "handle_run")
 
 
 def is_framed(adapter: Adapter) -> TypeGuard[FramedAdapter]:

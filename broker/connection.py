@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import trio
 
-from broker.adapters import EndConnection, ProtocolError, Session, is_framed
+from broker.adapters import EndConnection, ProtocolError, Session, is_framed, takes_runs
 from broker.buffers import OutOfBuffers, ReceiveBuffer
 from broker.limits import CLOSE_S, FRAME_STALL_S, LINGER_BYTES_MAX, LINGER_S, TURN_FRAMES_MAX
 from broker.outbox import Outbox
@@ -190,16 +190,27 @@ class Connection:
 
     async def _hand_over(self, session: Session) -> bool:  # hot: see make bench
         inlet, outbox = self._inlet, self.outbox
-        for _ in range(TURN_FRAMES_MAX):
+        frame_size, handle = session.frame_size, session.handle
+        handle_run = session.handle_run if takes_runs(session) else None
+        left = TURN_FRAMES_MAX
+        while left > 0:
             filled = inlet.filled()
             if not filled:
                 return False
-            size = session.frame_size(filled)
-            if size is None or size > len(filled):
-                inlet.expect(size or 0)
-                return False
-            inlet.consume(size)
-            await session.handle(filled[:size])
+            size = frames = 0
+            if handle_run is not None:
+                size, frames = handle_run(filled, left)
+            if frames:
+                inlet.consume(size)
+                left -= frames
+            else:
+                needed = frame_size(filled)
+                if needed is None or needed > len(filled):
+                    inlet.expect(needed or 0)
+                    return False
+                inlet.consume(needed)
+                await handle(filled[:needed])
+                left -= 1
             if outbox.over_limit:
                 outbox.flush()
                 await outbox.drained()

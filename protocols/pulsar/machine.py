@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from broker.adapters import ProtocolError
 from protocols.framing import LengthPrefix
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # max_message_size, Apache's default.
 # Apache's decoder allows this much besides for command and metadata, its size field counted in.
@@ -26,6 +26,12 @@ _SIZES: Final = struct.Struct(">II")
 _COMMAND_BYTES_MIN: Final = 2  # A type is required.
 _TYPE_TAG: Final = 0x08  # Every command begins with its type: field 1, a varint.
 _SMALLEST: Final = _SIZE.size + _COMMAND_BYTES_MIN
+# How a SEND begins in the order in which everybody writes fields, and nothing else is in its
+# command: sizes of frame and command, type, tag and size (below 128) of the type's own message.
+_SEND_HEAD: Final = struct.Struct(">II3sB")
+_SEND_TAGS_BYTES: Final = 4
+_TOTAL_MAX: Final = FRAME_BYTES_MAX - _SIZE.size
+_SEND_TAGS: Final = b"\x08\x06\x32"
 
 Type = BaseCommand.Type
 # Each look at an enum of protobuf costs as much as a whole SEND: the hot ones once.
@@ -99,7 +105,7 @@ class PulsarMachine:
     def __init__(self) -> None:
         self.state = State.CONNECTING
         self._first = LengthPrefix(_SIZE, _SMALLEST, FIRST_FRAME_BYTES_MAX - _SIZE.size)
-        self._prefix = LengthPrefix(_SIZE, _SMALLEST, FRAME_BYTES_MAX - _SIZE.size)
+        self._prefix = LengthPrefix(_SIZE, _SMALLEST, _TOTAL_MAX)
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame, its size field included; None while that is missing.
@@ -142,6 +148,28 @@ class PulsarMachine:
             if not payload:
                 raise self._broken("SEND without payload")
         return Command(kind, getattr(command, field), payload)
+
+    def next_send(
+        self, view: memoryview, pos: int
+    ) -> tuple[CommandSend, int, int] | None:  # hot: see make bench
+        """The SEND that begins at `pos`: its fields, where its payload begins, where it ends.
+
+        None for anything else and for whatever is wrong with it: `frame_size` and `decode` tell.
+        """
+        if len(view) - pos < _SEND_HEAD.size or self.state is not State.CONNECTED:
+            return None
+        total, command_bytes, tags, send_bytes = _SEND_HEAD.unpack_from(view, pos)
+        if tags != _SEND_TAGS or not command_bytes - _SEND_TAGS_BYTES == send_bytes < 0x80:
+            return None
+        start = pos + _SEND_HEAD.size
+        payload_pos = start + send_bytes
+        end = pos + _SIZE.size + total
+        if not payload_pos < end <= len(view) or total > _TOTAL_MAX:
+            return None
+        try:
+            return CommandSend.FromString(view[start:payload_pos]), payload_pos, end  # type: ignore[arg-type]
+        except DecodeError:
+            return None
 
     def connected(self) -> None:
         """The handshake is done."""

@@ -199,16 +199,21 @@ class ReceiptWriter:
         self._command = BaseCommand(type=BaseCommand.SEND_RECEIPT)
         self._receipt = self._command.send_receipt
         self._id = self._receipt.message_id
+        self._highest = -1  # What the command object has.
+
+    def begin(self, producer_id: int, ledger: int) -> None:
+        """The next receipts are of this producer and partition."""
+        self._receipt.producer_id = producer_id
+        self._id.ledgerId = ledger & _MASK
 
     def write(
-        self, producer_id: int, sequence_id: int, ledger: int, entry: int, highest_sequence_id: int
+        self, sequence_id: int, entry: int, highest_sequence_id: int
     ) -> bytes:  # hot: see make bench
-        """The message is stored as entry `entry`; signed ids."""
+        """The message is stored as entry `entry`, a signed id."""
         receipt = self._receipt
-        receipt.producer_id = producer_id
         receipt.sequence_id = sequence_id
-        receipt.highest_sequence_id = highest_sequence_id
-        self._id.ledgerId = ledger & _MASK
+        if highest_sequence_id != self._highest:
+            self._highest = receipt.highest_sequence_id = highest_sequence_id
         self._id.entryId = entry & _MASK
         body = self._command.SerializeToString()
         size = len(body)

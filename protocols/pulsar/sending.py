@@ -6,6 +6,7 @@ exactly as they came; only their metadata is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -34,14 +35,13 @@ NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
 
-@dataclass(slots=True)
-class Sent:
-    """One SEND of a run: where its records are, or why it is refused."""
+# Entries of this size or less are copied together before they are written: a thousand pieces cost
+# more than their bytes.
+JOINED_ENTRY_BYTES: Final = 4096
 
-    sequence_id: int
-    highest_sequence_id: int
-    delta: int  # From the run's first record to its own.
-    refused: tuple[ServerError, str] | None = None
+# One SEND of a run: its sequence id, its highest sequence id, how many records of the run come
+# before its own, why it is refused. A plain tuple: there is one for every message.
+Sent = tuple[int, int, int, tuple[ServerError, str] | None]
 
 
 @dataclass(slots=True)
@@ -52,30 +52,41 @@ class Run:
     sent: list[Sent] = field(default_factory=list)
     parts: list[Buffer] = field(default_factory=list)
     info: BodyInfo = field(default_factory=lambda: BodyInfo(0))
+    first_sequence: int = 0  # As clients send them, which is unsigned.
+    last_sequence: int = 0
 
-    def add(self, command: CommandSend, payload: memoryview, send: SendInfo) -> None:
+    def add(
+        self, command: CommandSend, payload: memoryview, send: SendInfo
+    ) -> None:  # hot: see make bench
         """Append one entry."""
         info = self.info
         delta = info.record_count
+        sequence_id = command.sequence_id
         highest = messages.NO_SEQUENCE
         if command.HasField("highest_sequence_id"):
             highest = command.highest_sequence_id
         elif send.chunk is not None and send.chunk.chunk_id == send.chunk.chunk_count - 1:
             highest = 0  # As Apache answers the last piece of a chunked message.
-        self.sent.append(Sent(command.sequence_id, highest, delta))
-        self.parts.append(ENTRY_PREFIX.pack(len(payload), delta, send.record_count))
-        self.parts.append(payload)
+        self.sent.append((sequence_id, highest, delta, None))
+        self.parts += (ENTRY_PREFIX.pack(len(payload), delta, send.record_count), payload)
         if not delta:
-            info.first_sequence = messages.signed(command.sequence_id)
-        info.last_sequence = messages.signed(command.sequence_id)
+            self.first_sequence = sequence_id
+        self.last_sequence = sequence_id
         info.record_count = delta + send.record_count
         info.flags |= send.flags
         publish_us = send.publish_us
         if publish_us is not None:
-            if info.first_publish_us is None:
+            if info.max_publish_us is None:
                 info.first_publish_us = info.max_publish_us = publish_us
-            elif info.max_publish_us is None or publish_us > info.max_publish_us:
+            elif publish_us > info.max_publish_us:
                 info.max_publish_us = publish_us
+
+    def body(self) -> tuple[Sequence[Buffer], int]:
+        """The entries as one body, in parts, and its size."""
+        size = sum(map(len, self.parts))
+        if size <= len(self.sent) * JOINED_ENTRY_BYTES:
+            return [b"".join(self.parts)], size
+        return self.parts, size
 
 
 class Sending:
@@ -87,16 +98,27 @@ class Sending:
         self._receipts = messages.ReceiptWriter()
         self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
 
+    def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
+        """Take the SENDs at the front, as far as they are whole: (bytes, frames) taken.
+
+        Their payloads have to stay until `flush`. Raises ProtocolError.
+        """
+        next_send, add = self._session.machine.next_send, self.add
+        pos = frames = 0
+        while frames < frames_max:  # hot: see make bench
+            found = next_send(received, pos)
+            if found is None:
+                break
+            command, payload_pos, pos = found
+            add(command, received[payload_pos:pos])
+            frames += 1
+        return pos, frames
+
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
         """Take one SEND; its payload has to stay until `flush`. Raises ProtocolError."""
-        run = self._runs.get(command.producer_id)
+        run = self._runs.get(command.producer_id) or self._begin(command.producer_id)
         if run is None:
-            producer = self._session.producers.get(command.producer_id)
-            if producer is None or not producer.is_ready:
-                if self._was_closed(command.producer_id):
-                    return
-                raise ProtocolError(f"SEND of producer {command.producer_id}, which is not open")
-            run = self._runs[command.producer_id] = Run(producer)
+            return
         try:
             send = parse_send(payload)
         except CorruptBody as error:
@@ -110,6 +132,16 @@ class Sending:
         else:
             self._refuse(run, command, ServerError.NotAllowedError, "Not an ordinary message")
 
+    def _begin(self, producer_id: int) -> Run | None:
+        """A run of that producer; None if we closed it and its sends are to be dropped."""
+        producer = self._session.producers.get(producer_id)
+        if producer is None or not producer.is_ready:
+            if self._was_closed(producer_id):
+                return None
+            raise ProtocolError(f"SEND of producer {producer_id}, which is not open")
+        run = self._runs[producer_id] = Run(producer)
+        return run
+
     def flush(self) -> None:
         """Store what was taken and queue its receipts. They leave once it is on disk."""
         if self._runs:
@@ -121,11 +153,14 @@ class Sending:
         session, producer = self._session, run.producer
         base_offset, ticket = 0, 0
         if run.parts:
+            body, size = run.body()
+            run.info.first_sequence = messages.signed(run.first_sequence)
+            run.info.last_sequence = messages.signed(run.last_sequence)
             run.info.producer_id = producer.number
             run.info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
             try:
                 appended = producer.partition.append(
-                    run.parts,
+                    body,
                     run.info,
                     body_format=BodyFormat.PULSAR,
                     append_us=session.broker.now_us(),
@@ -141,33 +176,32 @@ class Sending:
                     session.connection.protocol,
                     producer.partition.topic.name.full,
                     run.info.record_count,
-                    sum(map(len, run.parts)),
+                    size,
                 )
         session.outbox.answer(self._answers(run, base_offset), ticket)
 
     def _answers(self, run: Run, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
         producer_id = run.producer.producer_id
-        ledger = run.producer.partition.partition_id
+        self._receipts.begin(producer_id, run.producer.partition.partition_id)
         write = self._receipts.write
-        answers = []
-        for sent in run.sent:
-            if sent.refused is None:
-                entry = base_offset + sent.delta
-                answers.append(
-                    write(producer_id, sent.sequence_id, ledger, entry, sent.highest_sequence_id)
-                )
-            else:
-                answers.append(messages.send_error(producer_id, sent.sequence_id, *sent.refused))
-        return answers
+        return [
+            write(sequence_id, base_offset + delta, highest)
+            if refused is None
+            else messages.send_error(producer_id, sequence_id, *refused)
+            for sequence_id, highest, delta, refused in run.sent
+        ]
 
     def _refuse(self, run: Run, command: CommandSend, code: ServerError, text: str) -> None:
-        run.sent.append(Sent(command.sequence_id, 0, 0, (code, text)))
+        run.sent.append((command.sequence_id, 0, 0, (code, text)))
 
     def _refuse_all(self, run: Run, error: BrokerError) -> None:
         refused = refusal(error)
-        for sent in run.sent:
-            sent.refused = sent.refused or (refused.code, refused.text)
+        why = (refused.code, refused.text)
+        run.sent = [
+            (sequence_id, highest, delta, earlier or why)
+            for sequence_id, highest, delta, earlier in run.sent
+        ]
 
     def _fault(self, payload: memoryview, error: CorruptBody) -> tuple[ServerError, str]:
         """The error that lets the client drop this one message and go on."""

@@ -116,6 +116,15 @@ class PulsarSession:
         if waiting is not None:
             await waiting
 
+    def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
+        """Take the SENDs at the front of what was received: many come in one receive."""
+        size, frames = self.sending.take(received, frames_max)
+        if frames:
+            self._heard += frames
+            if self._listening:
+                self._listening.unpark_all()
+        return size, frames
+
     async def turn_ended(self) -> None:
         """Store the sends of this receive."""
         self.sending.flush()

@@ -39,20 +39,23 @@ BASE64_PROPERTY = b"braidlog.base64"
 # else; a byte that is there by chance costs just that.
 _RICH = re.compile(rb"[\x0a\x12\x3a\x8a\x92\xba]")
 _U32 = struct.Struct(">I")
+_CHECKED = struct.Struct(">II")  # checksum, metadata size; behind the magic
 
 
 def read_metadata(view: Buffer, *, check: bool) -> tuple[EntryMetadata, int]:
     """Metadata of an entry and the position of its payload. Raises CorruptBody."""
     end = len(view)
-    pos = 0
+    start = 4
     if end >= CHECKED_MIN and view[0] == 0x0E and view[1] == 0x01:
-        pos = 6
-        if check and crc32c(view[6:]) != _U32.unpack_from(view, 2)[0]:
+        checksum, size = _CHECKED.unpack_from(view, 2)
+        start = CHECKED_MIN
+        if check and crc32c(view[6:]) != checksum:
             raise CorruptBody("checksum of an entry is wrong")
-    if end - pos < 4:
+    elif end < start:
         raise CorruptBody("entry is cut short")
-    start = pos + 4
-    payload_pos = start + _U32.unpack_from(view, pos)[0]
+    else:
+        (size,) = _U32.unpack_from(view)
+    payload_pos = start + size
     if payload_pos > end:
         raise CorruptBody("metadata is longer than its entry")
     try:
@@ -70,9 +73,10 @@ def us_of(time_ms: int) -> int | None:
 
 def publish_us_of(metadata: EntryMetadata) -> int | None:
     """Publish time; required in Pulsar, yet Apache's broker stores entries without."""
-    if not metadata.HasField("publish_time"):
-        return None
-    return min(metadata.publish_time, TIME_MS_MAX) * 1000
+    time_ms = metadata.publish_time
+    if time_ms or metadata.HasField("publish_time"):
+        return (time_ms if time_ms < TIME_MS_MAX else TIME_MS_MAX) * 1000
+    return None
 
 
 def flags_of(metadata: EntryMetadata) -> int:

@@ -1,10 +1,15 @@
 """A small framed protocol for the driver's tests: u32 length, one command byte, argument;
 answers are framed alike.
 
-E text    answer text at once            T n text   answer text when ticket n is durable L n
-answer n bytes                 W          answer "woken" when the session's event is set P
-ProtocolError("bye" framed)    X          a bug Q         EndConnection("quiet")         S
-a task of the connection that fails with a bug
+E text      answer text at once
+R text      the same; such frames are taken in runs
+T n text    answer text when ticket n is durable
+L n         answer n bytes
+W           answer "woken" when the session's event is set
+P           ProtocolError("bye" framed)
+X           a bug
+Q           EndConnection("quiet")
+S           a task of the connection that fails with a bug
 """
 
 import socket
@@ -66,6 +71,18 @@ class EchoSession:
             raise EndConnection("asked for", framed(b"quiet"))
         else:
             raise RuntimeError("a bug")
+
+    def handle_run(self, received, frames_max):
+        pos = frames = 0
+        while frames < frames_max and bytes(received[pos + 4 : pos + 5]) == b"R":
+            end = pos + 4 + struct.unpack_from(">I", received, pos)[0]
+            if end > len(received):
+                break
+            self.connection.outbox.answer([framed(bytes(received[pos + 5 : end]))])
+            frames += 1
+            pos = end
+        self.frames += frames
+        return pos, frames
 
     async def broken_task(self):
         raise RuntimeError("a bug in a task")

@@ -58,6 +58,26 @@ async def test_a_turn_is_cut_after_so_many_frames(bench):
     assert sum(session(bench).turns) == frames
 
 
+async def test_frames_taken_in_runs_and_others_keep_their_order(bench):
+    client = await bench.connect()
+    texts = [b"%d" % number for number in range(50)]
+    kinds = b"RRRERRE" * 10
+    await client.send_all(
+        b"".join(framed(kinds[at : at + 1] + text) for at, text in enumerate(texts))
+    )
+    assert [await receive_frame(client) for _ in texts] == texts
+    assert session(bench).turns[0] == len(texts)
+
+
+async def test_a_turn_is_cut_after_so_many_frames_of_a_run(bench):
+    client = await bench.connect()
+    frames = TURN_FRAMES_MAX + 10
+    await client.send_all(framed(b"R") * frames)
+    assert await receive_exactly(client, 4 * frames) == framed(b"") * frames
+    assert max(session(bench).turns) == TURN_FRAMES_MAX
+    assert sum(session(bench).turns) == frames
+
+
 async def test_a_frame_larger_than_the_receive_buffer_arrives_whole(bench):
     client = await bench.connect()
     text = random.Random(3).randbytes(5 * RECEIVE_BYTES + 17)

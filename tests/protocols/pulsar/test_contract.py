@@ -13,7 +13,8 @@ RECEIPTS = ReceiptWriter()
 
 def receipt(sequence_id):
     """Of the first partition that the broker makes."""
-    return RECEIPTS.write(0, sequence_id, 1, sequence_id, NO_SEQUENCE)
+    RECEIPTS.begin(0, 1)
+    return RECEIPTS.write(sequence_id, sequence_id, NO_SEQUENCE)
 
 
 class TestPulsarContract(AdapterContract):

@@ -90,6 +90,50 @@ def test_only_connect_and_ping_come_first_and_connect_comes_once():
     assert not ALLOWED[State.CLOSED]
 
 
+# Runs of SENDs.
+
+
+@pytest.mark.parametrize("name", golden.by_client())
+def test_a_run_takes_what_decode_would_and_nothing_else(name):
+    frame = golden.sent(name)
+    before, behind = b"before", golden.sent("flow")
+    taken = machine_in(State.CONNECTED).next_send(memoryview(before + frame + behind), len(before))
+    if name.startswith("connect"):
+        assert taken is None
+        return
+    command = machine_in(State.CONNECTED).decode(memoryview(frame))
+    if command.payload is None:
+        assert taken is None
+    else:
+        fields, payload_pos, end = taken
+        assert fields == command.fields
+        assert end == len(before + frame)
+        assert (before + frame)[payload_pos:] == bytes(command.payload)
+
+
+def test_a_run_ends_at_a_send_that_is_not_whole_or_not_allowed():
+    frame = golden.sent("send_plain")
+    for size in range(len(frame)):
+        assert machine_in(State.CONNECTED).next_send(memoryview(frame)[:size], 0) is None
+    for state in (State.CONNECTING, State.CLOSED):
+        assert machine_in(state).next_send(memoryview(frame), 0) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_takes_no_damaged_send_that_decode_refuses(seed):
+    rng = random.Random(seed)
+    for _ in range(200):
+        frame = bytearray(golden.sent("send_plain"))
+        frame[rng.randrange(30)] = rng.randrange(256)
+        taken = machine_in(State.CONNECTED).next_send(memoryview(frame), 0)
+        if taken is None:
+            continue
+        assert taken[2] == machine_in(State.CONNECTED).frame_size(memoryview(frame))
+        command = machine_in(State.CONNECTED).decode(memoryview(frame)[: taken[2]])
+        assert (command.type, command.fields) == (Type.SEND, taken[0])
+        assert command.payload == memoryview(frame)[taken[1] : taken[2]]
+
+
 # What breaks the rules.
 
 

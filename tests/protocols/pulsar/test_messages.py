@@ -14,8 +14,10 @@ def message_text(name):
     return command.error.message
 
 
-def receipt(*fields):
-    return messages.ReceiptWriter().write(*fields)
+def receipt(producer_id, sequence_id, ledger, entry, highest_sequence_id):
+    writer = messages.ReceiptWriter()
+    writer.begin(producer_id, ledger)
+    return writer.write(sequence_id, entry, highest_sequence_id)
 
 
 def message(name, *, entry, count=0, ack_set=(), epoch=None, consumer=0, ledger=489, partition=-1):

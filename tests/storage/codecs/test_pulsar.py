@@ -39,14 +39,11 @@ def test_entries_of_real_clients_and_brokers_open(name: str) -> None:
 
 
 def test_send_info_of_recorded_sends() -> None:
-    plain = SendInfo(1, 1795229252516000, None, 0, 5, None, None, None)
+    plain = SendInfo(1, 1795229252516000, 0, None)
     assert parse_send(PLAIN_SEND) == plain
     assert parse_send(memoryview(ENTRIES["golden-frames-send_batch3"])).record_count == 3
     assert parse_send(ENTRIES["golden-frames-send_lz4"]).flags == BatchFlag.COMPRESSED
-    assert parse_send(ENTRIES["golden-frames-send_lz4"]).uncompressed_bytes == 64
-    later = parse_send(ENTRIES["golden-frames-send_deliver_at"])
-    assert (later.flags, later.deliver_at_us) == (BatchFlag.DELAYED, 1893456000000000)
-    assert parse_send(ENTRIES["golden-frames-send_avro"]).schema_version == bytes(8)
+    assert parse_send(ENTRIES["golden-frames-send_deliver_at"]).flags == BatchFlag.DELAYED
     piece = parse_send(ENTRIES["golden-frames-send_chunk_1"])
     assert piece.chunk == Chunk(b"prod-ck-0", 1, 2, 1500)
     assert piece.flags == BatchFlag.CHUNK
@@ -100,7 +97,7 @@ def test_metadata_without_its_required_fields_is_taken() -> None:
 
 def test_times_that_no_log_can_hold_are_the_latest_there_is() -> None:
     info = parse_send(entry(metadata(publish_time=2**64 - 1, event_time=2**63), b""))
-    assert info.publish_us == info.event_us == (2**63 - 1) // 1000 * 1000
+    assert info.publish_us == (2**63 - 1) // 1000 * 1000
 
 
 def test_entries_are_found_by_their_prefixes() -> None:
