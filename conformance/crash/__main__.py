@@ -1,8 +1,7 @@
-"""`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill and compare.
+"""`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill, compare.
 
 The seed decides everything but the machine's own timing: writers, steps and the moments of the
-kills.
-A new topic is taken every few kills, so that reading back stays short.
+kills. A new topic is taken every few kills, so that reading back stays short.
 """
 
 import argparse
