@@ -150,10 +150,22 @@ class PulsarCodec:
         """Nothing to do: prefixes count from the batch's base offset, entries stay untouched."""
         return body
 
-    def split(self, body: Buffer, base_offset: int) -> list[tuple[int, int]]:
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
         """Entry starts, prefix included."""
         head = ENTRY_PREFIX.size
-        return [(entry.offset, entry.start - head) for entry in entries(body, base_offset)]
+        starts = [
+            (entry.offset, entry.start - head)
+            for entry in entries(body, base_offset)
+            if entry.offset + entry.record_count > start_offset
+        ]
+        return starts[:starts_max]
 
     def readable(self, body: Buffer) -> memoryview:
         """All of the body."""

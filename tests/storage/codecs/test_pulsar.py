@@ -114,6 +114,16 @@ def test_entries_are_found_by_their_prefixes() -> None:
     ]
 
 
+def test_split_begins_at_the_entry_that_holds_the_offset_and_stops_at_a_count() -> None:
+    one = entry(metadata(), b"")
+    stored = body((one, 1), (one, 3), (one, 2))  # Their sizes do not matter here.
+    places = PULSAR.split(stored, 10)
+    assert [offset for offset, _ in places] == [10, 11, 14]
+    for start, first in ((9, 0), (10, 0), (11, 1), (13, 1), (14, 2), (15, 2), (16, 3)):
+        assert PULSAR.split(stored, 10, start_offset=start) == places[first:]
+        assert PULSAR.split(stored, 10, start_offset=start, starts_max=1) == places[first:][:1]
+
+
 def test_prefixes_that_do_not_fill_the_body_are_corrupt() -> None:
     stored = body((entry(metadata(), b"x"), 1))
     for bad in (stored[:-1], stored + b"\0", stored + bytes(11), ENTRY_PREFIX.pack(1, 0, 1)):
