@@ -84,6 +84,14 @@ async def test_unpartitioned_topic_in_use_does_not_grow(broker, client):
     assert broker.topics.get(NAME).layout_users == 0
 
 
+@pytest.mark.slow
+async def test_thousand_pipelined_sends_share_syncs_and_get_their_receipts_in_order(broker, client):
+    await client.produce()
+    rounds = broker.durability.durable_ticket
+    assert await client.put(*[entry()] * 1000) == list(range(1000))
+    assert broker.durability.durable_ticket - rounds < 100
+
+
 async def test_open_producer_asked_for_again_is_told_its_name(client):
     first = await client.produce()
     again = await client.produce(producer_name="other")
