@@ -98,7 +98,7 @@ class File:
     error of the writes before it.
     """
 
-    __slots__ = ("_files", "fd", "gone", "holds", "path")
+    __slots__ = ("_files", "fd", "gone", "holds", "path", "read_only")
 
     def __init__(self, files: "Files", path: str) -> None:
         self._files = files
@@ -106,12 +106,18 @@ class File:
         self.fd = -1
         self.holds = 0
         self.gone = False
+        self.read_only = False
+        """The descriptor open now is good for reading only, as the file system is."""
 
     def hold(self) -> int:
         """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,
         StorageFailed.
         """
         return self._files.hold(self)
+
+    def hold_to_read(self) -> int:
+        """As `hold`; what is read only can be held too."""
+        return self._files.hold(self, to_read=True)
 
     def release(self) -> None:
         """End one `hold`."""
@@ -129,12 +135,17 @@ class File:
         except OSError as error:
             failure = storage_error(error, "write to", self.path)
             try:
-                self._files.disk.truncate(self.path, fd, pos)
+                self._cut_back(fd, pos)
             except OSError as second:
                 raise StorageFailed(f"{failure}, nor cut it back: {second.strerror}") from error
             raise failure from error
         finally:
             self.release()
+
+    def _cut_back(self, fd: int, size: int) -> None:
+        """Take off what a failed write left behind; on a read-only disk that is nothing."""
+        if os.fstat(fd).st_size > size:
+            self._files.disk.truncate(self.path, fd, size)
 
     def overwrite_at(self, data: Buffer, pos: int) -> None:
         """Replace bytes inside the file (slots). Raises: StorageFull, StorageFailed; the bytes are
@@ -154,7 +165,7 @@ class File:
         With `wait=False` only what the page cache holds, which may be fewer bytes too.
         Raises: WouldBlock if it holds none; FileGone; OSError if the disk cannot read.
         """
-        fd = self.hold()
+        fd = self.hold_to_read()
         try:
             if wait or not self._files.reads_cached:
                 return self._files.disk.read(self.path, fd, size, pos)
@@ -196,7 +207,7 @@ class File:
 
     def size(self) -> int:
         """Size in bytes, as the file system has it."""
-        fd = self.hold()
+        fd = self.hold_to_read()
         try:
             return os.fstat(fd).st_size
         finally:
@@ -270,16 +281,18 @@ class Files:
         """A file that is there. It is opened when first used."""
         return File(self, path)
 
-    def hold(self, file: File) -> int:
-        """See `File.hold`."""
+    def hold(self, file: File, *, to_read: bool = False) -> int:
+        """See `File.hold` and `File.hold_to_read`."""
         with self._lock:
             if file.gone and file.holds == 0:
                 raise FileGone(file.path)
             if file.fd < 0:
-                self._open(file, self._flags, "open")
+                self._open(file, self._flags, "open", or_read_only=to_read)
                 file.holds = 1
                 self._close_idle()
             else:
+                if file.read_only and not to_read:
+                    raise StorageFull(f"cannot write to {file.path}: {os.strerror(errno.EROFS)}")
                 if file.holds == 0:
                     del self._idle[file]
                 file.holds += 1
@@ -290,7 +303,7 @@ class Files:
         with self._lock:
             file.holds -= 1
             if file.holds == 0:
-                if file.gone:
+                if file.gone or file.read_only:  # The disk may be writable again by the next use.
                     self._close(file)
                 else:
                     self._idle[file] = None
@@ -401,14 +414,19 @@ class Files:
                 self._close(self._idle.popitem()[0])
         self._file_system.close()
 
-    def _open(self, file: File, flags: int, doing: str) -> None:
+    def _open(self, file: File, flags: int, doing: str, *, or_read_only: bool = False) -> None:
         try:
+            file.read_only = False
             try:
                 file.fd = self.disk.open(file.path, flags)
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._idle:
+                if error.errno == errno.EROFS and or_read_only:
+                    flags = os.O_RDONLY
+                    file.read_only = True
+                elif error.errno in (errno.EMFILE, errno.ENFILE) and self._idle:
+                    self._close(self._idle.popitem(last=False)[0])
+                else:
                     raise
-                self._close(self._idle.popitem(last=False)[0])
                 file.fd = self.disk.open(file.path, flags)
         except FileNotFoundError:
             raise FileGone(file.path) from None

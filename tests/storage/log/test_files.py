@@ -71,6 +71,46 @@ def test_a_full_disk_that_cannot_be_cut_back_is_a_failure(tmp_path):
         file.write_at([b"xyz"], 0)
 
 
+class ReadOnlyDisk(FailingDisk):
+    """Refuses descriptors for writing as a read-only file system does."""
+
+    def open(self, path, flags):
+        if flags & os.O_RDWR:
+            self._check("open", path)
+        return super().open(path, flags)
+
+
+def test_a_read_only_disk_refuses_writes_and_is_read_on(tmp_path):
+    disk = ReadOnlyDisk()
+    files = Files(tmp_path, disk, handles_max=0)
+    file = files.create(str(tmp_path / "a"))
+    file.write_at([b"good"], 0)
+    for name in ("open", "write", "truncate"):
+        disk.fail(name, errno.EROFS)
+    assert file.read_at(10, 0) == b"good"
+    file.hold_to_read()  # A reader has the descriptor, and it is no good for writing.
+    for held in (True, False):
+        for change in (lambda: file.write_at([b"more"], 4), file.hold, lambda: file.truncate(0)):
+            with pytest.raises(StorageFull, match="Read-only"):
+                change()
+        assert file.size() == 4
+        if held:
+            file.release()
+    disk.heal()
+    file.write_at([b"more"], 4)
+    assert file.read_at(10, 0) == b"goodmore"
+
+
+def test_a_write_of_which_nothing_went_in_needs_no_cut(tmp_path):
+    disk = FailingDisk()
+    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file.write_at([b"good"], 0)
+    disk.fail("write", errno.EROFS)
+    disk.fail("truncate", errno.EROFS)
+    with pytest.raises(StorageFull):
+        file.write_at([b"more"], 4)
+
+
 def test_reading_without_waiting(tmp_path):
     disk = FailingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))
