@@ -109,6 +109,7 @@ class Connection:
         except Exception as error:
             self._ended_by(error)
         finally:
+            self._leaving = True  # No goodbye of a stopping broker comes behind the last answer.
             self._inlet.close()
             if self._session is not None:
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):

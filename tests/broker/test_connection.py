@@ -216,6 +216,22 @@ async def test_drain_says_goodbye_finishes_answers_and_reads_no_more(bench):
     assert bench.ended == bench.connections
 
 
+@pytest.mark.parametrize("ending", [b"P", b"Q"])
+async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, capsys, ending):
+    client = await bench.connect()
+    await client.send_all(framed(ending))
+    last = await receive_all(client)  # Our side is closed; it waits for the client's.
+    await wait_all_tasks_blocked()
+    bench.connections[0].drain()
+    await wait_all_tasks_blocked()
+    assert last in (framed(b"bye"), framed(b"quiet"))
+    await client.aclose()
+    await wait_all_tasks_blocked()
+    assert bench.ended == bench.connections
+    output = capsys.readouterr()
+    assert "connection_failed" not in output.out + output.err
+
+
 async def test_end_from_a_task_lets_answers_leave(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending") + framed(b"W"))
