@@ -64,7 +64,9 @@ def export(
         return _fail(str(error), EXIT_USAGE)
     except NoSuchTopic as error:
         return _fail(str(error), EXIT_NOT_FOUND)
-    except (ExportFailed, FolderBusy, NoJava, RecordsLost, OSError) as error:
+    except OSError as error:
+        return _fail(f"{error.filename or to}: {error.strerror}", EXIT_FAILED)
+    except (ExportFailed, FolderBusy, NoJava, RecordsLost) as error:
         return _fail(str(error), EXIT_FAILED)
     print(f"{summary.rows} records in {summary.files} files, {summary.bytes} bytes, under {to}")
     if summary.dead_letters:

@@ -4,6 +4,7 @@ Knows partitions by number and journals by name; which of them should be there i
 business. Layout in FORMAT.md section 1.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -64,6 +65,9 @@ class DataDir:
         try:
             os.makedirs(path, exist_ok=True)
             lock_fd = take_lock(path)
+        except FileExistsError as error:  # That is how `makedirs` says it.
+            reason = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise storage_error(reason, "use the data directory", path) from error
         except OSError as error:
             raise storage_error(error, "use the data directory", path) from error
         try:
