@@ -24,8 +24,14 @@ from storage.log.segment import (
     Segment,
     SegmentHeader,
     new_salt,
+    segment_bases,
 )
-from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from storage.log.watermark import (
+    WATERMARK_MAGIC,
+    WATERMARK_NAME,
+    SlotFile,
+    read_watermark,
+)
 
 LENGTH = Struct("<I")
 
@@ -62,7 +68,9 @@ class JournalLog:
         self._dirty: dict[File, None] = {}
         self._folder_dirty = False
         self._closed = False
-        self._old: list[Segment] = []  # Superseded by a snapshot, removed when that is durable.
+        # Superseded by a snapshot; removed when that is durable, and then a slot that says so.
+        self._old: list[Segment] = []
+        self._start_offset = 0  # Base offset of the newest durable snapshot.
         self._make_if_missing()
         files.adopt(folder)
         slot_path = os.path.join(folder, WATERMARK_NAME)
@@ -73,8 +81,11 @@ class JournalLog:
         """A new journal is durable, names and all, before anything is written to it."""
         if not os.path.isdir(self.folder):
             self._files.make_folder(self.folder)
-        if self._files.names(self.folder):
+        identity = self._identity
+        if segment_bases(self._files.names(self.folder)):
             return
+        if read_watermark(self.folder, identity.partition_id, identity.kind).durable_offset > 0:
+            return  # It had records: recovery reports the damage.
         segment = self._new_segment(0, flags=0)
         segment.file.datasync()
         segment.close()
@@ -94,6 +105,7 @@ class JournalLog:
         self._end_offset = recovered.log_end_offset
         self.durable_offset = recovered.durable_offset
         self._segments = recovered.segments
+        self._old = recovered.below_start
         if not self._segments:
             self._segments = [self._new_segment(self._end_offset, flags=0)]
             self._hold(self._segments[0].file)
@@ -102,6 +114,10 @@ class JournalLog:
         for segment in recovered.unsynced:
             if segment in self._segments:
                 self._hold(segment.file)
+        self._start_offset = (self._old or self._segments)[0].base_offset
+        if self._old:
+            self._hold(self._segments[0].file)
+            self._folder_dirty = True
         if self._dirty:
             self._committer.mark(self)
         self._write_slot()
@@ -117,8 +133,8 @@ class JournalLog:
             end_pos = self._snapshot_end(segment)
             if end_pos is not None:
                 self.snapshot_bytes = end_pos
-                while self._segments[0] is not segment:
-                    self._segments.pop(0).remove()
+                while self._segments[0] is not segment:  # Removed once this one is durable.
+                    self._old.append(self._segments.pop(0))
                 return
             if segment is not self._segments[-1] or len(self._segments) == 1:
                 raise DamagedLog(segment.path, 0, segment.base_offset, "its snapshot has no end")
@@ -127,6 +143,7 @@ class JournalLog:
     def _drop_unfinished(self, segment: Segment) -> None:
         segment.remove()
         self._end_offset = segment.base_offset
+        self.durable_offset = min(self.durable_offset, self._end_offset)
         self._files.sync_folder(self.folder)
 
     def _is_snapshot(self, segment: Segment) -> bool:
@@ -273,20 +290,29 @@ class JournalLog:
         if self._closed:
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
-        if self._old and self._segments[0].base_offset < point.end_offset:
-            for segment in self._old:
-                segment.remove()
-            self._old = []
+        if self._slot.file in point.files:
+            self._remove_old()
+        if self._segments[0].base_offset < point.end_offset:
+            self._start_offset = self._segments[0].base_offset
+        self._write_slot()
+        if self._old and self._old[0].base_offset < self._slot.mark.log_start_offset:
+            assert self._slot.file is not None
+            self._hold(self._slot.file)
+            self._committer.mark_lazy(self)
+
+    def _remove_old(self) -> None:
+        """Remove what the durable slot leaves out: whatever is left of it, no start looks at it."""
+        start_offset = self._slot.mark.log_start_offset
+        while self._old and self._old[0].base_offset < start_offset:
+            self._old.pop(0).remove()
             self._folder_dirty = True
             self._committer.mark_lazy(self)
-        self._write_slot()
 
     def _write_slot(self) -> None:
-        start_offset = self._segments[0].base_offset
-        if self._slot.says(start_offset, self.durable_offset):
+        if self._slot.says(self._start_offset, self.durable_offset):
             return
         try:
-            made = self._slot.write(start_offset, self.durable_offset)
+            made = self._slot.write(self._start_offset, self.durable_offset)
         except StorageFull:
             return  # Too low is allowed.
         self._folder_dirty |= made

@@ -68,17 +68,24 @@ class PartitionLog:
         self._closed = False
         self._doomed: list[Segment] = []
         self._pending_limit: int | None = None
-        self._begin(recovered.unsynced)
+        self._begin(recovered)
 
-    def _begin(self, unsynced: Sequence[Segment]) -> None:
-        """What recovery left to do: begin the first segment, have the tail synced, fill the gap."""
+    def _begin(self, recovered: Recovered) -> None:
+        """What recovery left to do: begin the first segment, have the tail synced, fill the gap,
+        finish a retention.
+        """
         if self.takes_appends and not self._segments.view.segments:
             self._segments.show([self._new_segment()])
             self._mark()
-        for segment in unsynced:
+        for segment in recovered.unsynced:
             self._hold(segment.file)
             self._folder_dirty = True
             self._mark()
+        if recovered.below_start:
+            # The slot was read, which does not make it durable, nor what follows them.
+            self._doom(recovered.below_start)
+            self._hold(self._segments.view.segments[0].file)
+            self._folder_dirty = True
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)
@@ -384,13 +391,17 @@ class PartitionLog:
             self._slot.write(view.bases[count], self.durable_offset)
         except StorageFull:
             return 0
-        assert self._slot.file is not None
         self.log_start_offset = view.bases[count]
-        self._doomed += view.segments[:count]
         self._segments.show(view.segments[count:])
+        self._doom(view.segments[:count])
+        return count
+
+    def _doom(self, segments: Sequence[Segment]) -> None:
+        """Have these removed once the slot, which has the new log start, is durable."""
+        assert self._slot.file is not None
+        self._doomed += segments
         self._hold(self._slot.file)
         self._mark()
-        return count
 
     def _roll_expired(self, now_us: int) -> None:
         """Begin a new segment when even the newest record is too old, so that it can go."""

@@ -59,7 +59,8 @@ class Recovered:
     """The log as it is after recovery. The last segment takes the appends.
 
     What lies at or above `durable_offset` is in the files, but has to be synced before it is shown:
-    `unsynced` are the segments that hold it.
+    `unsynced` are the segments that hold it. `below_start` lie below the log start: they may go
+    once the slot that says so, and what follows them, are durable.
     """
 
     segments: list[Segment]
@@ -67,6 +68,7 @@ class Recovered:
     log_end_offset: int
     durable_offset: int
     unsynced: list[Segment]
+    below_start: list[Segment]
     takes_appends: bool
     report: RecoveryReport
 
@@ -112,7 +114,8 @@ class _Recovery:
         self.report = RecoveryReport(folder)
 
     def run(self, segments: list[Segment]) -> Recovered:
-        self.segments = self.drop_below_start(segments)
+        self.segments = segments
+        self.below_start = self.take_below_start()
         log_start = self.slot.log_start_offset
         if self.segments:
             log_start = max(log_start, self.segments[0].base_offset)
@@ -131,15 +134,17 @@ class _Recovery:
             log_end_offset=log_end,
             durable_offset=min(durable, log_end),
             unsynced=walked if durable < log_end else [],
+            below_start=self.below_start,
             takes_appends=takes_appends,
             report=self.report,
         )
 
-    def drop_below_start(self, segments: list[Segment]) -> list[Segment]:
-        """Finish a retention that a crash interrupted: remove what lies below the log start."""
-        while len(segments) > 1 and segments[1].base_offset <= self.slot.log_start_offset:
-            segments.pop(0).remove()
-        return segments
+    def take_below_start(self) -> list[Segment]:
+        """Leave out what lies below the log start: a crash interrupted a retention."""
+        below: list[Segment] = []
+        while len(self.segments) > 1 and self.segments[1].base_offset <= self.slot.log_start_offset:
+            below.append(self.segments.pop(0))
+        return below
 
     def walk_end(self) -> tuple[bool, int]:
         """Walk from the slot's offset to the end; (whether appends are taken, log end)."""

@@ -11,6 +11,7 @@ from storage.log.committer import Committer
 from storage.log.files import Files
 from storage.log.journal_log import LAZY_BYTES_MAX, JournalLog
 from storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
+from storage.log.watermark import read_watermark
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import flip, segment_names
 
@@ -133,6 +134,7 @@ def test_a_snapshot_replaces_all_that_was_before(tmp_path):
     one.journal.append(b"new")
     assert len(segment_names(one.folder)) == 2
     one.commit()
+    one.commit()
     assert len(segment_names(one.folder)) == 1
     one.crash()
     again = OneJournal(tmp_path)
@@ -140,17 +142,20 @@ def test_a_snapshot_replaces_all_that_was_before(tmp_path):
     assert 0 < again.journal.snapshot_bytes < again.journal.size_bytes
 
 
-def test_old_segments_stay_until_the_snapshot_itself_is_durable(tmp_path):
-    """A round that began before the snapshot does not make it durable."""
+def test_old_segments_stay_until_snapshot_and_slot_are_durable(tmp_path):
+    """A round that began before the snapshot does not make it durable; the slot says that it is."""
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
     running = one.committer.begin()
     one.journal.snapshot([b"state"])
     one.committer.sync(running)
     one.committer.finish(running)
-    assert len(segment_names(one.folder)) == 2
-    one.commit()
-    assert len(segment_names(one.folder)) == 1
+    kept = []
+    for _ in range(3):
+        slot = read_watermark(one.folder, 1, KIND_CURSORS)
+        kept.append((len(segment_names(one.folder)), slot.log_start_offset))
+        one.commit()
+    assert kept == [(2, 0), (2, 1), (1, 1)]
 
 
 def test_a_large_snapshot_takes_several_batches(tmp_path):
