@@ -148,6 +148,8 @@ class Broker:
     def _recover(self) -> None:
         """Bring folders, catalogue and cursors together as a crash may have left them."""
         storage = self._storage
+        # What the catalogue's end says must be on disk before folders follow it.
+        self.committer.commit()
         self.catalogue.raise_partition_ids(storage.highest_partition_id())
         known = {
             partition_id

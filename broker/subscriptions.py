@@ -217,10 +217,13 @@ class Subscription:
             listener.moved(index, event)
 
     def _stored(self) -> StoredSubscription | None:
+        if self.topic.deleted:
+            return None  # The store has it until the deletion is on disk.
         return self._cursors.find(self.topic.meta.topic_id, self.name)
 
     def _cursor(self, index: int) -> Cursor | None:
-        return self._cursors.get(self.topic.meta.topic_id, index, self.name)
+        stored = self._stored()
+        return stored.cursors.get(index) if stored else None
 
     def _settled(self) -> int:
         with self._translated():
@@ -293,7 +296,7 @@ class Subscriptions:
 
     def find(self, topic: Topic, name: bytes) -> Subscription | None:
         """The subscription of that name, if there is one."""
-        if self._cursors.find(topic.meta.topic_id, name) is None:
+        if topic.deleted or self._cursors.find(topic.meta.topic_id, name) is None:
             return None
         return self._object(topic, name)
 
@@ -312,13 +315,13 @@ class Subscriptions:
         Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
         """
         subscription = self._object(topic, name)
-        if self._cursors.find(topic.meta.topic_id, name) is None:
+        if topic.deleted or self._cursors.find(topic.meta.topic_id, name) is None:
             subscription.open(properties)
         return subscription
 
     def names(self, topic: Topic) -> list[bytes]:
         """The subscriptions of a topic, by name."""
-        return self._cursors.names(topic.meta.topic_id)
+        return [] if topic.deleted else self._cursors.names(topic.meta.topic_id)
 
     def delete(self, topic: Topic, name: bytes) -> int:
         """End a subscription with all its cursors; return the ticket.

@@ -135,7 +135,7 @@ class Topics:
         self._now_us = now_us
         self._translate = translate
         self._topics: dict[TopicName, Topic] = {}
-        self._leaving: deque[tuple[int, list[Partition]]] = deque()
+        self._leaving: deque[tuple[int, Topic]] = deque()
 
     def open_all(self) -> None:
         """Open every topic of the catalogue, and let the cursors agree with it where a power cut
@@ -152,13 +152,19 @@ class Topics:
                 self._cursors.drop_topic(topic_id)
 
     def round_ended(self, durable_ticket: int) -> None:
-        """A round of the committer is on disk: partitions whose deletion it holds lose their files.
+        """A round of the committer is on disk: topics whose deletion it holds lose their cursors
+        and files.
 
-        Not before, or a power cut could leave a topic in the catalogue without its folders.
+        Not before, or a power cut could leave a topic in the catalogue without them.
         Raises errors of storage.
         """
         while self._leaving and self._leaving[0][0] <= durable_ticket:
-            for partition in self._leaving.popleft()[1]:
+            topic = self._leaving.popleft()[1]
+            try:
+                self._cursors.drop_topic(topic.meta.topic_id)
+            except storage.errors.StorageFull:
+                pass  # Numbers of topics never come again: the next start drops what is left.
+            for partition in topic.partitions:
                 self._factory.discard(partition)
 
     # Finding.
@@ -316,8 +322,8 @@ class Topics:
     def delete(self, name: TopicName) -> int:
         """Delete a topic with its subscriptions; return the ticket.
 
-        Its files go once that is durable (`round_ended`). Raises TopicNotFound, StorageFull,
-        StorageFailed.
+        Cursors and files go once that is durable (`round_ended`). Raises TopicNotFound,
+        StorageFull, StorageFailed.
         """
         topic = self.get(name)
         try:
@@ -326,13 +332,7 @@ class Topics:
             raise self._translate(error) from error
         del self._topics[name]
         topic.deleted = True
-        self._leaving.append((topic.ticket, topic.partitions))
-        try:
-            self._cursors.drop_topic(topic.meta.topic_id)
-        except storage.errors.StorageFull:
-            pass  # Numbers of topics never come again: the next start drops what is left.
-        except storage.errors.StorageError as error:
-            raise self._translate(error) from error
+        self._leaving.append((topic.ticket, topic))
         for partition in topic.partitions:
             partition.remove()
         self._tell(topic, TopicEvent.DELETED)

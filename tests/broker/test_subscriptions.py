@@ -346,14 +346,17 @@ def test_deleting_tells_of_every_cursor(house, topic, billing, heard):
 def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, heard):
     billing.commit(0, 5)
     heard.take()
-    house.topics.delete(ORDERS)
+    ticket = house.topics.delete(ORDERS)
     assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
     assert billing.position(0) is None
+    assert house.subscriptions.names(topic) == []
     for call in (billing.commit, billing.seek):
         with pytest.raises(errors.TopicNotFound):
             call(0, 5)
     with pytest.raises(errors.TopicNotFound):
         house.subscriptions.open(topic, b"late")
+    assert house.cursors.topic_ids() == [topic.meta.topic_id]  # A power cut may undo the deletion.
+    house.topics.round_ended(ticket)
     assert house.cursors.topic_ids() == []
 
 
