@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
 TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to make.
-EXIT_CODES = {404: EXIT_NOT_FOUND, 412: EXIT_USAGE}
+# A name, number or setting that cannot be is the command's, so it ends like a wrong flag.
+EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
 
 Json = dict[str, Any]
 

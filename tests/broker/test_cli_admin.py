@@ -234,6 +234,16 @@ def test_a_name_that_the_broker_refuses_ends_with_2(fake):
     assert run(["topics", "show", "x-partition-1", "--url", fake.url]) == 2
 
 
+@pytest.mark.parametrize(
+    ("flags", "status"), [(["--partitions", "0"], 400), (["--set", "nope=1"], 422)]
+)
+def test_a_number_or_setting_that_the_broker_refuses_ends_with_2(fake, capsys, flags, status):
+    told = {"error_code": status * 100, "code": "refused", "message": "that cannot be"}
+    fake.answers["PUT", "/api/v1/topics/public/default/orders"] = status, told
+    assert run(["topics", "create", "orders", *flags, "--url", fake.url]) == 2
+    assert capsys.readouterr().err == "braidlog: that cannot be\n"
+
+
 def test_a_broker_that_is_not_there_ends_with_3(fake, capsys):
     fake.server_close()
     assert run(["topics", "list", "--url", fake.url]) == 3
