@@ -23,9 +23,7 @@ import msgspec
 from broker.units import parse_bytes, parse_seconds
 
 ENV_PREFIX = "BRAIDLOG_"
-ENV_OTHERS = frozenset(
-    {"BRAIDLOG_CONFIG", "BRAIDLOG_URL"}
-)  # not settings: read by the command line
+ENV_OTHERS = frozenset({"BRAIDLOG_CONFIG", "BRAIDLOG_URL"})  # The command line's, no settings.
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"
 
@@ -54,9 +52,7 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How topics come into being."""
 
-    auto_create: bool = (
-        True  # the doors whose clients expect it; a door can have its own switch besides
-    )
+    auto_create: bool = True  # At doors whose clients expect it; these can have their own switch.
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
 
 
@@ -144,14 +140,7 @@ def decode(
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$")
         unknown = re.search(r"unknown field `(.+?)`", text)
-        dotted = ".".join(
-            part
-            for part in (
-                at,
-                place.strip("`").strip("."),
-            )
-            if part
-        )
+        dotted = f"{at}.{place.strip('`').strip('.')}".strip(".")
         if unknown:
             dotted = f"{dotted}.{unknown[1]}".strip(".")
             text = "unknown setting"
@@ -300,6 +289,9 @@ def plain_value(key: str, text: str, hint: object) -> object:
     kinds = set(_alternatives(hint))
     if type(None) in kinds and text.strip().lower() in ("none", ""):
         return None
+    choices = [choice for kind in kinds for choice in _choices(kind)]
+    if choices and text not in choices:
+        raise ValueError(f"{text!r} is none of {', '.join(choices)}")
     if not kinds & {int, float}:
         return text
     if "bytes" in key.split("_"):
@@ -310,6 +302,10 @@ def plain_value(key: str, text: str, hint: object) -> object:
         number = seconds * 1000 if unit == "ms" else seconds
         return number if float in kinds else round(number)
     return text
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def _alternatives(hint: object) -> Iterator[object]:

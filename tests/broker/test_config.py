@@ -12,7 +12,7 @@ CASES = [
     ("origins = 1", {}, (), "FILE: origins: unknown setting"),
     ("[log]\nsegment_bytes = 'big'", {}, (), "FILE: log.segment_bytes: 'big' is not a size"),
     ("[log]\nsegment_bytes = 12", {}, (), "FILE: log.segment_bytes: Expected `int` >= 65536"),
-    ("[log]\ndurability = 'hopeful'", {}, (), "FILE: log.durability: Invalid enum value"),
+    ("[log]\ndurability = 'hopeful'", {}, (), "FILE: log.durability: 'hopeful' is none of synced"),
     ("log = 3", {}, (), "FILE: log: Expected `object`, got `int`"),
     ("[[topics]]\nx = 1", {}, (), "FILE: topics: Expected `object`, got `array`"),
     ("listeners = 3", {}, (), "FILE: listeners: is a group of settings"),
