@@ -122,7 +122,7 @@ class Segment:
             files.unlink(segment.path)
             raise
         segment.size = SEGMENT_HEADER_BYTES
-        segment._take_header(header)
+        segment.take_header(header)
         segment.index.create()
         return segment
 
@@ -141,9 +141,10 @@ class Segment:
             raise BadSegment("it belongs to another partition")
         if header.base_offset != self.base_offset:
             raise BadSegment(f"its header says base offset {header.base_offset}")
-        self._take_header(header)
+        self.take_header(header)
 
-    def _take_header(self, header: SegmentHeader) -> None:
+    def take_header(self, header: SegmentHeader) -> None:
+        """Go by this header: just written, read, or told by a tool that proved it otherwise."""
         self.salt = header.salt
         self.header = header  # Last: another thread takes it for the sign that all is there.
 

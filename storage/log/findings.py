@@ -1,0 +1,57 @@
+"""What `log verify` has to say: typed lines, and what each log came to. Knows no terminal."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    FAULT = "fault"
+    """Something that was acknowledged is wrong or gone; `log repair` is the way past it."""
+    WARNING = "warning"
+    """Something is wrong that a broker mends by itself: an index, one of two slots."""
+    NOTE = "note"
+    """Nothing is wrong: what a kill leaves behind, and the next start clears away."""
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One place where something is to be said.
+
+    `log` is what people call the log. The offsets `[offset, next_offset)` are those concerned;
+    None where it is about no offsets.
+    """
+
+    level: Level
+    log: str
+    path: str
+    file_pos: int
+    offset: int | None
+    next_offset: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class LogSummary:
+    """One log as it was checked: offsets `[log_start_offset, end_offset)`."""
+
+    log: str
+    log_start_offset: int = 0
+    end_offset: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    unopened: int = 0
+    """Batches whose bodies no codec here can open; their checksums are right."""
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """The end of a `log verify`. `broker_pid`: who has the directory open; 0 where nobody has."""
+
+    data_dir: str
+    broker_pid: int
+    logs: list[LogSummary]
+    faults: int = 0
+    warnings: int = 0

@@ -1,0 +1,314 @@
+"""A whole log from its first byte to its last, changing nothing: what is good and what is not.
+
+For `log verify`, `log repair` and `log dump`. A start looks at the end of a log only and acts on
+what it finds (`recovery.py`); this looks at everything and only tells, by the same rules (FORMAT.md
+section 7). Knows partitions and journals alike, and nothing of bodies, topics or a terminal.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from storage.log import batch, segment
+from storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
+from storage.log.files import FileGone, Files
+from storage.log.recovery import LogIdentity
+from storage.log.scan import Fault, find_good, load_checked, read_checked, walk
+from storage.log.segment import (
+    KIND_PARTITION,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    segment_bases,
+)
+from storage.log.watermark import Watermark
+
+
+@dataclass(slots=True)
+class Good:
+    """A good batch and where it is."""
+
+    segment: Segment
+    file_pos: int
+    header: BatchHeader
+
+
+@dataclass(slots=True)
+class Hole:
+    """Offsets `[offset, next_offset)` that cannot be read: bytes `[file_pos, end_pos)` of a file.
+
+    `segment` is None where no file has them. `next_offset` is None while nothing good is known
+    behind. `records` is how many records there were, None if nobody can say. `header`: the segment
+    header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
+    the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
+    """
+
+    path: str
+    file_pos: int
+    end_pos: int
+    offset: int
+    next_offset: int | None
+    reason: str
+    segment: Segment | None = None
+    records: int | None = None
+    header: SegmentHeader | None = None
+    is_newer: bool = False
+    overlaps: bool = False
+
+    @property
+    def end_offset(self) -> int:
+        """Where it ends; its beginning where nobody knows."""
+        return self.offset if self.next_offset is None else self.next_offset
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a survey found, in the order of the offsets.
+
+    `holes` were acknowledged, `tail` and everything behind it never was: a start cuts it off.
+    `proven`: everything below it is known to have been durable.
+    """
+
+    identity: LogIdentity
+    slot: Watermark
+    segments: list[Segment] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    tail: Hole | None = None
+    log_start_offset: int = 0
+    end_offset: int = 0
+    proven: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+
+
+def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Segment]:
+    """The segments that count, as they are now; those below the log start are on their way out.
+
+    Raises: FileGone, if one goes meanwhile; StorageFailed.
+    """
+    bases = segment_bases(files.names(identity.folder))
+    while len(bases) > 1 and bases[1] <= slot.log_start_offset:
+        bases.pop(0)
+    segments = [
+        Segment(files, identity.folder, base, identity.kind, identity.partition_id)
+        for base in bases
+    ]
+    for one in segments:
+        try:
+            one.stat()
+        except FileNotFoundError:
+            raise FileGone(one.path) from None
+    return segments
+
+
+class LogWalk:
+    """One walk over a log's segments. `events` gives its good batches and holes in order.
+
+    With `stop`, a durable offset, it goes no further: for a log that a broker is writing.
+    """
+
+    def __init__(
+        self, segments: list[Segment], slot: Watermark, folder: str, stop: int | None = None
+    ) -> None:
+        self.segments = segments
+        self.offset = slot.log_start_offset
+        self.proven = slot.durable_offset
+        self._slot = slot
+        self._folder = folder
+        self._stop = stop
+
+    def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
+        """From segment number `first` on; bodies are checked from that offset on. Raises
+        FileGone.
+        """
+        if not self.segments:
+            yield self._missing(self._folder, 0, self.proven, "there is no segment file")
+            return
+        if first or not self._slot.sequence:  # Without a slot the first segment is the log start.
+            self.offset = max(self.offset, self.segments[first].base_offset)
+        for number in range(first, len(self.segments)):
+            one = self.segments[number]
+            if self._stop is not None and number and one.base_offset >= self._stop:
+                break
+            yield from self._joint(number)
+            following = self.segments[number + 1 : number + 2]
+            limit = following[0].base_offset if following else None
+            yield from self._segment(one, limit, check_bodies_from)
+            one.file.close()
+        if self.offset < self.proven:
+            last = self.segments[-1]
+            reason = f"the records up to {self.proven} are missing"
+            yield self._missing(last.path, last.size, self.proven, reason)
+
+    def _joint(self, number: int) -> Iterator[Hole]:
+        """What is wrong between a segment and the one before it."""
+        one = self.segments[number]
+        base = one.base_offset
+        before = self.segments[number - 1] if number else None
+        if base > self.offset:
+            path, size = (before.path, before.size) if before else (self._folder, 0)
+            yield self._missing(path, size, base, f"the records up to {base} are missing")
+        elif base < self.offset and before is not None:
+            reason = f"it begins below the end of {before.path}"
+            yield Hole(one.path, 0, one.size, base, self.offset, reason, one, overlaps=True)
+        self.offset = base
+
+    def _missing(self, path: str, file_pos: int, next_offset: int, reason: str) -> Hole:
+        hole = Hole(path, file_pos, file_pos, self.offset, next_offset, reason)
+        self.offset = max(self.offset, next_offset)
+        return hole
+
+    def _segment(
+        self, one: Segment, limit: int | None, check_bodies_from: int
+    ) -> Iterator[Good | Hole]:
+        """The batches of one segment; `limit` is where the next one begins."""
+        try:
+            load_checked(one)
+        except Fault as fault:
+            hole = self._hole(one, fault, one.size, limit)
+            hole.header = proven_header(one)
+            yield hole
+            if hole.header is None:
+                self.offset = hole.end_offset
+                return
+        file_pos = SEGMENT_HEADER_BYTES
+        while file_pos < one.size:
+            try:
+                yield from self._run(one, file_pos, check_bodies_from)
+                return
+            except Fault as fault:
+                if self._stop is not None and fault.offset >= self._stop:
+                    return
+                behind = next(find_good(one, fault.file_pos + 1, fault.offset, one.size), None)
+                if behind is None or (limit is not None and behind[1].base_offset >= limit):
+                    hole = self._hole(one, fault, one.size, limit)
+                else:
+                    hole = self._hole(one, fault, behind[0], behind[1].base_offset)
+            yield hole
+            file_pos, self.offset = hole.end_pos, hole.end_offset
+
+    def _run(self, one: Segment, file_pos: int, check_bodies_from: int) -> Iterator[Good]:
+        """Good batches up to the first that is not. Raises Fault."""
+        batches = walk(
+            one, file_pos, self.offset, check_bodies_from=check_bodies_from, end_pos=one.size
+        )
+        for pos, header in batches:
+            if self._stop is not None and header.next_offset > self._stop:
+                return
+            self.proven = max(self.proven, header.durable_offset)
+            self.offset = header.next_offset
+            yield Good(one, pos, header)
+
+    def _hole(self, one: Segment, fault: Fault, end_pos: int, next_offset: int | None) -> Hole:
+        hole = Hole(one.path, fault.file_pos, end_pos, fault.offset, next_offset, fault.reason, one)
+        header = header_alone(one, fault)
+        if header is not None and next_offset in (None, header.next_offset):
+            hole.records = header.record_count
+        hole.is_newer = is_newer(one, fault.file_pos)
+        return hole
+
+
+class LogSurvey:
+    """A walk over everything, and the judgement on it when it has ended: `result`."""
+
+    def __init__(
+        self, files: Files, identity: LogIdentity, slot: Watermark, stop: int | None = None
+    ) -> None:
+        """Raises: FileGone, StorageFailed."""
+        segments = segments_of(files, identity, slot)
+        self._walk = LogWalk(segments, slot, identity.folder, stop)
+        self.result = Survey(identity, slot, segments, log_start_offset=self._walk.offset)
+        if segments and not slot.sequence:
+            self.result.log_start_offset = segments[0].base_offset
+
+    def batches(self) -> Iterator[Good]:
+        """Every good batch, bodies checked; take all of them before looking at the result.
+
+        Raises: FileGone, if retention is faster than the survey.
+        """
+        found = self.result
+        holes: list[Hole] = []
+        for event in self._walk.events():
+            if isinstance(event, Hole):
+                holes.append(event)
+                continue
+            found.batches += 1
+            found.records += event.header.record_count
+            found.size_bytes += event.header.stored_bytes
+            yield event
+        found.end_offset = self._walk.offset
+        found.proven = self._walk.proven
+        self._judge(holes)
+
+    def _judge(self, holes: list[Hole]) -> None:
+        found = self.result
+        for hole in holes:
+            if hole.offset >= found.proven and found.segments and not hole.overlaps:
+                found.tail = hole  # It was never durable, nor was anything behind it.
+                found.end_offset = hole.offset
+                break
+            if hole.next_offset is None:
+                hole.next_offset = found.proven
+            found.holes.append(hole)
+
+
+def header_alone(one: Segment, fault: Fault) -> BatchHeader | None:
+    """The header at a fault, if that much of the batch is good and is the one expected."""
+    if fault.file_pos < SEGMENT_HEADER_BYTES:
+        return None
+    try:
+        header = unpack(read_checked(one, HEADER_BYTES, fault.file_pos, fault.offset), one.salt)
+    except (Fault, BadHeader):
+        return None
+    expected = (header.base_offset, header.partition_id) == (fault.offset, one.partition_id)
+    return header if expected else None
+
+
+def is_newer(one: Segment, file_pos: int) -> bool:
+    """Whether a header there has a right checksum, and still is none of this version."""
+    size = HEADER_BYTES if file_pos else SEGMENT_HEADER_BYTES
+    try:
+        data = read_checked(one, size, file_pos, one.base_offset)
+    except Fault:
+        return False
+    if len(data) < size:
+        return False
+    if not file_pos:
+        crc = segment.CRC.unpack_from(data, segment.HEADER.size)[0]
+        version = segment.HEADER.unpack_from(data)[1]
+        right = crc32c(data[: segment.HEADER.size])
+        return bool(crc == right and version != segment.VERSION)
+    if batch.PREFIX.unpack_from(data) != (batch.MAGIC, crc32c(data[8:], one.salt)):
+        return False
+    try:
+        unpack(data, one.salt)
+    except BadHeader:
+        return True
+    return False
+
+
+def proven_header(one: Segment) -> SegmentHeader | None:
+    """What a damaged segment header was, and let the segment go by it; None if nobody can say.
+
+    All but salt and flags is known from the name. The salt is right if a batch is good with it:
+    nobody but us ever knew it.
+    """
+    try:
+        data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)
+    except Fault:
+        return None
+    if len(data) < SEGMENT_HEADER_BYTES:
+        return None
+    if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
+        return None  # It is whole, and says that it belongs elsewhere.
+    _, _, _, salt, _, _, flags, _ = segment.HEADER.unpack_from(data)
+    if one.kind == KIND_PARTITION:
+        flags = 0
+    if not salt or flags & ~segment.FLAG_SNAPSHOT:
+        return None
+    one.take_header(SegmentHeader(one.kind, salt, one.partition_id, one.base_offset, flags))
+    if next(find_good(one, SEGMENT_HEADER_BYTES, one.base_offset, one.size), None) is None:
+        one.header = None
+    return one.header
