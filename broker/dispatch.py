@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from broker.partition import Partition
 
 READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half the throughput.
-TURN_ENTRIES_SHARED = (
-    20  # Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
-)
+# Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
+TURN_ENTRIES_SHARED = 20
 TURN_ENTRIES = 200  # The same where no other consumer waits: one send for all of them.
-TURN_BYTES = (
-    256 * 1024
-)  # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
+# A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
+TURN_BYTES = 256 * 1024
 
 
 class Dispatcher(abc.ABC):

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from broker.dispatch_cursors import Cursor
     from broker.partition import Partition
 
-UNACKED_MAX_CONSUMER = (
-    50_000  # Messages a consumer may hold; Apache's default, goes on at half of it.
-)
+# Messages a consumer may hold; Apache's default, goes on at half of it.
+UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
-CHUNKED_MAX = (
-    1000  # Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
-)
+# Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
+CHUNKED_MAX = 1000
 
 
 class SharedDispatcher(Dispatcher):

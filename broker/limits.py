@@ -9,47 +9,37 @@ KIB = 1024
 MIB = 1024 * KIB
 
 # Receiving.
-RECEIVE_BYTES = (
-    256 * KIB
-)  # One receive takes at most this; larger receives gained nothing when measured.
-RECEIVE_BUFFERS_MAX = (
-    128  # 32 MiB lent out at the same time; beyond that connections get small buffers.
-)
+# One receive takes at most this; larger receives gained nothing when measured.
+RECEIVE_BYTES = 256 * KIB
+# 32 MiB lent out at the same time; beyond that connections get small buffers.
+RECEIVE_BUFFERS_MAX = 128
 RECEIVE_BUFFERS_FREE_MAX = 32  # 8 MiB kept for the next burst; the rest goes back to the allocator.
-RECEIVE_BYTES_SMALL = (
-    16 * KIB
-)  # What a connection gets when all large buffers are lent: slower, never stuck.
+# What a connection gets when all large buffers are lent: slower, never stuck.
+RECEIVE_BYTES_SMALL = 16 * KIB
 RECEIVE_BYTES_ALL_MAX = 512 * MIB  # All of them together, those grown for larger frames included.
-LEFTOVER_BYTES_MAX = (
-    4 * KIB
-)  # A shorter piece of a frame is copied aside, so that its buffer can go back.
+# A shorter piece of a frame is copied aside, so that its buffer can go back.
+LEFTOVER_BYTES_MAX = 4 * KIB
 TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints: a few ms of the loop at worst.
-FRAME_STALL_S = (
-    60.0  # A frame that has begun and gets no further byte for so long will not be finished.
-)
+# A frame that has begun and gets no further byte for so long will not be finished.
+FRAME_STALL_S = 60.0
 
 # Sending.
-OUTBOX_BYTES_MAX = (
-    1 * MIB
-)  # Unsent bytes at which a connection stops reading and pulling more work.
-OUTBOX_LARGE_BYTES = (
-    16 * KIB
-)  # Parts from this size on are sent from where they are instead of being copied.
+# Unsent bytes at which a connection stops reading and pulling more work.
+OUTBOX_BYTES_MAX = 1 * MIB
+# Parts from this size on are sent from where they are instead of being copied.
+OUTBOX_LARGE_BYTES = 16 * KIB
 SENDMSG_PARTS_MAX = 1024  # IOV_MAX of Linux.
-ANSWERS_MAX = (
-    4096  # Answers that wait for the disk, per connection; a thousand sends in flight are common.
-)
+# Answers that wait for the disk, per connection; a thousand sends in flight are common.
+ANSWERS_MAX = 4096
 ANSWER_BYTES_MAX = 4 * MIB  # Their bytes; an answer behind a pending one may hold a whole fetch.
 
 # Connections.
-CONNECTIONS_MAX = (
-    10_000  # A connection costs some 20 KB; the file handles run out first on most machines.
-)
+# A connection costs some 20 KB; the file handles run out first on most machines.
+CONNECTIONS_MAX = 10_000
 LISTEN_BACKLOG = 1024  # Connections that the kernel holds until they are accepted.
 CLOSE_S = 5.0  # For an ended connection to take its last answers.
-LINGER_S = (
-    1.0  # For the peer to close its side after ours, so that no reset overtakes the last answer.
-)
+# For the peer to close its side after ours, so that no reset overtakes the last answer.
+LINGER_S = 1.0
 LINGER_BYTES_MAX = 4 * MIB  # What is read and thrown away meanwhile.
 ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at once would spin.
 
@@ -57,17 +47,14 @@ ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at on
 SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a disk may hang for good.
 
 # Reading.
-DECODE_INLINE_BYTES = (
-    32 * KIB
-)  # A larger body of another format is decoded in a thread: it may inflate.
+# A larger body of another format is decoded in a thread: it may inflate.
+DECODE_INLINE_BYTES = 32 * KIB
 DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body again too often.
 DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
-READ_BYTES_MAX = (
-    16 * MIB
-)  # One read asks a log for no more at once, whatever the client allows itself.
+# One read asks a log for no more at once, whatever the client allows itself.
+READ_BYTES_MAX = 16 * MIB
 JOINED_BYTES_MAX = 64 * MIB  # A chunked Pulsar message joined for the readers of other protocols.
 JOINED_SCAN_BYTES_MAX = 256 * MIB  # How far back the first chunk is looked for, in stored bytes.
-WALK_BYTES_MAX = (
-    64 * MIB
-)  # Left-out records that one read walks over before it says how far it came.
+# Left-out records that one read walks over before it says how far it came.
+WALK_BYTES_MAX = 64 * MIB

@@ -261,9 +261,8 @@ def dialect_of_login(payload: memoryview) -> tuple[Dialect, Manners]:
     f.STR8.read(reader)
     f.STR8.read(reader)
     if not reader.left:
-        return D1, Manners(
-            error_text=True
-        )  # D1b reads the text; the others lose only the refused connection.
+        # D1b reads the text; the others lose only the refused connection.
+        return D1, Manners(error_text=True)
     version = _parsed(f.STR32.read(reader))
     f.STR32.read(reader)
     if reader.left:

@@ -19,21 +19,18 @@ from protocols.iggy.dialects import D2, Dialect, Manners, dialect_of_login
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import Code
 
-HEAD = struct.Struct(
-    "<II"
-)  # Request: length of what follows it, code. Reply: status, length of the payload.
+# Request: length of what follows it, code. Reply: status, length of the payload.
+HEAD = struct.Struct("<II")
 U32 = struct.Struct("<I")
 LENGTH_MIN = 4  # The code alone.
 
 # A SEND may carry 10 MiB of payload; the rest is for the 24 bytes and the headers that every
 # message has besides.
 SEND_BYTES_MAX = 32 * 1024 * 1024
-COMMAND_BYTES_MAX = (
-    1024 * 1024
-)  # The largest other command is a user with its permissions, some KB.
-BEFORE_LOGIN_BYTES_MAX = (
-    16 * 1024
-)  # A login is below 1 KB; its context may be longer than the known clients'.
+# The largest other command is a user with its permissions, some KB.
+COMMAND_BYTES_MAX = 1024 * 1024
+# A login is below 1 KB; its context may be longer than the known clients'.
+BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
 EMPTY_OK = HEAD.pack(0, 0)
 

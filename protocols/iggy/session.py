@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.connection import Connection
 
-DEADLINE_INTERVAL_S = (
-    3600.0  # Nothing here keeps time: clients ping, the reference server does not demand it.
-)
+# Nothing here keeps time: clients ping, the reference server does not demand it.
+DEADLINE_INTERVAL_S = 3600.0
 
 Handler = Callable[[Context, Any], Awaitable[Answer]]
 

@@ -19,9 +19,8 @@ SIZE_POS, COMMAND_POS, CLIENT_POS, REQUEST_POS, OPERATION_POS, CODE_POS = 48, 60
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 
-FRAME_BYTES_MAX = (
-    64 * 1024
-)  # No frame before or during a login is larger, and nothing else is served.
+# No frame before or during a login is larger, and nothing else is served.
+FRAME_BYTES_MAX = 64 * 1024
 
 COMMAND_REQUEST, COMMAND_REPLY, COMMAND_EVICTION = 5, 8, 13
 OPERATION_REGISTER, OPERATION_NON_REPLICATED = 1, 2

@@ -39,9 +39,8 @@ LANE = "consumer"
 BATCH_VERSION = 4
 CHECKSUM_VERSION = 11
 
-HEAD_BYTES_MAX = (
-    1024  # Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
-)
+# Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
+HEAD_BYTES_MAX = 1024
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -37,9 +37,8 @@ from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 NamespaceKey = tuple[str, str]
 
 RECORD_CHANGES: Final = 256  # In one record of a snapshot.
-FIRST_NUMBER: Final = (
-    1  # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
-)
+# Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
+FIRST_NUMBER: Final = 1
 
 
 class Catalogue:

@@ -12,9 +12,8 @@ import msgspec
 
 from storage.metadata.names import TopicName
 
-MADE_ID_FIRST: Final = (
-    1 << 24
-)  # Iggy ids of what other doors created; Iggy's clients choose small ones.
+# Iggy ids of what other doors created; Iggy's clients choose small ones.
+MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 
 Setting = str | int | bool

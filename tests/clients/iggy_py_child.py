@@ -123,9 +123,8 @@ async def over_a_restart(address):
     print("restart", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     refused = await told(polled(client, PollingStrategy.Next(), 10))
-    await client.login_user(
-        "iggy", "iggy"
-    )  # The library reconnects by itself, but does not log in.
+    # The library reconnects by itself, but does not log in.
+    await client.login_user("iggy", "iggy")
     after = await polled(client, PollingStrategy.Next(), 10, commit=True)
     return {"before": before, "refused": refused, "after": after}
 

@@ -97,9 +97,8 @@ REPLIES: dict[int, Construct] = {
     9: Struct(_topics("offset" / Int64sb, "metadata" / String, "error" / Int16sb)),
     10: Struct("error" / Int16sb, "coordinator" / ADDRESS),
 }
-ENTRY = Struct(
-    "offset" / Int64sb, "message" / Prefixed(Int32sb, GreedyBytes)
-)  # of a message set; there may be a part of one behind the last
+# Of a message set; there may be a part of one behind the last.
+ENTRY = Struct("offset" / Int64sb, "message" / Prefixed(Int32sb, GreedyBytes))
 
 
 def build_request(api_key: int, version: int, request: m.Request) -> bytes:
