@@ -109,8 +109,8 @@ def body_checksum(parts: Iterable[Buffer]) -> int:
 def pack(header: BatchHeader, salt: int) -> bytes:
     """The header's 128 bytes in a segment with that salt."""
     first, latest = header.first_publish_us, header.max_publish_us
-    rest = REST.pack(
-        VERSION,
+    return pack_fields(
+        salt,
         header.body_version,
         header.body_format,
         header.flags,
@@ -130,8 +130,12 @@ def pack(header: BatchHeader, salt: int) -> bytes:
         header.positions_bytes,
         header.body_bytes,
         header.body_crc,
-        0,
     )
+
+
+def pack_fields(salt: int, *fields: int) -> bytes:
+    """The same of the fields in their stored order (`REST`), for whoever has no BatchHeader."""
+    rest = REST.pack(VERSION, *fields, 0)
     return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
 
 

@@ -12,7 +12,7 @@ from time import time_ns
 
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.errors import DamagedLog, LogClosed, StorageFull
-from storage.log.batch import Batch, BatchHeader, body_checksum
+from storage.log.batch import Batch, BatchHeader, body_checksum, pack
 from storage.log.committer import Committer, SyncPoint
 from storage.log.files import File, Files
 from storage.log.reading import Want, read_batches
@@ -238,7 +238,8 @@ class JournalLog:
             body_crc=body_checksum([body]),
         )
         self._hold(segment.file)
-        segment.append(header, [body])
+        segment.append([pack(header, segment.salt), body], header.stored_bytes)
+        segment.note(header.append_us, header.time_us)
         self._end_offset += covered
 
     def snapshot(self, bodies: Iterable[bytes]) -> None:

@@ -12,7 +12,15 @@ from time import time_ns
 
 from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
 from storage.errors import DamagedLog, LogClosed, OffsetOutOfRange, StorageFull
-from storage.log.batch import BATCH_OFFSETS_MAX, Batch, BatchHeader, Buffer, body_checksum
+from storage.log.batch import (
+    ABSENT_US,
+    BATCH_OFFSETS_MAX,
+    HEADER_BYTES,
+    Batch,
+    Buffer,
+    body_checksum,
+    pack_fields,
+)
 from storage.log.committer import Committer, SyncPoint
 from storage.log.files import File, FileGone, Files
 from storage.log.reading import Want
@@ -145,47 +153,55 @@ class PartitionLog:
             raise ValueError(f"a batch cannot cover {delta + 1} offsets")
         table = struct_pack(f"<{len(positions)}I", *positions) if positions else b""
         parts = [table, *body] if table else body
-        header = BatchHeader(
-            partition_id=self.partition_id,
-            base_offset=self.log_end_offset,
-            last_offset_delta=delta,
-            record_count=info.record_count,
-            durable_offset=self.durable_offset,
-            append_us=append_us,
-            body_format=body_format,
-            body_version=body_version,
-            flags=info.flags,
-            owner_epoch=self.owner_epoch,
-            first_publish_us=info.first_publish_us,
-            max_publish_us=info.max_publish_us,
-            producer_id=info.producer_id,
-            producer_epoch=info.producer_epoch,
-            first_sequence=info.first_sequence,
-            last_sequence=info.last_sequence,
-            positions_bytes=len(table),
-            body_bytes=sum(map(len, body)),
-            body_crc=body_checksum(parts),
+        base_offset = self.log_end_offset
+        next_offset = base_offset + delta + 1
+        body_bytes = sum(map(len, body))
+        stored_bytes = HEADER_BYTES + len(table) + body_bytes
+        segment = self._segment_for(stored_bytes, next_offset, append_us)
+        first_us, latest_us = info.first_publish_us, info.max_publish_us
+        head = pack_fields(
+            segment.salt,
+            body_version,
+            body_format,
+            info.flags,
+            self.partition_id,
+            self.owner_epoch,
+            base_offset,
+            delta,
+            info.record_count,
+            self.durable_offset,
+            ABSENT_US if first_us is None else first_us,
+            ABSENT_US if latest_us is None else latest_us,
+            append_us,
+            info.producer_id,
+            info.producer_epoch,
+            info.first_sequence,
+            info.last_sequence,
+            len(table),
+            body_bytes,
+            body_checksum(parts),
         )
-        self._store(header, parts)
-        return header.base_offset
+        before_us = segment.max_time_us
+        file_pos = segment.append([head, *parts], stored_bytes)
+        segment.note(append_us, append_us if latest_us is None else latest_us)
+        self.log_end_offset = next_offset
+        segment.note_in_index(base_offset, file_pos, before_us, self.settings.index_interval_bytes)
+        self._segments.remember(next_offset, segment, file_pos + stored_bytes)
+        if not self._marked:
+            self._mark()
+        return base_offset
 
-    def _store(self, header: BatchHeader, parts: Sequence[Buffer]) -> None:
+    def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
+        """The segment that takes a batch, held for the next round."""
         if not self.takes_appends:
             self._refuse_append()
         segment = self._segments.last
-        if not segment.is_empty and self._is_full(segment, header):
+        if not segment.is_empty and self._is_full(segment, stored_bytes, append_us):
             segment = self._roll(segment)
-        if header.next_offset > self._reservation.limit and self._is_written_mode:
-            self._reservation.reserve_now(header.next_offset)
+        if self._is_written_mode and next_offset > self._reservation.limit:
+            self._reservation.reserve_now(next_offset)
         self._hold(segment.file)
-        before_us = segment.max_time_us
-        file_pos = segment.append(header, parts)
-        self.log_end_offset = header.next_offset
-        segment.note_in_index(
-            header.base_offset, file_pos, before_us, self.settings.index_interval_bytes
-        )
-        self._segments.remember(header.next_offset, segment, segment.size)
-        self._mark()
+        return segment
 
     def _refuse_append(self) -> None:
         if self._sealed:
@@ -197,12 +213,12 @@ class PartitionLog:
         damage = self.recovery.damages[-1]
         return DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
 
-    def _is_full(self, segment: Segment, header: BatchHeader) -> bool:
-        if segment.size + header.stored_bytes > self.settings.segment_bytes:
+    def _is_full(self, segment: Segment, stored_bytes: int, append_us: int) -> bool:
+        settings = self.settings
+        if segment.size + stored_bytes > settings.segment_bytes:
             return True
         first_us = segment.first_append_us
-        age_us = self.settings.segment_ms * 1000
-        return first_us is not None and header.append_us - first_us >= age_us
+        return first_us is not None and append_us - first_us >= settings.segment_ms * 1000
 
     def _roll(self, segment: Segment) -> Segment:
         """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""

@@ -186,7 +186,7 @@ class _Recovery:
         for pos, header in self.batches(segment, file_pos, offset):
             self.report.batches_walked += 1
             before_us = segment.max_time_us
-            segment.note(header)
+            segment.note(header.append_us, header.time_us)
             segment.note_in_index(header.base_offset, pos, before_us, self.interval_bytes)
             offset = header.next_offset
         if segment is not self.segments[-1] and segment.kind == KIND_PARTITION:

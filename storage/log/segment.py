@@ -13,7 +13,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.log.batch import BatchHeader, Buffer, pack
+from storage.log.batch import Buffer
 from storage.log.files import File, Files
 from storage.log.index import PENDING_ENTRIES_MAX, BadIndex, SparseIndex
 
@@ -187,25 +187,24 @@ class Segment:
                 self._index.close()
                 self._index = None
 
-    def append(self, header: BatchHeader, parts: Sequence[Buffer]) -> int:
-        """Write one batch at the end with one call; returns where. Owner's thread.  # hot
+    def append(self, parts: Sequence[Buffer], size: int) -> int:
+        """Write one batch of `size` bytes, header first, at the end with one call; returns where.
 
+        Owner's thread, which holds the file, and is to `note` the batch.  # hot
         Raises: StorageFull, StorageFailed; the segment is then as it was.
         """
         file_pos = self.size
-        self.file.write_at([pack(header, self.salt), *parts], file_pos)
-        self.size = file_pos + header.stored_bytes
-        self.note(header)
+        self.file.write_held(parts, file_pos, size)
+        self.size = file_pos + size
         return file_pos
 
-    def note(self, header: BatchHeader) -> None:
+    def note(self, append_us: int, time_us: int) -> None:
         """Count the times of a batch in, when it is written or found at the end by recovery."""
-        time_us = header.time_us
         if self.max_time_us is None or time_us > self.max_time_us:
             self.max_time_us = time_us
         if self.first_append_us is None:
-            self.first_append_us = header.append_us
-        self.last_append_us = header.append_us
+            self.first_append_us = append_us
+        self.last_append_us = append_us
 
     def note_in_index(
         self, offset: int, file_pos: int, max_time_before_us: int | None, interval_bytes: int
