@@ -1,5 +1,6 @@
-"""`braidlog export`: a topic to Parquet. Needs the extra `spark`; works beside a running broker
-or without one."""
+"""`braidlog export`: a topic to Parquet. Needs the extra `spark`; works beside a running broker or
+without one.
+"""
 
 from __future__ import annotations
 

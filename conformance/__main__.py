@@ -1,5 +1,6 @@
 """`python -m conformance [--only WORD ...] [--address DOOR=HOST:PORT ...] [--json FILE]`: the
-conformance run."""
+conformance run.
+"""
 
 import argparse
 import sys

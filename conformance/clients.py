@@ -1,8 +1,7 @@
 """Which client libraries there are, at which versions, and the environment each of them runs in.
 
-Libraries that get along share the project's own environment (extra `conformance`); a version
-that cannot
-gets an environment of its own, made when a case first asks for it.
+Libraries that get along share the project's own environment (extra `conformance`); a version that
+cannot gets an environment of its own, made when a case first asks for it.
 """
 
 import subprocess

@@ -1,5 +1,6 @@
 """Runs the cases and prints the matrix. A case is one short file in `cases/`; see
-`cases/README.md`."""
+`cases/README.md`.
+"""
 
 import dataclasses
 import importlib
@@ -53,7 +54,8 @@ class Context:
 
     def topic(self) -> str:
         """A topic name that no other case uses. Not short: librdkafka refuses tiny metadata
-        answers."""
+        answers.
+        """
         return f"conformance-{time.time_ns():x}-{next(self._counter)}"
 
     def address(self, door: str) -> tuple[str, int]:
@@ -75,8 +77,9 @@ class Context:
 
 
 def find_cases(only: list[str]) -> list[ModuleType]:
-    """The modules of `cases/`, in order of name; `only` keeps those whose name contains one of
-    its words."""
+    """The modules of `cases/`, in order of name; `only` keeps those whose name contains one of its
+    words.
+    """
     names = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
     wanted = [name for name in names if not only or any(word in name for word in only)]
     return [importlib.import_module(f"conformance.cases.{name}") for name in wanted]

@@ -1,5 +1,6 @@
 """A broker of our own for a run: started by the command line that users have, seen through its
-ready file."""
+ready file.
+"""
 
 import json
 import os
@@ -22,9 +23,8 @@ class StartFailed(Exception):
 class RunningBroker:
     """`braidlog serve` in a process of its own on loopback ports; also a context manager.
 
-    The data directory is kept over `stop`, `kill` and another `start`, and removed at the end
-    when it was
-    made here.
+    The data directory is kept over `stop`, `kill` and another `start`, and removed at the end when
+    it was made here.
     """
 
     def __init__(self, data_dir: Path | None = None, *options: str) -> None:

@@ -1,8 +1,7 @@
 """`python -m conformance.bench [--quick] [--only NAME ...] [--json FILE] [--compare FILE]`.
 
-Limits and workloads take turns in one run; every figure is the median over the rounds, its
-ratio is the
-median of the ratios to the limit measured in the same round.
+Limits and workloads take turns in one run; every figure is the median over the rounds, its ratio is
+the median of the ratios to the limit measured in the same round.
 """
 
 import argparse

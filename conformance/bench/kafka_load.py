@@ -51,8 +51,7 @@ def check_produced(answer: bytes) -> None:
 def pipelined_produce(
     address: tuple[str, int], topic: str, body: bytes, seconds: float, depth: int
 ) -> int:
-    """Produce the same set over one connection with `depth` requests in flight; sets
-    acknowledged."""
+    """Produce one set again and again, `depth` requests in flight; returns sets acknowledged."""
     frame = produce_frame(topic, 0, body)
     size = produce_answer_bytes(topic)
     done = 0

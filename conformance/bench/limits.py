@@ -1,10 +1,8 @@
 """What this machine can do at most, measured without the broker, in the same run as the workloads.
 
 L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
-MB/s. P: blocking
-ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in sequence. D: MB/s of
-128 KiB
-appends with an fdatasync after each.
+MB/s. P: blocking ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in
+sequence. D: MB/s of 128 KiB appends with an fdatasync after each.
 """
 
 import os

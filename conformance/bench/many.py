@@ -1,5 +1,6 @@
-"""Many connections from one process: each sends its next frame when its answer has come (epoll,
-no threads)."""
+"""Many connections from one process: each sends its next frame when its answer has come (epoll, no
+threads).
+"""
 
 import select
 import socket

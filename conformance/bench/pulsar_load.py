@@ -1,5 +1,4 @@
-"""Pulsar load from prepared frames: what varies is counted, not parsed, wherever that is
-possible."""
+"""Pulsar load from prepared frames: what varies is counted, not parsed, where that is possible."""
 
 import struct
 import time

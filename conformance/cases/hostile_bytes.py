@@ -37,8 +37,7 @@ def run(context: Context) -> None:
 
 
 def _expect_end(wire: Wire) -> None:
-    """Whatever error the protocol has may come first; the end must come without more bytes from
-    us."""
+    """The protocol's error may come first; the end must come without more bytes from us."""
     try:
         while wire.socket.recv(4096):
             pass

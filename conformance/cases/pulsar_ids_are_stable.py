@@ -1,5 +1,4 @@
-"""Records that Kafka wrote have the same Pulsar ids whatever the start position: entry id =
-offset."""
+"""Records that Kafka wrote keep their Pulsar ids from any start position: entry id = offset."""
 
 from conformance.raw.kafka import KafkaWire, message
 from conformance.raw.pulsar import PulsarWire

@@ -1,5 +1,6 @@
-"""A record without payload, which breaks classic Iggy clients, is left out for them; offsets do
-not shift."""
+"""A record without payload, which breaks classic Iggy clients, is left out for them; offsets do not
+shift.
+"""
 
 from conformance.raw.iggy import NEXT, IggyWire
 from conformance.raw.kafka import KafkaWire, message

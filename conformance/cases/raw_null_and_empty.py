@@ -1,5 +1,6 @@
-"""Absent, empty and binary keys and values are three different things, from Kafka to Kafka and
-to Pulsar."""
+"""Absent, empty and binary keys and values are three different things, from Kafka to Kafka and to
+Pulsar.
+"""
 
 from base64 import b64decode
 

@@ -1,5 +1,6 @@
-"""Kafka's commit of N is Iggy's stored offset N - 1 and where a Pulsar subscription goes on;
-and back."""
+"""Kafka's commit of N is Iggy's stored offset N - 1 and where a Pulsar subscription goes on; and
+back.
+"""
 
 from conformance.raw.iggy import IggyWire
 from conformance.raw.kafka import KafkaWire, message

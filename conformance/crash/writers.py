@@ -19,8 +19,9 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class Ledger:
-    """What one writer knows: acknowledged offsets, values without an answer, values sent more
-    than once."""
+    """What one writer knows: acknowledged offsets, values without an answer, values sent more than
+    once.
+    """
 
     name: str
     acknowledged: dict[int, bytes] = field(default_factory=dict)

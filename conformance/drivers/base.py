@@ -39,7 +39,8 @@ class Message:
 
 class Driver(Protocol):
     """What every library can be asked for. Each call opens its own connections and closes them
-    before it returns."""
+    before it returns.
+    """
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
         """Send in order, wait until every message is acknowledged.

@@ -53,7 +53,8 @@ class PulsarClient:
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
         """An Exclusive subscription; every message is acknowledged on its own, batch indexes
-        included."""
+        included.
+        """
         client = self._client()
         try:
             consumer = client.subscribe(

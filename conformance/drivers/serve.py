@@ -1,8 +1,7 @@
 """The process around one driver: JSON lines in, JSON lines out.
 
-`python -m conformance.drivers.serve MODULE HOST:PORT`; a line in is {"call": name, "args":
-{...}}, a line out is
-{"result": ...} or {"error": text}.
+`python -m conformance.drivers.serve MODULE HOST:PORT`; a line in is {"call": name, "args": {...}},
+a line out is {"result": ...} or {"error": text}.
 """
 
 import importlib

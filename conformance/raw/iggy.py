@@ -1,5 +1,6 @@
-"""Iggy's classic frames by hand, dialect D2 (crates 0.5 to 0.6: login with a version, consumer
-as identifier)."""
+"""Iggy's classic frames by hand, dialect D2 (crates 0.5 to 0.6: login with a version, consumer as
+identifier).
+"""
 
 import struct
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
 """Kafka 0.8 requests by hand (protocol guide of 0.8: Produce, Fetch, Metadata, OffsetCommit and
-OffsetFetch)."""
+OffsetFetch).
+"""
 
 import struct
 import zlib

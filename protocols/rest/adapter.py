@@ -1,5 +1,6 @@
 """The HTTP door as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once it
-serves."""
+serves.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Stored batches to Arrow columns, through the codecs. Knows bodies and Arrow; no Spark, no
-files."""
+"""Stored batches to Arrow columns, through the codecs. Knows bodies and Arrow, no Spark or file."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

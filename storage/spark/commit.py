@@ -1,15 +1,13 @@
-"""The export folder's own records: intents, staged files, commits. Exactly once for every
-reader of it.
+"""The export folder's own records: intents, staged files, commits. Exactly once for every reader of
+it.
 
     OUT/topic=<percent-encoded name>/date=YYYY-MM-DD/<name>+<partition>+<partition
     id>+<first>+<end>.parquet
     OUT/_export/lock  intent/<run>.json  commits/<run>.json  staging/<run>/  deadletter/run=<run>/
 
-A run's intent fixes its ranges before anything is written, and file names follow from the
-intent alone: a
-run that is repeated after a crash overwrites its own files. The commit record is the truth of
-what was
-exported. Knows files and JSON; no Spark, no Parquet.
+A run's intent fixes its ranges before anything is written, and file names follow from the intent
+alone: a run that is repeated after a crash overwrites its own files. The commit record is the truth
+of what was exported. Knows files and JSON; no Spark, no Parquet.
 """
 
 import fcntl

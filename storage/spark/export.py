@@ -1,9 +1,8 @@
-"""The export job: a Spark batch job that keeps its own positions. Runs beside a running or
-stopped broker.
+"""The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
+broker.
 
-Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. A run
-that died is
-taken up by the next one as its intent stands, before anything new is planned.
+Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. A run that
+died is taken up by the next one as its intent stands, before anything new is planned.
 """
 
 import os
@@ -46,8 +45,7 @@ Progress = Callable[[int, int], None]
 
 
 class ExportFailed(Exception):
-    """The export stopped; nothing that was committed before is touched. One line for the
-    operator."""
+    """The export stopped; what was committed before is untouched. One line for the operator."""
 
 
 class NoSuchTopic(ExportFailed):

