@@ -7,6 +7,7 @@ print it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,22 +59,60 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
     return EXIT_FAILED if report.faults else EXIT_DONE
 
 
+@log.command
+def dump(
+    place: Annotated[str, Parameter(name="TOPIC", help="TOPIC or TOPIC/PARTITION, see below.")],
+    /,
+    *,
+    data_dir: DataDirOption,
+    from_: Annotated[int, Parameter(name="--from", help="First offset wanted.")] = 0,
+    count: Annotated[
+        int | None, Parameter(help="At most so many batches, or records with --records.")
+    ] = None,
+    records: Annotated[bool, Parameter(help="The records, not the batches.", negative="")] = False,
+    output: OutputOption = "table",
+) -> int:
+    """Print what is stored: batches with their headers and places, or the records in them.
+
+    A name with one or three parts is a topic, all partitions of it: orders, public/default/orders.
+    With two or four parts the last is a partition: orders/0, public/default/orders/0. JSON is one
+    object a line. Beside a running broker it ends at the watermark slot.
+
+    Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
+    """
+    from broker.cli_dump import Printer
+    from storage.log.dump import NoSuchTopic, find_partitions
+    from storage.log.files import FileGone
+    from storage.metadata.names import InvalidTopicName
+
+    if from_ < 0 or (count is not None and count < 0):
+        return fail("--from and --count are numbers from 0 on", EXIT_USAGE)
+    try:
+        parts = find_partitions(data_dir, place)
+        printer = Printer(data_dir, records=records, json_lines=output == "json", left=count)
+        for part in parts:
+            printer.partition(part, from_)
+        sys.stdout.flush()
+    except InvalidTopicName as error:
+        return fail(str(error), EXIT_USAGE)
+    except NoSuchTopic as error:
+        return fail(str(error), EXIT_NOT_FOUND)
+    except FileGone as error:
+        return fail(f"retention took {error} meanwhile; try again", EXIT_FAILED)
+    except BrokenPipeError:  # The reader, `head` perhaps, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_DONE
+
+
 def finding_line(finding: Finding) -> str:
     """One finding for people: how bad, which log, where, which offsets, and why."""
+    from broker.cli_dump import offsets_text
+
     place = f"{finding.path} at byte {finding.file_pos}"
     if finding.offset is None:
         return f"{finding.level}: {finding.log}: {place}: {finding.reason}"
     offsets = offsets_text(finding.offset, finding.next_offset)
     return f"{finding.level}: {finding.log}: {place}, {offsets}: {finding.reason}"
-
-
-def offsets_text(offset: int, next_offset: int | None) -> str:
-    """A half-open range of offsets as people say it."""
-    if next_offset is None or next_offset <= offset:
-        return f"from offset {offset} on"
-    if next_offset == offset + 1:
-        return f"offset {offset}"
-    return f"offsets {offset} to {next_offset - 1}"
 
 
 def summary_line(report: VerifyReport) -> str:
