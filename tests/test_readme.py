@@ -1,10 +1,15 @@
-"""What README shows works as it stands: its Python is run in order, against a broker of our own."""
+"""What README shows works as it stands: its Python and its commands are run in order, against a
+broker of our own.
+"""
 
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -19,7 +24,7 @@ PRINTED = [
     ["Pulsar read b'order 2'", "Pulsar read b'order 3'"],
     ["Iggy read b'order 4'", "Iggy read b'order 5'"],
 ]
-RUN_TIMEOUT_S = 60
+RUN_TIMEOUT_S = 120
 # iggy-py 0.4.0 may abort when Python ends under its threads, after everything was done.
 EXIT_CODES = (0, -signal.SIGABRT)
 
@@ -28,12 +33,27 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
+def commands(program: str) -> list[list[str]]:
+    """The arguments of every line that calls the program."""
+    lines = "".join(blocks("sh")).splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.startswith(program)]
+
+
+def here(broker: RunningBroker, text: str) -> str:
+    """With the broker's addresses and data directory in the place of the default ones."""
+    for door, port in DEFAULT_PORTS.items():
+        text = text.replace(f"127.0.0.1:{port}", broker.addresses[door])
+    return str(broker.data_dir) if text == "data" else text
+
+
 def run(broker: RunningBroker, arguments: list[str]) -> list[str]:
     done = subprocess.run(
         arguments,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
+        env=os.environ | {"BRAIDLOG_URL": broker.url},
+        cwd=broker.data_dir.parent,
         timeout=RUN_TIMEOUT_S,
         check=False,
     )
@@ -43,17 +63,23 @@ def run(broker: RunningBroker, arguments: list[str]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.clients
+@pytest.mark.spark
 def test_first_steps_print_what_they_promise():
     with RunningBroker() as broker:
         for program, printed in zip(blocks("python"), PRINTED, strict=True):
-            for door, port in DEFAULT_PORTS.items():
-                program = program.replace(f"127.0.0.1:{port}", broker.addresses[door])
-            lines = run(broker, [sys.executable, "-c", program])
+            lines = run(broker, [sys.executable, "-c", here(broker, program)])
             # Pulsar's library logs to standard output, too.
             assert [line for line in lines if " read b" in line] == printed
-        braidlog = [sys.executable, "-m", "broker.cli"]
-        shown = run(broker, [*braidlog, "groups", "show", "1", "--url", broker.url])
-        assert "1 on public/default/orders" in "\n".join(shown)
+        shown = {}
+        for arguments in commands(".venv/bin/braidlog "):
+            arguments = [here(broker, argument) for argument in arguments]
+            shown[arguments[0]] = run(broker, [sys.executable, "-m", "broker.cli", *arguments])
+        assert shown["export"][0].startswith("6 records")
+        assert "public/default/orders" in "\n".join(shown["topics"])
+        assert "1 on public/default/orders" in "\n".join(shown["groups"])
+        for (url,) in commands("curl "):
+            with urlopen(here(broker, url)) as answer:
+                assert answer.status == 200
         assert broker.stop() == 0
 
 
