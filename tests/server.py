@@ -89,6 +89,11 @@ class RunningBroker:
         """What it logged."""
         return (self.folder / "log").read_text()
 
+    def resident_bytes(self):
+        """Memory that it holds now."""
+        with open(f"/proc/{self.process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def signal(self, number):
         """Send a signal."""
         self.process.send_signal(number)

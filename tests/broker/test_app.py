@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from urllib.request import urlopen
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.server import RunningBroker
 
 pytestmark = pytest.mark.slow
 
+IDLE_BYTES_MAX = 80_000_000
 HTTP_ONLY = {"http": "127.0.0.1:0"}
 
 
@@ -33,6 +35,14 @@ def test_ready_file_names_every_door_and_output_says_how_to_connect(tmp_path):
         assert not list(tmp_path.glob("*.new"))
         assert broker.stop() == 0
     assert '"stopped"' in broker.log()
+
+
+def test_an_idle_broker_with_every_door_open_is_small(tmp_path):
+    with RunningBroker(tmp_path) as broker:
+        host, port = broker.addresses["http"]  # Its server is imported after the start.
+        with urlopen(f"http://{host}:{port}/healthz") as answer:
+            assert answer.status == 200
+        assert broker.resident_bytes() < IDLE_BYTES_MAX
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

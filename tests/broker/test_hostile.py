@@ -27,11 +27,6 @@ def broker(tmp_path_factory):
         yield running
 
 
-def resident_bytes(broker):
-    with open(f"/proc/{broker.process.pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
-
-
 def read_to_the_end(stream):
     """What the broker answers before it closes; fails if it waits for more."""
     received = b""
@@ -55,7 +50,7 @@ def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(b
 def test_a_thousand_such_connections_at_a_time_leave_next_to_nothing(broker, door):
     kinds = list(KINDS.values())
     with socket.create_connection(broker.addresses[door], timeout=10):
-        before = resident_bytes(broker)
+        before = broker.resident_bytes()
         for _ in range(4):
             streams = []
             for number in range(CONNECTIONS // 4):
@@ -65,7 +60,7 @@ def test_a_thousand_such_connections_at_a_time_leave_next_to_nothing(broker, doo
             for stream in streams:
                 read_to_the_end(stream)
                 stream.close()
-        assert resident_bytes(broker) - before < GROWTH_BYTES_MAX
+        assert broker.resident_bytes() - before < GROWTH_BYTES_MAX
     with socket.create_connection(broker.addresses["http"], timeout=10) as stream:
         stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert b"200" in read_to_the_end(stream)
