@@ -68,10 +68,11 @@ class Broker:
             data_dir.open_journal("catalogue", self.committer), now_us=self.now_us()
         )
         cursors = CursorStore(data_dir.open_journal("cursors", self.committer))
+        self._partitions = Partitions(data_dir, config.log, self.durability)
         self.topics = Topics(
             self.catalogue,
             cursors,
-            Partitions(data_dir, config.log, self.durability),
+            self._partitions,
             defaults=TopicDefaults(config.topics.auto_create, config.topics.num_partitions),
             now_us=self.now_us,
             translate=self.translated,
@@ -103,10 +104,11 @@ class Broker:
             raise
 
     async def run(self) -> None:
-        """Commit, flush and apply retention until cancelled. Raises StorageFailed."""
+        """Commit, flush, apply retention and tidy up until cancelled. Raises StorageFailed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.durability.promote)
             nursery.start_soon(self.retention.run)
+            nursery.start_soon(self._partitions.run)
             await self.durability.run()
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from storage.codecs.api import BodyInfo, Buffer
 
 if TYPE_CHECKING:
     from broker.durability import Durability
-    from broker.topics import Topic
+    from broker.topic import Topic
     from broker.waiters import Wait
     from storage.log.batch import Batch
     from storage.log.partition_log import PartitionLog

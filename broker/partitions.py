@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
+import trio
 
 from broker.config import LogConfig
 from broker.durability import Durability
@@ -17,7 +18,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.settings import LogSettings
 
 if TYPE_CHECKING:
-    from broker.topics import Topic
+    from broker.topic import Topic
     from storage.metadata.catalogue_records import Setting
 
 log = structlog.get_logger()
@@ -30,6 +31,7 @@ class Partitions:
         self._data_dir = data_dir
         self._config = config
         self._durability = durability
+        self._discarded = trio.Event()
 
     def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
@@ -59,11 +61,27 @@ class Partitions:
         return Partition(topic, index, opened, self._durability)
 
     def discard(self, partition: Partition) -> None:
-        """Close the partition and remove its folder: nothing names it any more."""
+        """Close the partition and give its folder up: nothing names it any more. `run` removes it.
+
+        Raises StorageFailed.
+        """
         try:
-            self._data_dir.remove_partition(partition.partition_id)
+            self._data_dir.retire_partition(partition.partition_id)
         except StorageFull as error:  # The next start sets aside what is left.
             log.warning("partition_left", partition_id=partition.partition_id, reason=str(error))
+        self._discarded.set()
+
+    async def run(self) -> None:
+        """Remove the files of discarded partitions until cancelled, in a thread: a topic may have
+        thousands. Raises StorageFailed.
+        """
+        while True:
+            await self._discarded.wait()
+            self._discarded = trio.Event()
+            try:
+                await trio.to_thread.run_sync(self._data_dir.remove_retired)
+            except StorageFull as error:  # The next start does it.
+                log.warning("folders_left", reason=str(error))
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Let the topic's logs follow these settings.

@@ -15,7 +15,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.errors import BrokerError
     from broker.subscriptions import Subscriptions
-    from broker.topics import Topic, Topics
+    from broker.topic import Topic
+    from broker.topics import Topics
 
 
 class Retention:

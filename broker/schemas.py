@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from storage.metadata.catalogue_records import SchemaMeta
 
 if TYPE_CHECKING:
-    from broker.topics import Topic
+    from broker.topic import Topic
     from storage.metadata.catalogue import Catalogue
 
 __all__ = ["IncompatibleSchema", "SchemaMeta", "add_schema", "compatible", "version_of"]

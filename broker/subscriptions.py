@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 import storage.errors
 from broker import errors
 from broker.partition import broker_error
-from broker.topics import Topic, TopicEvent, Topics
+from broker.topic import Topic, TopicEvent
+from broker.topics import Topics
 from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, StoredSubscription
 from storage.metadata.ranges import RANGES_MAX, RangeSet
 

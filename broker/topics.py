@@ -7,16 +7,18 @@ file (`PartitionFactory` makes and removes those) and no protocol but for the sh
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 import storage.errors
 from broker import errors
 from broker.partition import broker_error
+from broker.topic import PartitionFactory, Topic, TopicEvent, TopicListener
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.catalogue_records import NamespaceMeta, Setting, TopicMeta
 from storage.metadata.cursors import CursorStore
@@ -39,78 +41,12 @@ if TYPE_CHECKING:
 TOPIC_PARTITIONS_MAX: Final = 10_000
 
 
-class PartitionFactory(Protocol):
-    """Makes partitions over their folders. Raises errors of storage."""
-
-    def create(
-        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
-    ) -> Sequence[Partition]:
-        """Make folders and files, on disk when this returns, and open them: all, or none is left.
-
-        A new topic has its name and settings, no number yet.
-        """
-
-    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
-        """Open the partition that is there."""
-
-    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
-        """Let the partitions follow these settings. Raises InvalidRequest, with nothing changed."""
-
-    def discard(self, partition: Partition) -> None:
-        """Close the partition and remove its folder: nothing names it any more."""
-
-
-class TopicEvent(enum.Enum):
-    """What happened to a topic."""
-
-    CREATED = "created"
-    GROWN = "grown"
-    DELETED = "deleted"
-
-
-class TopicListener(Protocol):
-    """Who wants to hear of topics. Called within the change: it must not change topics itself."""
-
-    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """The topic is as told already; a deleted one still has its name and partitions."""
-
-
 @dataclass(slots=True, frozen=True)
 class TopicDefaults:
     """What a topic gets that nobody described."""
 
     auto_create: bool = True
     num_partitions: int = 1
-
-
-class Topic:
-    """One topic while the broker runs."""
-
-    def __init__(self, meta: TopicMeta) -> None:
-        self.meta = meta
-        self.partitions: list[Partition] = []
-        self.ticket = 0
-        """Once this is durable, so is what the last call did to the topic."""
-        self.deleted = False
-        self.layout_users = 0
-        """Clients that count on the topic staying unpartitioned: those that reached it by its own
-        name through Pulsar's door. Whoever raises it lowers it again."""
-
-    @property
-    def name(self) -> TopicName:
-        """Tenant, namespace and name."""
-        return self.meta.name
-
-    @property
-    def partitioned(self) -> bool:
-        """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
-        return self.meta.partitioned
-
-    def partition(self, index: int) -> Partition:
-        """The partition of that number, from 0. Raises PartitionNotFound."""
-        if not 0 <= index < len(self.partitions):
-            raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
-        return self.partitions[index]
 
 
 class Topics:
@@ -135,6 +71,7 @@ class Topics:
         self._now_us = now_us
         self._translate = translate
         self._topics: dict[TopicName, Topic] = {}
+        self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are made aside by name.
         self._leaving: deque[tuple[int, Topic]] = deque()
 
     def open_all(self) -> None:
@@ -237,30 +174,31 @@ class Topics:
         Its folders are on disk when this returns, the topic itself with `topic.ticket`. Raises
         InvalidName, InvalidRequest, NamespaceNotFound, TopicExists, StorageFull, StorageFailed.
         """
-        partitioned = partitions > 1 if partitioned is None else partitioned
-        self._check_new(name, partitions, iggy_id)
-        if partitions > 1 and not partitioned:
-            raise errors.InvalidRequest("an unpartitioned topic has one partition")
-        catalogue = self.catalogue
-        unnumbered = TopicMeta(
-            0, name, [], partitioned, self._now_us(), dict(settings or {}), iggy_id, 0
+        return self._enter(
+            self._planned(name, partitions, partitioned, settings, iggy_id), partitions
         )
-        topic = Topic(unnumbered)
-        with self._new_partitions(topic, partitions) as partition_ids:
-            topic.ticket = catalogue.create_topic(
-                name,
-                [*partition_ids],
-                partitioned=partitioned,
-                created_us=unnumbered.created_us,
-                settings=unnumbered.settings,
-                iggy_id=iggy_id,
-            )
-        meta = catalogue.topic(name)
-        assert meta is not None
-        topic.meta = meta
-        self._topics[name] = topic
-        self._tell(topic, TopicEvent.CREATED)
-        return topic
+
+    async def create_aside(
+        self,
+        name: TopicName,
+        partitions: int,
+        *,
+        settings: Mapping[str, Setting] | None = None,
+        iggy_id: int | None = None,
+    ) -> Topic:
+        """As `create`, with the folders made in a thread: a partition takes milliseconds, and other
+        clients do not wait for those of a large topic. Nobody sees the topic before.
+
+        Raises what `create` raises.
+        """
+        topic = self._planned(name, partitions, None, settings, iggy_id)
+        made = await self._made_aside(topic, partitions)
+        try:
+            self._check_new(name, partitions, iggy_id)  # Another client may have been quicker.
+        except errors.BrokerError:
+            self._discard(made)
+            raise
+        return self._enter(topic, partitions, made)
 
     def auto_create(self, name: TopicName, partitions: int | None = None) -> Topic:
         """The topic of that name, made now if need be and if the configuration lets us.
@@ -274,23 +212,61 @@ class Topics:
             topic = self.create(name, partitions or self.defaults.num_partitions)
         return topic
 
+    async def auto_create_aside(self, name: TopicName) -> Topic:
+        """As `auto_create`, with the folders made in a thread, once for all who ask meanwhile.
+
+        Raises TopicNotFound and what `create` raises.
+        """
+        while (under_way := self._under_way.get(name)) is not None:
+            await under_way.wait()
+        topic = self.find(name)
+        if topic is not None or not self.defaults.auto_create:
+            return topic or self.auto_create(name)
+        self._under_way[name] = trio.Event()
+        try:
+            return await self.create_aside(name, self.defaults.num_partitions)
+        except errors.TopicExists:
+            return self.get(name)
+        finally:
+            self._under_way.pop(name).set()
+
     def add_partitions(self, name: TopicName, total: int) -> int:
         """Grow a topic to `total` partitions; return the ticket.
 
         Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound,
         InvalidRequest, TopicInUse, StorageFull, StorageFailed.
         """
+        return self._grow(self._growing(name, total), total)
+
+    async def add_partitions_aside(self, name: TopicName, total: int) -> int:
+        """As `add_partitions`, with the folders made in a thread. Raises what that raises."""
+        topic = self._growing(name, total)
+        count = len(topic.partitions)
+        made = await self._made_aside(topic, total - count)
+        try:
+            if self._growing(name, total) is not topic or len(topic.partitions) != count:
+                raise errors.TopicInUse(f"{name} was changed meanwhile")
+        except errors.BrokerError:
+            self._discard(made)
+            raise
+        return self._grow(topic, total, made)
+
+    def _growing(self, name: TopicName, total: int) -> Topic:
+        """The topic, if it can grow to that. Raises TopicNotFound, InvalidRequest, TopicInUse."""
         topic = self.get(name)
         count = len(topic.partitions)
         if not count < total <= TOPIC_PARTITIONS_MAX:
             raise errors.InvalidRequest(
                 f"{name} has {count} partitions and can have up to {TOPIC_PARTITIONS_MAX}"
             )
-        partitioned = topic.partitioned or total > 1
-        if topic.layout_users and partitioned != topic.partitioned:
+        if topic.layout_users and (topic.partitioned or total > 1) != topic.partitioned:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
+        return topic
+
+    def _grow(self, topic: Topic, total: int, made: Sequence[Partition] | None = None) -> int:
         topic_id = topic.meta.topic_id
-        with self._new_partitions(topic, total - count) as partition_ids:
+        partitioned = topic.partitioned or total > 1
+        with self._new_partitions(topic, total - len(topic.partitions), made) as partition_ids:
             # Cursors first: a partition must not be seen without them.
             self._cursors.resize(topic_id, total)
             topic.ticket = self.catalogue.set_partitions(
@@ -415,18 +391,73 @@ class Topics:
         if name in self._topics:
             raise errors.TopicExists(f"{name} is there already")
 
-    @contextmanager
-    def _new_partitions(self, topic: Topic, count: int) -> Iterator[Sequence[int]]:
-        """Make `count` further partitions for what happens inside; they go again if that fails."""
-        first = len(topic.partitions)
-        partition_ids = [self.catalogue.next_partition_id() for _ in range(count)]
-        made: Sequence[Partition] = []
+    def _planned(
+        self,
+        name: TopicName,
+        partitions: int,
+        partitioned: bool | None,
+        settings: Mapping[str, Setting] | None,
+        iggy_id: int | None,
+    ) -> Topic:
+        """A topic that could be made now, without a number and partitions."""
+        partitioned = partitions > 1 if partitioned is None else partitioned
+        self._check_new(name, partitions, iggy_id)
+        if partitions > 1 and not partitioned:
+            raise errors.InvalidRequest("an unpartitioned topic has one partition")
+        kept = dict(settings or {})
+        return Topic(TopicMeta(0, name, [], partitioned, self._now_us(), kept, iggy_id, 0))
+
+    def _enter(
+        self, topic: Topic, partitions: int, made: Sequence[Partition] | None = None
+    ) -> Topic:
+        """Make a planned topic one that all see."""
+        catalogue, planned = self.catalogue, topic.meta
+        with self._new_partitions(topic, partitions, made) as partition_ids:
+            topic.ticket = catalogue.create_topic(
+                planned.name,
+                [*partition_ids],
+                partitioned=planned.partitioned,
+                created_us=planned.created_us,
+                settings=planned.settings,
+                iggy_id=planned.iggy_id,
+            )
+        meta = catalogue.topic(planned.name)
+        assert meta is not None
+        topic.meta = meta
+        self._topics[meta.name] = topic
+        self._tell(topic, TopicEvent.CREATED)
+        return topic
+
+    def _numbers(self, count: int) -> Sequence[int]:
+        return [self.catalogue.next_partition_id() for _ in range(count)]
+
+    async def _made_aside(self, topic: Topic, count: int) -> Sequence[Partition]:
+        """`count` further partitions, made in a thread; nobody knows them yet."""
+        numbers = self._numbers(count)
         try:
-            made = self._factory.create(topic, first, partition_ids)
-            yield partition_ids
+            return await trio.to_thread.run_sync(
+                self._factory.create, topic, len(topic.partitions), numbers
+            )
         except storage.errors.StorageError as error:
-            for partition in made:
-                self._factory.discard(partition)
+            raise self._translate(error) from error
+
+    def _discard(self, made: Sequence[Partition]) -> None:
+        for partition in made:
+            self._factory.discard(partition)
+
+    @contextmanager
+    def _new_partitions(
+        self, topic: Topic, count: int, made: Sequence[Partition] | None
+    ) -> Iterator[Sequence[int]]:
+        """Give the topic `count` further partitions, made now if they are not, for what happens
+        inside; they go again if that fails.
+        """
+        try:
+            if made is None:
+                made = self._factory.create(topic, len(topic.partitions), self._numbers(count))
+            yield [partition.partition_id for partition in made]
+        except storage.errors.StorageError as error:
+            self._discard(made or ())
             raise self._translate(error) from error
         topic.partitions.extend(made)
 

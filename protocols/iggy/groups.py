@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.topics import Topic
+from broker.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context

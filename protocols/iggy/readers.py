@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from broker.groups import Member
 from broker.partition import Partition
 from broker.subscriptions import Subscription
-from broker.topics import Topic
+from broker.topic import Topic
 from protocols.iggy import names
 from protocols.iggy.context import Context
 from protocols.iggy.errors import ErrorCode, Refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from broker.partition import Partition, broker_error
-from broker.topics import Topic
+from broker.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import PROTOCOL, Answer, Context

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from broker import errors
 from broker.partition import Partition
+from broker.topic import Topic
 from broker.topic_settings import NO_LIMIT
-from broker.topics import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context
@@ -58,7 +58,7 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     if broker.catalogue.topic_by_iggy_id(names.TENANT, stream.name, topic_id) is not None:
         raise Refusal(ErrorCode.TOPIC_ID_ALREADY_EXISTS)
     try:
-        topic = broker.topics.create(
+        topic = await broker.topics.create_aside(
             name, request.partitions_count, settings=_settings(request), iggy_id=topic_id
         )
     except errors.InvalidRequest as error:
@@ -80,7 +80,7 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     total = len(topic.partitions) + request.count
     try:
-        return Answer(ticket=context.broker.topics.add_partitions(topic.name, total))
+        return Answer(ticket=await context.broker.topics.add_partitions_aside(topic.name, total))
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 

@@ -24,7 +24,7 @@ from protocols.kafka.messages import (
 from protocols.kafka.names import IllegalName, visible
 
 if TYPE_CHECKING:
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 NOWHERE = BrokerAddress(-1, b"", -1)
 
@@ -35,7 +35,7 @@ async def metadata(context: Context, request: MetadataRequest) -> Answer:
     ticket = 0
     for name in request.topics:
         try:
-            topic = _topic(context, name)
+            topic = await _topic(context, name)
         except BrokerError as error:
             topics.append(TopicMetadata(context.refused(error), name))
         else:
@@ -58,14 +58,14 @@ async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) 
     return Answer(ConsumerMetadataReply(Code.NONE, context.address))
 
 
-def _topic(context: Context, name: bytes | None) -> Topic:
+async def _topic(context: Context, name: bytes | None) -> Topic:
     try:
         topic_name = context.names.topic_name(name)
     except IllegalName as error:
         raise InvalidName(str(error)) from None
     topics = context.broker.topics
     if context.options.auto_create:
-        return topics.auto_create(topic_name)
+        return await topics.auto_create_aside(topic_name)
     return topics.get(topic_name)
 
 

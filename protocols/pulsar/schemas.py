@@ -22,7 +22,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.topics import Topic
+    from broker.topic import Topic
     from protocols.pulsar.session import PulsarSession
 
 VERSION: Final = struct.Struct(">q")

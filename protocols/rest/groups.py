@@ -24,7 +24,7 @@ from protocols.rest.requests import json_response
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.subscriptions import Subscription
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
 

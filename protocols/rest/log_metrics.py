@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")

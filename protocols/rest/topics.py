@@ -19,7 +19,7 @@ from protocols.rest.requests import json_response
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.partition import Partition
-    from broker.topics import Topic
+    from broker.topic import Topic
 
 
 class TopicsApi:
@@ -60,7 +60,7 @@ class TopicsApi:
         given = read_settings(wanted.settings)
         settings = {key: value for key, value in given.items() if value is not None}
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
-        topic = self._broker.topics.create(name, partitions, settings=settings)
+        topic = await self._broker.topics.create_aside(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic), 201)
 
@@ -74,7 +74,7 @@ class TopicsApi:
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.partitions not in (None, len(topic.partitions)):
-            self._broker.topics.add_partitions(name, wanted.partitions)
+            await self._broker.topics.add_partitions_aside(name, wanted.partitions)
         if changes:
             self._broker.topics.alter_settings(name, changes)
             await self._broker.retention.apply(topic)

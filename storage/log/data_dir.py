@@ -83,9 +83,7 @@ class DataDir:
         for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
-        for name in self.files.names(self._partitions_path):
-            if name.endswith(DELETED_SUFFIX):
-                self.files.remove_folder(os.path.join(self._partitions_path, name))
+        self.remove_retired()
         self.files.sync_folder(self.path)
 
     def partition_folder(self, partition_id: int) -> str:
@@ -211,19 +209,27 @@ class DataDir:
             raise DamagedLog(path, 0, 0, f"it is that of partition {content.partition_id}")
         return content
 
-    def remove_partition(self, partition_id: int) -> None:
-        """Close and remove a partition that the catalogue no longer names.
-
-        The folder gets another name first, so that a start after a crash knows what it is.
-        Raises: StorageFull, StorageFailed.
+    def retire_partition(self, partition_id: int) -> None:
+        """Close a partition that the catalogue no longer names, and give its folder the name under
+        which `remove_retired`, or the next start, finds it. Raises: StorageFull, StorageFailed.
         """
         log = self._logs.pop(partition_id, None)
         if log is not None:
             log.close()
         folder = self.partition_folder(partition_id)
         self.files.rename(folder, folder + DELETED_SUFFIX)
-        self.files.sync_folder(self._partitions_path)
-        self.files.remove_folder(folder + DELETED_SUFFIX)
+
+    def remove_retired(self) -> None:
+        """Remove the folders of retired partitions; in any thread, one at a time.
+
+        Raises: StorageFull, with some of them left; StorageFailed.
+        """
+        names = self.files.names(self._partitions_path)
+        retired = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        if retired:
+            self.files.sync_folder(self._partitions_path)
+        for name in retired:
+            self.files.remove_folder(os.path.join(self._partitions_path, name))
 
     def _discard_folder(self, folder: str) -> None:
         if os.path.isdir(folder):

@@ -33,7 +33,10 @@ def test_help_of_serve_shows_its_flags_and_an_example(capsys):
     [
         (["serve", "--bogus"], "--bogus"),
         (["nothing"], "unknown command 'nothing', there are: "),
-        (["topics", "nothing"], "unknown command 'nothing', there are: list, show, create, delete"),
+        (
+            ["topics", "nothing"],
+            "unknown command 'nothing', there are: list, show, create, alter, delete",
+        ),
         (["serve", "--listen", "kafka"], "--listen kafka: NAME=HOST:PORT is wanted"),
         (["serve", "--set", "=1"], "--set =1: KEY=VALUE is wanted"),
         (["serve", "--set", "log.nope=1"], "--set log.nope=1: log.nope: unknown setting"),

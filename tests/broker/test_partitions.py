@@ -1,6 +1,9 @@
 """What refused and altered settings of a topic do to its logs."""
 
+import os
+
 import pytest
+import trio
 
 from broker.errors import InvalidRequest
 from storage.metadata.names import parse_topic
@@ -31,3 +34,13 @@ async def test_altered_settings_reach_the_logs_and_refused_ones_do_not(broker):
     with pytest.raises(InvalidRequest):
         broker.topics.alter_settings(topic.name, {"durability": "hopeful"})
     assert topic.meta.settings == {"durability": "written"}
+
+
+async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):
+    topic = broker.topics.create(parse_topic("t"), 3)
+    folders = [partition.log.folder for partition in topic.partitions]
+    broker.topics.delete(topic.name)
+    with trio.fail_after(10):
+        while os.listdir(os.path.dirname(folders[0])):
+            await trio.sleep(0.001)
+    assert not any(map(os.path.exists, folders))

@@ -1,7 +1,8 @@
 import pytest
 
 from broker import errors
-from broker.topics import TOPIC_PARTITIONS_MAX, TopicEvent
+from broker.topic import TopicEvent
+from broker.topics import TOPIC_PARTITIONS_MAX
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
 

@@ -125,9 +125,12 @@ def test_unknown_folders_are_set_aside_and_their_numbers_remembered(tmp_path):
 def test_a_removed_partition_leaves_nothing(tmp_path):
     data_dir, committer = opened(tmp_path)
     log = data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
-    data_dir.remove_partition(3)
+    data_dir.create_partition(4, "public/default/t", 1, SETTINGS, committer)
+    data_dir.retire_partition(3)
     assert not log.takes_appends
-    assert os.listdir(tmp_path / "partitions") == []
+    assert data_dir.partition_ids() == [4]
+    data_dir.remove_retired()
+    assert os.listdir(tmp_path / "partitions") == ["4"]
 
 
 def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
@@ -135,8 +138,9 @@ def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
     data_dir, committer = opened(tmp_path, disk)
     data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
     disk.fail("unlink", errno.EIO)
+    data_dir.retire_partition(3)
     with pytest.raises(Exception, match="cannot remove"):
-        data_dir.remove_partition(3)
+        data_dir.remove_retired()
     data_dir.abandon()
     opened(tmp_path)
     assert os.listdir(tmp_path / "partitions") == []

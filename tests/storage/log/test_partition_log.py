@@ -392,7 +392,7 @@ def test_a_log_closed_in_the_middle_of_a_round_takes_no_harm(tmp_path):
     one = OneLog(tmp_path)
     one.append(b"a")
     running = one.committer.begin()
-    one.data_dir.remove_partition(1)
+    one.data_dir.retire_partition(1)
     one.committer.sync(running)
     one.committer.finish(running)
     assert one.files.open_count <= 1
