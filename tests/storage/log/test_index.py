@@ -117,3 +117,12 @@ def test_rebuilt_entries_keep_what_was_added_meanwhile(tmp_path):
     index = new_index(tmp_path, [(1, 64, 1), (2, 9000, 2), (3, 20_000, 3)])
     index.replace([(1, 64, 1), (5, 12_000, 2)], end_pos=15_000)
     assert [index.entry(n)[0] for n in range(len(index))] == [1, 5, 3]
+
+
+@pytest.mark.parametrize("pos", [3, 12])  # Of the offset and of the place in the file.
+def test_a_rebuild_keeps_no_wrong_entry(tmp_path, pos):
+    new_index(tmp_path, ENTRIES).flush()
+    flip(tmp_path / "0.index", HEADER_BYTES + 49 * ENTRY_BYTES + pos)
+    index = loaded(tmp_path)
+    index.replace(ENTRIES, end_pos=ENTRIES[-1][1])
+    assert [index.entry(n)[0] for n in range(len(index))] == [one[0] for one in ENTRIES]
