@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from storage.errors import StorageFailed, StorageFull, WouldBlock
 from storage.log.file_system import FileSystem
+from storage.log.read_buffers import ReadBuffers
 
 Buffer = bytes | bytearray | memoryview
 
@@ -54,12 +55,8 @@ class Disk:
     def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
         return os.pread(fd, size, pos)
 
-    def read_cached(self, path: str, fd: int, size: int, pos: int) -> bytearray:
-        buffer = bytearray(size)
-        got = os.preadv(fd, [buffer], pos, os.RWF_NOWAIT)
-        if got < size:
-            del buffer[got:]
-        return buffer
+    def read_cached(self, path: str, fd: int, into: memoryview, pos: int) -> int:
+        return os.preadv(fd, [into], pos, os.RWF_NOWAIT)
 
     def truncate(self, path: str, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
@@ -167,7 +164,7 @@ class File:
         finally:
             self.release()
 
-    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | bytearray:
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
         """At most `size` bytes from `pos`, fewer at the file's end.
 
         With `wait=False` only what the page cache holds, which may be fewer bytes too.
@@ -178,7 +175,8 @@ class File:
             if wait or not self._files.reads_cached:
                 return self._files.disk.read(self.path, fd, size, pos)
             try:
-                return self._files.disk.read_cached(self.path, fd, size, pos)
+                into = self._files.read_buffers.take(size)
+                return into[: self._files.disk.read_cached(self.path, fd, into, pos)]
             except BlockingIOError:
                 raise WouldBlock(self.path) from None
             except OSError as error:
@@ -259,6 +257,7 @@ class Files:
         self.root = os.fspath(root)
         self.disk = disk if disk is not None else Disk()
         self.reads_cached = True
+        self.read_buffers = ReadBuffers()
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._handles_max = handles_max
         self._open_count = 0

@@ -60,7 +60,7 @@ class Window:
 
 def read_checked(
     segment: Segment, size: int, pos: int, offset: int, *, wait: bool = True
-) -> bytes | bytearray:
+) -> bytes | memoryview:
     """Bytes of a segment. Raises Fault if the disk cannot read, WouldBlock, FileGone."""
     if size <= 0:
         return b""
@@ -151,7 +151,7 @@ def find_magic(segment: Segment, pos: int, offset: int, end_pos: int) -> int:
     """Where the next batch magic is, at or behind `pos`; `end_pos` if nowhere."""
     while pos < end_pos:
         try:
-            chunk = read_checked(segment, min(CHUNK_BYTES, end_pos - pos), pos, offset)
+            chunk = bytes(read_checked(segment, min(CHUNK_BYTES, end_pos - pos), pos, offset))
         except Fault:
             pos += CHUNK_BYTES  # A bad place of the disk: look behind it.
             continue

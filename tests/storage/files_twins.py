@@ -108,9 +108,9 @@ class FailingDisk(Disk):
         self._check("read", path)
         return super().read(path, fd, size, pos)
 
-    def read_cached(self, path, fd, size, pos):
+    def read_cached(self, path, fd, into, pos):
         self._check("read_cached", path)
-        return super().read_cached(path, fd, size, pos)
+        return super().read_cached(path, fd, into, pos)
 
     def truncate(self, path, fd, size):
         self._check("truncate", path)
