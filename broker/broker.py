@@ -47,7 +47,6 @@ class Broker:
         self.config = config
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
-        self.started_at = time.time()
         self.stopping = trio.Event()  # no new work; what was begun is finished
         self.ready = trio.Event()  # every door accepts
         self.connections: set[Connection] = set()

@@ -2,8 +2,8 @@
 mix.
 
 Counters here are plain objects that cost a tenth of a microsecond; families are made of them
-when somebody scrapes, and only then is the Prometheus client imported. Values that live in the
-log come from collectors of those who know them.
+when somebody scrapes, and only then is the Prometheus client imported. What the log itself knows
+(offsets, sizes, backlogs) is read from it by whoever answers the scrape.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
-    from prometheus_client.registry import Collector
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
 
@@ -76,7 +75,6 @@ class Metrics:
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._histograms: dict[str, Histogram] = {name: Histogram() for name in HISTOGRAMS}
-        self._collectors: list[Collector] = []
 
     def number(self, name: str, *labels: str) -> Number:
         """The counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label values, in
@@ -108,20 +106,13 @@ class Metrics:
         """Records were left out for a reader whose protocol cannot carry them."""
         self.number("braidlog_records_left_out", protocol, topic).value += records
 
-    def add_collector(self, collector: Collector) -> None:
-        """Values computed when somebody scrapes (offsets, backlogs). Before the first use of
-        `registry`.
-        """
-        self._collectors.append(collector)
-
     @functools.cached_property
     def registry(self) -> CollectorRegistry:
         """All of it, for whoever renders `/metrics`."""
         from prometheus_client import CollectorRegistry
 
         registry = CollectorRegistry()
-        for collector in (self, *self._collectors):
-            registry.register(collector)
+        registry.register(self)
         return registry
 
     def collect(self) -> Iterator[Metric]:

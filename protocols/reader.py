@@ -17,12 +17,9 @@ class Reader:
 
     _U8: ClassVar = struct.Struct("B")
     _I8: ClassVar = struct.Struct("b")
-    _U16: ClassVar[struct.Struct]
     _I16: ClassVar[struct.Struct]
     _U32: ClassVar[struct.Struct]
     _I32: ClassVar[struct.Struct]
-    _U64: ClassVar[struct.Struct]
-    _I64: ClassVar[struct.Struct]
 
     def __init__(self, view: memoryview, pos: int = 0) -> None:
         """Begin to read `view` at byte `pos`."""
@@ -70,10 +67,6 @@ class Reader:
         """A signed byte."""
         return int(self.unpack(self._I8)[0])
 
-    def u16(self) -> int:
-        """An unsigned 16-bit integer."""
-        return int(self.unpack(self._U16)[0])
-
     def i16(self) -> int:
         """A signed 16-bit integer."""
         return int(self.unpack(self._I16)[0])
@@ -86,26 +79,15 @@ class Reader:
         """A signed 32-bit integer."""
         return int(self.unpack(self._I32)[0])
 
-    def u64(self) -> int:
-        """An unsigned 64-bit integer."""
-        return int(self.unpack(self._U64)[0])
-
-    def i64(self) -> int:
-        """A signed 64-bit integer."""
-        return int(self.unpack(self._I64)[0])
-
 
 class BigEndianReader(Reader):
     """Integers in network byte order (Kafka, Pulsar)."""
 
     __slots__ = ()
 
-    _U16 = struct.Struct(">H")
     _I16 = struct.Struct(">h")
     _U32 = struct.Struct(">I")
     _I32 = struct.Struct(">i")
-    _U64 = struct.Struct(">Q")
-    _I64 = struct.Struct(">q")
 
 
 class LittleEndianReader(Reader):
@@ -113,9 +95,6 @@ class LittleEndianReader(Reader):
 
     __slots__ = ()
 
-    _U16 = struct.Struct("<H")
     _I16 = struct.Struct("<h")
     _U32 = struct.Struct("<I")
     _I32 = struct.Struct("<i")
-    _U64 = struct.Struct("<Q")
-    _I64 = struct.Struct("<q")

@@ -29,7 +29,6 @@ ENTRY_CRC = struct.Struct(">qiI")  # offset, size, crc
 SIZE = struct.Struct(">i")
 OFFSET = struct.Struct(">q")
 
-CRC_POS = 12  # of the checksum in an entry; it covers everything after itself
 KEY_POS = 18  # of the key's size in an entry
 MESSAGE_MIN = 14  # crc, magic, attributes and two sizes
 ENTRY_MIN = ENTRY.size + MESSAGE_MIN

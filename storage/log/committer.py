@@ -62,11 +62,6 @@ class Committer:
         self._running: Round | None = None
 
     @property
-    def is_dirty(self) -> bool:
-        """Whether the gathering round has a member that waits for it."""
-        return bool(self._gathering)
-
-    @property
     def has_lazy(self) -> bool:
         """Whether something waits for `promote_lazy`."""
         return bool(self._lazy)

@@ -332,21 +332,6 @@ class Files:
         finally:
             self.disk.close(path, fd)
 
-    def write_whole(self, path: str, data: bytes) -> None:
-        """Put `data` there whole or not at all, synced; the folder is not. Raises StorageFull,
-        StorageFailed.
-        """
-        new_path = path + ".new"
-        if os.path.exists(new_path):
-            self.unlink(new_path)
-        file = self.create(new_path)
-        try:
-            file.write_at([data], 0)
-            file.datasync()
-        finally:
-            file.close()
-        self.rename(new_path, path)
-
     def rename(self, path: str, new_path: str) -> None:
         """Give a file or folder another name. Raises StorageFull, StorageFailed."""
         try:

@@ -10,12 +10,9 @@ from protocols.reader import BigEndianReader, LittleEndianReader, Reader
 FIELDS = [
     ("u8", "B", 0xFE),
     ("i8", "b", -2),
-    ("u16", "H", 0xFEDC),
     ("i16", "h", -2),
     ("u32", "I", 0xFEDCBA98),
     ("i32", "i", -3),
-    ("u64", "Q", 0xFEDCBA9876543210),
-    ("i64", "q", -4),
 ]
 READERS = [(BigEndianReader, ">"), (LittleEndianReader, "<")]
 
