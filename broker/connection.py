@@ -129,6 +129,7 @@ class Connection:
             self.log.debug("connection_lost", reason=str(causes[0]))
             return
         if isinstance(ends[0], ProtocolError):
+            self._broker.metrics.number("braidlog_protocol_errors", self.protocol).inc()
             self.log.warning("protocol_error", reason=ends[0].reason)
         else:
             self.log.info("connection_ended", reason=ends[0].reason)

@@ -193,11 +193,13 @@ class Sending:
         ]
 
     def _refuse(self, run: Run, command: CommandSend, code: ServerError, text: str) -> None:
+        self._session.count_refused(code)
         run.sent.append((command.sequence_id, 0, 0, (code, text)))
 
     def _refuse_all(self, run: Run, error: BrokerError) -> None:
         refused = refusal(error)
         why = (refused.code, refused.text)
+        self._session.count_refused(refused.code, sum(not sent[3] for sent in run.sent))
         run.sent = [
             (sequence_id, highest, delta, earlier or why)
             for sequence_id, highest, delta, earlier in run.sent

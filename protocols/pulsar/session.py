@@ -88,6 +88,12 @@ class PulsarSession:
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
         self.sending = Sending(self)
+        number = self.broker.metrics.number
+        self._counted = {
+            kind: number("braidlog_requests", connection.protocol, Type.Name(kind))
+            for kind in (*HANDLERS, Type.SEND)
+        }
+        self._sends = self._counted[Type.SEND]
         self._lanes: dict[tuple[str, int], deque[Work]] = {}
         self._heard = 0  # Commands so far: any is a sign of life.
         self._listening = trio.lowlevel.ParkingLot()
@@ -107,6 +113,7 @@ class PulsarSession:
         if self._listening:
             self._listening.unpark_all()
         kind = command.type
+        self._counted[kind].value += 1
         if command.payload is not None:
             self.sending.add(command.fields, command.payload)
             return
@@ -121,6 +128,7 @@ class PulsarSession:
         size, frames = self.sending.take(received, frames_max)
         if frames:
             self._heard += frames
+            self._sends.value += frames
             if self._listening:
                 self._listening.unpark_all()
         return size, frames
@@ -188,7 +196,13 @@ class PulsarSession:
     def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
         """Answer a request with an error, behind earlier answers."""
         refused = refusal(error)
+        self.count_refused(refused.code)
         self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
+
+    def count_refused(self, code: ServerError, times: int = 1) -> None:
+        """Count answers with that error."""
+        name = ServerError.Name(code)
+        self.broker.metrics.number("braidlog_errors", self.connection.protocol, name).inc(times)
 
     def drop_producer(self, producer: Producer) -> None:
         """Forget a producer."""

@@ -22,6 +22,7 @@ from broker.adapters import EndConnection, ProtocolError
 from broker.buffers import BufferPool
 from broker.connection import Connection
 from broker.doors import Door
+from broker.metrics import Metrics
 
 FRAME_BYTES_MAX = 8 << 20
 
@@ -163,7 +164,7 @@ class Bench:
         self.tickets = FakeTickets()
         self.pool = BufferPool()
         self.adapter = EchoAdapter()
-        self.broker = SimpleNamespace(durability=self.tickets, buffers=self.pool)
+        self.broker = SimpleNamespace(durability=self.tickets, buffers=self.pool, metrics=Metrics())
         self.door = Door("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
         self.door.bound = ("127.0.0.1", 4321)
         self.connections = []

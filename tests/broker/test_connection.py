@@ -197,6 +197,14 @@ async def test_a_bug_in_a_task_of_the_connection_ends_that_connection(bench, cap
     assert "a bug in a task" in output.out + output.err
 
 
+async def test_connections_that_break_the_protocol_are_counted(bench):
+    for command in (b"P", b"Q", b"P"):
+        client = await bench.connect()
+        await client.send_all(framed(command))
+        await receive_all(client)
+    assert bench.broker.metrics.number("braidlog_protocol_errors", "echo").value == 2
+
+
 async def test_bytes_that_nobody_reads_do_not_turn_the_last_answer_into_a_reset(bench):
     client = await bench.connect()
     await client.send_all(framed(b"P") + framed(b"E" + b"x" * 100_000))

@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from broker.adapters import EndConnection
+from broker.metrics import Metrics
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.session import KEEPALIVE_S, PulsarSession
@@ -100,6 +101,21 @@ async def test_closing_what_is_not_there_succeeds_twice(client):
         await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=4)
 
 
+async def test_requests_and_refusals_are_counted(broker, client):
+    def counted(family, label):
+        return broker.metrics.number(family, "pulsar", label).value
+
+    await client.produce()
+    await client.put(entry(), entry())
+    await client.refused(Type.SUBSCRIBE, topic=TOPIC, subscription="", subType=0, consumer_id=1)
+    await client.send(Type.SEND, entry(marker_type=1), producer_id=0, sequence_id=2)
+    await client.next(Type.SEND_ERROR)
+    requests = {kind: counted("braidlog_requests", kind) for kind in ("PRODUCER", "SEND", "FLOW")}
+    assert requests == {"PRODUCER": 1, "SEND": 3, "FLOW": 0}
+    assert counted("braidlog_errors", "ProducerBusy") == 1
+    assert counted("braidlog_errors", "NotAllowedError") == 1
+
+
 async def test_goodbye_sends_producers_and_consumers_elsewhere_after_receipts(broker, client):
     await client.produce()
     await client.subscribe(consumer_id=3)
@@ -139,8 +155,8 @@ class Outbox:
 
 
 def session():
-    door = SimpleNamespace(broker=None)
-    connection = SimpleNamespace(outbox=Outbox(), end=lambda reason: None)
+    door = SimpleNamespace(broker=SimpleNamespace(metrics=Metrics()))
+    connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
     return PulsarSession(door, connection), connection.outbox
 
 
