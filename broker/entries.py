@@ -22,7 +22,7 @@ from broker.ack_sets import acked_ranges
 from broker.errors import CorruptBatch, UnreadableRecord
 from broker.partition import broker_error
 from storage.codecs import registry
-from storage.codecs.api import BatchFlag, BodyFormat, Buffer
+from storage.codecs.api import RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.pulsar import entries as stored_entries
 from storage.codecs.pulsar_entry import (
@@ -32,7 +32,7 @@ from storage.codecs.pulsar_entry import (
     record_to_entry,
 )
 from storage.codecs.record import Chunk
-from storage.errors import CorruptBody, StorageError
+from storage.errors import CorruptBody, StorageError, UnreadableBody
 
 if TYPE_CHECKING:
     from broker.partition import Partition
@@ -149,22 +149,31 @@ async def _foreign_entries(batch: Batch, offset: int, have_some: bool) -> tuple[
 
 
 def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
-    header = batch.header
-    codec = registry.codec_for(header.body_format)
     start = max(offset, batch.base_offset)
-    decoded = codec.decode(
-        batch.body,
-        batch.base_offset,
-        header.append_us,
-        start_offset=start,
-        records_max=FOREIGN_RECORDS_MAX,
-    )
+    decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX)
     if decoded.failed is not None and not decoded.records and not have_some:
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
     entries = [Entry(record.offset, 1, record_to_entry(record), 0) for record in decoded.records]
     if decoded.failed is not None and decoded.failed_offset is not None:
         return entries, decoded.failed_offset
     return entries, max(decoded.next_offset, start + 1)
+
+
+def _decoded(batch: Batch, start_offset: int = 0, records_max: int = RECORDS_MAX) -> Decoded:
+    """Records of a batch of another format; one that no codec here knows fails as a damaged one."""
+    header, base_offset = batch.header, batch.base_offset
+    try:
+        codec = registry.codec_for(header.body_format)
+    except UnreadableBody as error:
+        first = max(start_offset, base_offset)
+        return Decoded(next_offset=first, failed=error, failed_offset=first)
+    return codec.decode(
+        batch.body,
+        base_offset,
+        header.append_us,
+        start_offset=start_offset,
+        records_max=records_max,
+    )
 
 
 def entry_metadata(body: Buffer) -> EntryMetadata:
@@ -250,9 +259,7 @@ def _spans(batch: Batch) -> Sequence[Span]:
     if header.body_format == BodyFormat.PULSAR:
         entries = _stored_entries(batch, batch.base_offset)
         return [Span(entry.offset, entry.record_count) for entry in entries]
-    codec = registry.codec_for(header.body_format)
-    decoded = codec.decode(batch.body, batch.base_offset, header.append_us)
-    return [Span(record.offset, 1) for record in decoded.records]
+    return [Span(record.offset, 1) for record in _decoded(batch).records]
 
 
 def _is_dense(batch: Batch) -> bool:
@@ -322,9 +329,7 @@ async def resolve_seek(partition: Partition, message_id: EntryId) -> int:
         return partition.high_watermark
     if message_id.ack_set and span.offset == entry:
         acked = acked_ranges(span, message_id.ack_set)
-        if (
-            acked and acked[0][0] == span.offset
-        ):  # A seek into a batch: its first messages are cleared.
+        if acked and acked[0][0] == span.offset:  # Into a batch: its first messages are cleared.
             return acked[0][1]
     return span.offset
 
@@ -359,8 +364,7 @@ def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:
             if (header.append_us if publish_us is None else publish_us) >= time_us:
                 return entry.offset
         return None
-    codec = registry.codec_for(header.body_format)
-    for record in codec.decode(batch.body, batch.base_offset, header.append_us).records:
+    for record in _decoded(batch).records:
         publish_us = record.append_us if record.publish_us is None else record.publish_us
         if publish_us >= time_us:
             return record.offset

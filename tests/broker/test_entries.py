@@ -116,6 +116,19 @@ async def test_record_that_cannot_be_opened_is_not_skipped():
         await entries.read_entries(partition, 2, 1 << 20)
 
 
+async def test_body_of_a_format_that_nobody_knows_is_like_one_that_cannot_be_opened():
+    partition = FakePartition()
+    partition.records(2)
+    partition.records(3, keep=[0, 2], body_format=250)
+    read = await entries.read_entries(partition, 0, 1 << 20)
+    assert (spans_of(read), read.next_offset) == ([(0, 1), (1, 1)], 2)
+    for offset in (2, 4):
+        with pytest.raises(UnreadableRecord, match=f"record {offset}: no codec"):
+            await entries.read_entries(partition, offset, 1 << 20)
+    assert (await entries.entry_at_or_before(partition, 4)).offset == 1
+    assert await entries.resolve_time(partition, 1) == 5
+
+
 async def test_read_below_the_log_start_is_out_of_range(mixed):
     mixed.log_start_offset = 4
     with pytest.raises(OffsetOutOfRange):
