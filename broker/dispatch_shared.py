@@ -38,9 +38,7 @@ class SharedDispatcher(Dispatcher):
         """`name` is the subscription's."""
         super().__init__(partition, name, cursor)
         self._replay: set[int] = set()  # Entries to be sent again, lowest first.
-        self._replay_heap: list[
-            int
-        ] = []  # The same offsets, and some that are no longer in the set.
+        self._replay_heap: list[int] = []  # The same, and some that are no longer in the set.
         self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0

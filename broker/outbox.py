@@ -145,9 +145,7 @@ class Outbox:
             while self._unsent:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)
-                except (
-                    trio.ClosedResourceError
-                ):  # how the driver wakes its reader on the same socket
+                except trio.ClosedResourceError:  # So the driver wakes its reader of this socket.
                     await trio.lowlevel.checkpoint()
                 self._send_some()
                 self._changed.unpark_all()

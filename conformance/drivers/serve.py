@@ -25,9 +25,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             answer = {"result": _call(driver, request["call"], request["args"])}
-        except (
-            Exception
-        ) as error:  # A driver's failure is the case's result, not this process's end.
+        except Exception as error:  # It is the case's result, not this process's end.
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

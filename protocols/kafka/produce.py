@@ -99,9 +99,7 @@ def _append(
 ) -> tuple[Produced, int]:
     # Atomic: no await between reading the base offset and the last append.
     base_offset = partition.next_offset
-    if (
-        early is None or early[1] != base_offset
-    ):  # Others appended meanwhile: its offsets are wrong.
+    if early is None or early[1] != base_offset:  # Others appended meanwhile: wrong offsets.
         early = _prepare(context, message_set, base_offset)
     prepared, _ = early
     info = prepared.info
