@@ -6,6 +6,7 @@ any thread beside them. Knows segments and offsets, no topic name and no protoco
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import pack as struct_pack
 from time import time_ns
@@ -26,7 +27,7 @@ from storage.log.files import File, FileGone, Files
 from storage.log.reading import Want
 from storage.log.recovery import LogIdentity, Recovered
 from storage.log.reservation import Reservation
-from storage.log.retention import SegmentFacts, is_too_old, new_log_start
+from storage.log.retention import is_too_old, new_log_start
 from storage.log.scan import Fault
 from storage.log.segment import Segment, SegmentHeader, new_salt
 from storage.log.segment_set import SegmentSet
@@ -97,10 +98,20 @@ class PartitionLog:
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)
-            self.append_gap(reserved, time_ns() // 1000)
-        if self._is_written_mode:
+            with suppress(StorageFull):
+                self._fill_gap()
+        if self._is_written_mode and self.takes_appends:
             self._reservation.reserve_now(self.log_end_offset)
         self._write_slot()
+
+    def _fill_gap(self) -> None:
+        """Go on above the reservation. Raises StorageFull: the log takes no appends then."""
+        self.takes_appends = True
+        try:
+            self.append_gap(self._reservation.limit, time_ns() // 1000)
+        except StorageFull:
+            self.takes_appends = False
+            raise
 
     # Facts
 
@@ -196,7 +207,7 @@ class PartitionLog:
         if not self.takes_appends:
             self._refuse_append()
         segment = self._segments.last
-        if not segment.is_empty and self._is_full(segment, stored_bytes, append_us):
+        if segment.is_full_for(stored_bytes, append_us, self.settings):
             segment = self._roll(segment)
         if self._is_written_mode and next_offset > self._reservation.limit:
             self._reservation.reserve_now(next_offset)
@@ -206,19 +217,15 @@ class PartitionLog:
     def _refuse_append(self) -> None:
         if self._sealed:
             raise LogClosed(self.folder)
-        raise self._damage()
+        if self.recovery.damages:
+            raise self._damage()
+        self._fill_gap()  # Only now is there room for it, and the next append can be taken.
+        raise StorageFull(f"{self.folder} had no room to go on above its reservation")
 
     def _damage(self) -> DamagedLog:
         """The damage that reaches the log's end."""
         damage = self.recovery.damages[-1]
         return DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
-
-    def _is_full(self, segment: Segment, stored_bytes: int, append_us: int) -> bool:
-        settings = self.settings
-        if segment.size + stored_bytes > settings.segment_bytes:
-            return True
-        first_us = segment.first_append_us
-        return first_us is not None and append_us - first_us >= settings.segment_ms * 1000
 
     def _roll(self, segment: Segment) -> Segment:
         """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
@@ -393,11 +400,7 @@ class PartitionLog:
         """
         self._roll_expired(now_us)
         view = self._segments.view
-        nexts = [*view.bases[1:], self.log_end_offset]
-        facts = [
-            SegmentFacts(one.base_offset, after, one.size, one.last_append_us)
-            for one, after in zip(view.segments, nexts, strict=True)
-        ]
+        facts = self._segments.facts(self.log_end_offset)
         start = new_log_start(facts, self.settings, now_us, acknowledged_offset) if facts else 0
         # Only what is durable is dropped: the log must never end below what was acknowledged.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1

@@ -16,6 +16,7 @@ from crc32c import crc32c
 from storage.log.batch import Buffer
 from storage.log.files import File, Files
 from storage.log.index import PENDING_ENTRIES_MAX, BadIndex, SparseIndex
+from storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
 VERSION = 1
@@ -152,6 +153,15 @@ class Segment:
     def is_empty(self) -> bool:
         """Whether it holds no batch."""
         return self.size <= SEGMENT_HEADER_BYTES
+
+    def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
+        """Whether a batch of that size and time begins a new segment; one alone always fits."""
+        if self.is_empty:
+            return False
+        if self.size + stored_bytes > settings.segment_bytes:
+            return True
+        first_us = self.first_append_us
+        return first_us is not None and append_us - first_us >= settings.segment_ms * 1000
 
     @property
     def index(self) -> SparseIndex:

@@ -15,6 +15,7 @@ from storage.log.reading import (
     place_of_offset,
     read_batches,
 )
+from storage.log.retention import SegmentFacts
 from storage.log.scan import Fault
 from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
@@ -61,6 +62,15 @@ class SegmentSet:
     def size_bytes(self) -> int:
         """Bytes of all segment files."""
         return sum(segment.size for segment in self.view.segments)
+
+    def facts(self, end_offset: int) -> list[SegmentFacts]:
+        """What retention wants to know of each; `end_offset` is the log's end."""
+        view = self.view
+        nexts = (*view.bases[1:], end_offset)
+        return [
+            SegmentFacts(one.base_offset, after, one.size, one.last_append_us)
+            for one, after in zip(view.segments, nexts, strict=True)
+        ]
 
     def remember(self, offset: int, segment: Segment, file_pos: int) -> None:
         """Note where the batch that begins with `offset` is, or will be."""

@@ -1,9 +1,14 @@
 """Durability `written`: shown at once, and offsets that never name two records."""
 
+import errno
+
+import pytest
+
 from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
+from storage.errors import StorageFull
 from storage.log.reservation import RESERVE_OFFSETS
 from storage.log.settings import Durability, LogSettings
-from tests.storage.files_twins import RecordingDisk
+from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog
 
 
@@ -80,3 +85,22 @@ def test_durability_can_change_while_the_log_is_open(tmp_path):
     one.crash()
     again = one.again()
     assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
+
+
+def test_a_start_without_room_for_the_gap_reads_on_and_goes_on_above_it_later(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a", 3)
+    one.crash()
+    disk = FailingDisk()
+    disk.fail("write", errno.ENOSPC)
+    again = one.again(disk, durability=Durability.WRITTEN)
+    assert again.all_bodies() == [b"a"]
+    with pytest.raises(StorageFull):
+        again.append(b"b")
+    disk.heal()
+    with pytest.raises(StorageFull):  # It was stamped for an offset that is in the gap now.
+        again.append(b"b")
+    assert again.append(b"b") == RESERVE_OFFSETS
+    assert again.all_bodies() == [b"a", b"", b"b"]
+    again.stop()
+    assert one.again(durability=Durability.WRITTEN).log.recovery.gap is None
