@@ -1,0 +1,135 @@
+"""What each door answers to a write, a commit and a read, in one word: for tests in which storage
+fails and the protocols have to say so.
+"""
+
+import struct
+
+from conformance.raw.iggy import SEND, STORE_OFFSET, headers_block, identifier
+from conformance.raw.kafka import message, parse_set
+from conformance.raw.pulsar import RECEIPT, SEND_ERROR, encode, field_of, parse
+from conformance.raw.pulsar import SEND as PULSAR_SEND
+
+from .kit import api, iggy, kafka, pulsar, topic_path
+
+KAFKA_STORAGE_ERROR = 56
+IGGY_CANNOT_APPEND = 4010
+PULSAR_PERSISTENCE_ERROR = 2
+OK = "ok"
+
+
+class Doors:
+    """One client of each door on one topic, whose values say which door they came by."""
+
+    def __init__(self, broker, topic):
+        self.broker = broker
+        self.topic = topic
+        self.acknowledged = {}
+        """Offset to value of everything that was acknowledged."""
+        self._number = 0
+        self.connect()
+
+    def connect(self):
+        """New connections, after a restart."""
+        self.kafka = kafka(self.broker)
+        self.iggy = iggy(self.broker)
+        self.pulsar = None
+
+    def open_producer(self):
+        """Pulsar's producer, again after its connection was closed by a refusal."""
+        if self.pulsar is not None:
+            self.pulsar.close()
+        self.pulsar = pulsar(self.broker)
+        self.pulsar.open_producer(self.topic)
+
+    def write(self):
+        """Send one record by each door; door to error code, `OK` where it was acknowledged."""
+        return {
+            "kafka": self._kafka_write(self._value("kafka")),
+            "pulsar": self._pulsar_write(self._value("pulsar")),
+            "iggy": self._iggy_write(self._value("iggy")),
+        }
+
+    def commit(self, offset):
+        """Commit a position by each door that has commits; door to error code or `OK`."""
+        stored = b"\x01" + identifier("iggy-group") + identifier("default")
+        stored += identifier(self.topic) + struct.pack("<IQ", 1, offset)
+        return {
+            "kafka": self.kafka.commit("kafka-group", self.topic, offset) or OK,
+            "iggy": self.iggy.ask(STORE_OFFSET, stored)[0] or OK,
+        }
+
+    def make_topic(self, name):
+        """Make a topic over HTTP; the error's name or `OK`."""
+        status, answer = api(self.broker, "PUT", topic_path(name), {"partitions": 2})
+        return OK if status == 201 else answer["code"]
+
+    def read(self):
+        """Offset to value of the whole topic, which each door must tell the same."""
+        found = dict(self.kafka_read())
+        polled = self.iggy.poll(self.topic, 10_000)
+        assert {one.offset: one.payload for one in polled} == found
+        return found
+
+    def kafka_read(self, start=0):
+        """(offset, value) of every record from there on, fetch by fetch."""
+        while True:
+            error, watermark, body = self.kafka.fetch(self.topic, start, wait_ms=0)
+            assert error == 0, f"fetch at {start}: error {error}"
+            records = [(offset, value) for offset, _, value in parse_set(body) if offset >= start]
+            yield from records
+            if not records:
+                assert start <= watermark  # Equal, unless a gap is at the end.
+                return
+            start = records[-1][0] + 1
+
+    def check(self):
+        """All that was acknowledged is there, in its place."""
+        found = self.read()
+        for offset, value in self.acknowledged.items():
+            assert found.get(offset) == value, (offset, value, found.get(offset))
+        assert list(found) == sorted(found)
+        return found
+
+    def close(self):
+        """Close the connections."""
+        for wire in (self.kafka, self.iggy, self.pulsar):
+            if wire is not None:
+                wire.close()
+
+    def _value(self, door):
+        self._number += 1
+        return b"%s %06d" % (door.encode(), self._number) + b"." * 100
+
+    def _kafka_write(self, value):
+        code, offset = self.kafka.produce(self.topic, message(None, value))
+        if code:
+            return code
+        self.acknowledged[offset] = value
+        return OK
+
+    def _pulsar_write(self, value):
+        number = self._number
+        head = encode([(1, b"raw"), (2, number), (3, 1)])
+        payload = struct.pack(">I", len(head)) + head + value
+        self.pulsar.command(PULSAR_SEND, [(1, 0), (2, number)], payload)
+        kind, fields, _ = self.pulsar.take_command()
+        if kind == SEND_ERROR:
+            return field_of(fields, 3)
+        assert kind == RECEIPT, f"command {kind} {fields}"
+        self.acknowledged[_entry(fields)] = value
+        return OK
+
+    def _iggy_write(self, value):
+        end = max(self.acknowledged, default=-1)
+        body = identifier("default") + identifier(self.topic) + b"\x02\x04" + struct.pack("<I", 1)
+        body += (self._number).to_bytes(16, "little") + headers_block([])
+        code, _ = self.iggy.ask(SEND, body + struct.pack("<I", len(value)) + value)
+        if code:
+            return code
+        offset = next(offset for offset, found in self.kafka_read(end + 1) if found == value)
+        self.acknowledged[offset] = value
+        return OK
+
+
+def _entry(receipt):
+    return field_of(parse(field_of(receipt, 3)), 2)

@@ -1,0 +1,80 @@
+"""A served broker on a disk with a switch, and one client of each door."""
+
+import contextlib
+import http.client
+import json
+import sys
+
+from conformance.raw.iggy import IggyWire
+from conformance.raw.kafka import KafkaWire
+from conformance.raw.pulsar import PulsarWire
+from tests.server import RunningBroker
+
+ANSWER_S = 20
+
+
+class SwitchedBroker(RunningBroker):
+    """A broker whose disk has a fault while `fault` is entered."""
+
+    @property
+    def command(self):
+        program = [sys.executable, "-m", "tests.operations.switched_disk", str(self.control)]
+        return [*program, *super().command[3:]]
+
+    @property
+    def control(self):
+        """The file that names the fault."""
+        return self.folder / "fault"
+
+    @contextlib.contextmanager
+    def fault(self, name):
+        """The disk has that fault inside."""
+        self.break_disk(name)
+        yield
+        self.control.unlink()
+
+    def break_disk(self, name):
+        """The disk has that fault from now on, as a whole: never half a name."""
+        new = self.folder / "fault.new"
+        new.write_text(name)
+        new.rename(self.control)
+
+
+def kafka(broker):
+    """A raw Kafka connection."""
+    return KafkaWire(broker.addresses["kafka"])
+
+
+def pulsar(broker):
+    """A raw Pulsar connection."""
+    return PulsarWire(broker.addresses["pulsar"])
+
+
+def iggy(broker):
+    """A raw Iggy connection."""
+    return IggyWire(broker.addresses["iggy"])
+
+
+def api(broker, method, path, body=None):
+    """(status, JSON) of the HTTP door's answer below /api/v1."""
+    connection = http.client.HTTPConnection(*broker.addresses["http"], timeout=ANSWER_S)
+    try:
+        sent = None if body is None else json.dumps(body)
+        connection.request(method, f"/api/v1/{path}", sent, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+    finally:
+        connection.close()
+    return answer.status, json.loads(text) if text else None
+
+
+def topic_path(topic):
+    """Where the JSON API has a topic of public/default."""
+    return f"topics/public/default/{topic}"
+
+
+def partition_of(broker, topic, number=0):
+    """What the JSON API shows of a partition."""
+    status, shown = api(broker, "GET", topic_path(topic))
+    assert status == 200, shown
+    return shown["partitions"][number]

@@ -1,0 +1,98 @@
+"""`braidlog` on a disk that fails when it is told to: `python -m tests.operations.switched_disk
+CONTROL ARGUMENT...`.
+
+CONTROL is a file that a test writes and removes while the broker runs. It holds the name of one
+fault:
+
+* `full`: files cannot grow, and none can be made; half of what is written still goes in;
+* `read-only`: nothing can be changed, and no file can be opened for writing;
+* `no-sync`: every sync fails with EIO;
+* `no-write`: every write fails with EIO.
+"""
+
+import errno
+import os
+import sys
+
+from storage.log import files
+
+FAULTS = ("full", "read-only", "no-sync", "no-write")
+
+
+class SwitchedDisk(files.Disk):
+    """The real disk, with the fault that the control file names."""
+
+    control = ""
+
+    def _fault(self):
+        try:
+            with open(self.control) as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            return ""
+
+    def _fail_if(self, number, *faults):
+        if self._fault() in faults:
+            raise OSError(number, os.strerror(number))
+
+    def open(self, path, flags):
+        if flags & os.O_CREAT:
+            self._fail_if(errno.ENOSPC, "full")
+        if flags & (os.O_CREAT | os.O_RDWR | os.O_WRONLY):
+            self._fail_if(errno.EROFS, "read-only")
+        return super().open(path, flags)
+
+    def write(self, path, fd, parts, pos):
+        fault = self._fault()
+        data = b"".join(parts)
+        if fault == "full":
+            room = os.fstat(fd).st_size - pos or len(data) // 2
+            if pos % 2 and room < len(data):  # As often as not, some of it still goes in.
+                room = 0
+            if room <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = data[:room]
+        self._fail_if(errno.EROFS, "read-only")
+        self._fail_if(errno.EIO, "no-write")
+        return super().write(path, fd, [data], pos)
+
+    def truncate(self, path, fd, size):
+        self._fail_if(errno.EROFS, "read-only")
+        super().truncate(path, fd, size)
+
+    def sync_data(self, path, fd):
+        self._fail_if(errno.EIO, "no-sync")
+        super().sync_data(path, fd)
+
+    def sync_folder(self, path):
+        self._fail_if(errno.EIO, "no-sync")
+        super().sync_folder(path)
+
+    def sync_file_system(self, file_system):
+        self._fail_if(errno.EIO, "no-sync")
+        super().sync_file_system(file_system)
+
+    def rename(self, path, new_path):
+        self._fail_if(errno.EROFS, "read-only")
+        super().rename(path, new_path)
+
+    def unlink(self, path):
+        self._fail_if(errno.EROFS, "read-only")
+        super().unlink(path)
+
+    def make_folder(self, path):
+        self._fail_if(errno.ENOSPC, "full")
+        self._fail_if(errno.EROFS, "read-only")
+        super().make_folder(path)
+
+    def remove_folder(self, path):
+        self._fail_if(errno.EROFS, "read-only")
+        super().remove_folder(path)
+
+
+if __name__ == "__main__":
+    SwitchedDisk.control = sys.argv[1]
+    files.Disk = SwitchedDisk
+    from broker.cli import run
+
+    sys.exit(run(sys.argv[2:]))

@@ -1,0 +1,84 @@
+"""A sync or write that fails for good under a served broker: it stops with one line and an exit
+code, nobody was told something false, and the next start finds everything acknowledged.
+"""
+
+import contextlib
+import threading
+
+import pytest
+
+from conformance.raw.kafka import message
+
+from .doors import OK, Doors
+from .kit import SwitchedBroker, kafka
+
+TOPIC = "t"
+ALL_OK = {"kafka": OK, "pulsar": OK, "iggy": OK}
+EXIT_FAILED = 1
+WRITERS = 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["no-sync", "no-write"])
+def test_the_broker_stops_and_told_nobody_something_false(tmp_path, fault):
+    with SwitchedBroker(tmp_path / "broker") as broker:
+        doors = Doors(broker, TOPIC)
+        doors.kafka.create(TOPIC)
+        doors.open_producer()
+        for _ in range(5):
+            assert doors.write() == ALL_OK
+        assert set(doors.commit(7).values()) == {OK}
+        acknowledged = write_until_it_ends(broker, lambda: broker.break_disk(fault))
+        assert broker.wait() == EXIT_FAILED
+        (line,) = [line for line in broker.log().splitlines() if "braidlog:" in line]
+        assert line.startswith("braidlog: storage failed, stopped at once: cannot ")
+        assert line.endswith(": Input/output error")
+        assert "Traceback" not in broker.log()
+        broker.control.unlink()
+        doors.close()
+        broker.start()
+        doors.connect()
+        doors.acknowledged |= acknowledged
+        doors.check()
+        assert doors.kafka.committed("kafka-group", TOPIC) == 7
+        doors.close()
+
+
+def write_until_it_ends(broker, break_disk):
+    """Kafka writers that go on until the broker is gone; what was acknowledged to them."""
+    acknowledged = {}
+    started = threading.Barrier(WRITERS + 1)
+
+    def write(name):
+        with contextlib.suppress(OSError), kafka(broker) as wire:
+            for number in range(1_000_000):
+                value = b"%d %d" % (name, number)
+                error, offset = wire.produce(TOPIC, message(None, value))
+                if error:
+                    return
+                acknowledged[offset] = value
+                if number == 20:
+                    started.wait(20)
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    started.wait(20)
+    break_disk()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert len(acknowledged) > 20 * WRITERS
+    return acknowledged
+
+
+@pytest.mark.slow
+def test_a_sync_that_fails_while_the_broker_stops_is_told_too(tmp_path):
+    with SwitchedBroker(tmp_path / "broker") as broker:
+        with kafka(broker) as wire:
+            wire.create(TOPIC)
+            assert wire.produce(TOPIC, message(None, b"x")) == (0, 0)
+        broker.break_disk("no-sync")
+        assert broker.stop() == EXIT_FAILED
+        assert "braidlog: storage failed" in broker.log()
+        assert "Traceback" not in broker.log()
