@@ -19,6 +19,7 @@ from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
     from storage.log.findings import Finding, VerifyReport
+    from storage.log.repair_step import Plan
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
 
@@ -102,6 +103,74 @@ def dump(
     except BrokenPipeError:  # The reader, `head` perhaps, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_DONE
+
+
+@log.command
+def repair(
+    place: Annotated[
+        str | None, Parameter(name="TOPIC", help="Only TOPIC or TOPIC/PARTITION, as in dump.")
+    ] = None,
+    /,
+    *,
+    data_dir: DataDirOption,
+    yes: Annotated[bool, Parameter(help="Do not ask.", negative="")] = False,
+) -> int:
+    """Get past damage: keep what is good, say what is lost, let the broker start and append again.
+
+    No broker may run. What was damaged is kept in set-aside/; offsets are kept, and those that are
+    lost become a gap. It asks before it changes anything; a repair that was killed can be run
+    again.
+
+    Example: braidlog log repair --data-dir ./data
+    """
+    from storage.errors import StorageError
+    from storage.log.dump import NoSuchTopic
+    from storage.log.repair import Repair
+    from storage.log.verify import NoDataDir
+    from storage.metadata.names import InvalidTopicName
+
+    try:
+        with progress("look") as advance:
+            repairing = Repair(data_dir, advance)
+            try:
+                plan = repairing.plan(place)
+            except BaseException:
+                repairing.close()
+                raise
+        try:
+            return apply_plan(plan, yes=yes)
+        finally:
+            repairing.close()
+    except InvalidTopicName as error:
+        return fail(str(error), EXIT_USAGE)
+    except (NoDataDir, NoSuchTopic) as error:
+        return fail(str(error), EXIT_NOT_FOUND)
+    except StorageError as error:
+        return fail(str(error), EXIT_FAILED)
+
+
+def apply_plan(plan: Plan, *, yes: bool) -> int:
+    """Show what is to be done, ask, and do it; returns the exit code. Raises StorageError."""
+    for text in plan.refusals:
+        print(f"not repaired: {text}", file=sys.stderr)
+    code = EXIT_FAILED if plan.refusals else EXIT_DONE
+    if not plan.steps:
+        print("there is nothing to repair" if code == EXIT_DONE else "nothing was changed")
+        return code
+    for step in plan.steps:
+        print("\n".join(step.lines), flush=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            return fail(
+                "nothing was changed: --yes is wanted where nobody can be asked", EXIT_USAGE
+            )
+        print("Do this? [y/N] ", end="", file=sys.stderr, flush=True)
+        if input().strip().lower() not in ("y", "yes"):
+            return fail("nothing was changed", EXIT_FAILED)
+    for step in plan.steps:
+        step.apply()
+    print(f"{len(plan.steps)} repairs done; now `braidlog log verify` should find no fault")
+    return code
 
 
 def finding_line(finding: Finding) -> str:

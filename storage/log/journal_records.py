@@ -49,6 +49,18 @@ class JournalRecords:
                 raise NoSnapshotEnd(one)
         return survey.log_start_offset
 
+    def forget_superseded(self, survey: Survey, start: int) -> None:
+        """Take out of a survey what is missing before a snapshot that is the first segment.
+
+        The slot may still name the start before it; nobody needs what was there.
+        """
+        if not survey.holes or not survey.segments or survey.segments[0].base_offset != start:
+            return
+        first = survey.holes[0]
+        if first.segment is None and first.next_offset == start:
+            survey.holes.pop(0)
+            survey.log_start_offset = start
+
     def records(self, survey: Survey, start: int) -> Iterator[bytes]:
         """The records from `start` on, without those of a snapshot that has no end."""
         for base, bodies in sorted(self._bodies.items()):

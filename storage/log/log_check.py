@@ -54,9 +54,9 @@ class LogCheck:
         self._indexed: Segment | None = None
 
     def run(self, progress: Callable[[int], None], visit: Visit | None = None) -> Survey:
-        """Check everything; `progress` is told of bytes, `visit` of every good batch.
+        """Walk over everything; `progress` is told of bytes, `visit` of every good batch.
 
-        Raises: FileGone, StorageFailed.
+        What the survey found amiss becomes findings with `take`. Raises: FileGone, StorageFailed.
         """
         slot = read_watermark(
             self._identity.folder, self._identity.partition_id, self._identity.kind
@@ -68,6 +68,10 @@ class LogCheck:
             progress(good.header.stored_bytes)
         found = survey.result
         self._end_index(grows=self._running)
+        return found
+
+    def take(self, found: Survey) -> None:
+        """Make findings of a survey's holes and tail, and of the slots."""
         for hole in found.holes:
             self._tell_hole(hole)
         if found.tail is not None:
@@ -78,7 +82,6 @@ class LogCheck:
         summary.log_start_offset, summary.end_offset = found.log_start_offset, found.end_offset
         summary.batches, summary.records = found.batches, found.records
         summary.size_bytes = found.size_bytes
-        return found
 
     def tell(
         self,
@@ -153,22 +156,14 @@ class LogCheck:
 
     def _check_slots(self) -> None:
         identity = self._identity
-        path = os.path.join(identity.folder, WATERMARK_NAME)
-        for number in bad_slots(self._slot_bytes(path), WATERMARK_MAGIC, identity):
-            reason = f"slot {number} is not good; it is written again"
-            self.tell(Level.WARNING, path, reason, file_pos=number * SLOT_DISTANCE)
-        path = os.path.join(identity.folder, RESERVED_NAME)
-        if not os.path.exists(path):
-            return
-        data = self._slot_bytes(path)
-        bad = bad_slots(data, RESERVED_MAGIC, identity)
-        if not data:
-            self.tell(Level.WARNING, path, "it is empty, as a crash at its first use leaves it")
-        elif best_slot(data, RESERVED_MAGIC, identity.kind, identity.partition_id) is None:
-            self.tell(Level.FAULT, path, LOST_RESERVATION)
-        elif bad:
-            reason = f"slot {bad[0]} is not good; it is written again"
-            self.tell(Level.WARNING, path, reason, file_pos=bad[0] * SLOT_DISTANCE)
+        for name, magic in ((WATERMARK_NAME, WATERMARK_MAGIC), (RESERVED_NAME, RESERVED_MAGIC)):
+            path = os.path.join(identity.folder, name)
+            if name == RESERVED_NAME and reservation_is_lost(self._files, identity):
+                self.tell(Level.FAULT, path, LOST_RESERVATION)
+                continue
+            for number in bad_slots(self._slot_bytes(path), magic, identity):
+                reason = f"slot {number} is not good; it is written again"
+                self.tell(Level.WARNING, path, reason, file_pos=number * SLOT_DISTANCE)
 
     def _slot_bytes(self, path: str) -> bytes:
         try:
@@ -177,6 +172,22 @@ class LogCheck:
             if not isinstance(error, FileNotFoundError):
                 self.tell(Level.WARNING, path, f"cannot be read: {error.strerror}")
             return b""
+
+
+def reservation_is_lost(files: Files, identity: LogIdentity) -> bool:
+    """Whether there was a reservation, and nothing says how far it went.
+
+    An empty file is what a crash at its first use leaves.
+    """
+    path = os.path.join(identity.folder, RESERVED_NAME)
+    try:
+        data = files.read_whole(path)[: SLOT_DISTANCE + SLOT_BYTES]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    best = best_slot(data, RESERVED_MAGIC, identity.kind, identity.partition_id)
+    return bool(data) and best is None
 
 
 def bad_slots(data: bytes, magic: bytes, identity: LogIdentity) -> list[int]:

@@ -42,6 +42,7 @@ class Hole:
     behind. `records` is how many records there were, None if nobody can say. `header`: the segment
     header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
     the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
+    `is_unreadable`: the disk does not say what is there, so it is no torn tail wherever it is.
     """
 
     path: str
@@ -55,6 +56,7 @@ class Hole:
     header: SegmentHeader | None = None
     is_newer: bool = False
     overlaps: bool = False
+    is_unreadable: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -136,7 +138,6 @@ class LogWalk:
             following = self.segments[number + 1 : number + 2]
             limit = following[0].base_offset if following else None
             yield from self._segment(one, limit, check_bodies_from)
-            one.file.close()
         if self.offset < self.proven:
             last = self.segments[-1]
             reason = f"the records up to {self.proven} are missing"
@@ -207,6 +208,7 @@ class LogWalk:
         if header is not None and next_offset in (None, header.next_offset):
             hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
+        hole.is_unreadable = fault.is_unreadable
         return hole
 
 
@@ -245,12 +247,13 @@ class LogSurvey:
     def _judge(self, holes: list[Hole]) -> None:
         found = self.result
         for hole in holes:
-            if hole.offset >= found.proven and found.segments and not hole.overlaps:
+            is_known = not hole.overlaps and not hole.is_unreadable
+            if hole.offset >= found.proven and found.segments and is_known:
                 found.tail = hole  # It was never durable, nor was anything behind it.
                 found.end_offset = hole.offset
                 break
             if hole.next_offset is None:
-                hole.next_offset = found.proven
+                hole.next_offset = max(found.proven, hole.offset)
             found.holes.append(hole)
 
 

@@ -6,6 +6,7 @@ each log is checked as far as its watermark slot goes. Knows no terminal.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -101,8 +102,7 @@ class Verifier:
             return None
         survey, records = found
         try:
-            start = records.start(survey)
-            return make(StoredJournal(records.records(survey, start)))
+            return make(StoredJournal(records.records(survey, records.start(survey))))
         except NoSnapshotEnd as error:
             offset = error.segment.base_offset
             self._say(Level.FAULT, name, error.segment.path, "its snapshot has no end", offset)
@@ -180,6 +180,10 @@ class Verifier:
             except StorageError as error:
                 self._say(Level.FAULT, name, identity.folder, str(error))
                 return None
+            if identity.kind != KIND_PARTITION:
+                with suppress(NoSnapshotEnd):  # Told where the records are wanted.
+                    records.forget_superseded(survey, records.start(survey))
+            check.take(survey)
             self._take(check)
             return survey, records
         if os.path.isdir(identity.folder):

@@ -44,10 +44,13 @@ FIRST_NUMBER: Final = 1
 class Catalogue:
     """All namespaces and topics. Metas that it hands out are to be read only."""
 
-    def __init__(self, journal: Journal, *, now_us: int) -> None:
+    def __init__(
+        self, journal: Journal, *, now_us: int, lost: Callable[[str], None] | None = None
+    ) -> None:
         """Replay the journal; a new one gets the namespace `public/default`.
 
-        Raises DamagedLog, UnknownRecord.
+        `lost` is told of changes left out because records before them are missing; without it they
+        are an error. Raises DamagedLog, UnknownRecord.
         """
         self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
         self._streams: dict[int, NamespaceMeta] = {}
@@ -55,11 +58,12 @@ class Catalogue:
         self._by_id: dict[int, TopicMeta] = {}
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
         self._producers: dict[bytes, int] = {}
+        self._next_producer = FIRST_NUMBER
         self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST)
         self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
             journal, CatalogueChange, "catalogue"
         )
-        self._journal.replay(self._apply)
+        self._journal.replay(self._apply, lost)
         if self._counters.next_made_id == MADE_ID_FIRST and not self._namespaces:
             self.create_namespace(DEFAULT_TENANT, DEFAULT_NAMESPACE, created_us=now_us)
 
@@ -154,6 +158,12 @@ class Catalogue:
         """
         self._counters.next_partition_id = max(self._counters.next_partition_id, highest_seen + 1)
 
+    def raise_topic_ids(self, highest_seen: int) -> None:
+        """Count on above the highest topic number that a cursor has, whether or not the topic is
+        known.
+        """
+        self._counters.next_topic_id = max(self._counters.next_topic_id, highest_seen + 1)
+
     def create_topic(
         self,
         name: TopicName,
@@ -231,11 +241,15 @@ class Catalogue:
         """
         number = self._producers.get(name)
         if number is None:
-            number = len(self._producers) + FIRST_NUMBER
+            number = self._next_producer
             self._change(ProducerNamed(number, name))
         return number
 
     # Changing.
+
+    def rewrite(self) -> None:
+        """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""
+        self._journal.rewrite(self._state())
 
     def _change(self, change: CatalogueChange) -> int:
         ticket = self._journal.append(change)
@@ -290,6 +304,9 @@ class Catalogue:
 
     def _apply_topic(self, change: TopicMade) -> None:
         meta = change.meta
+        there = self._topics.get(meta.name)
+        if there is not None:  # Its end was in a record that is lost.
+            self._apply_topic_gone(TopicGone(there.topic_id))
         self._topics[meta.name] = self._by_id[meta.topic_id] = meta
         topics = self._in_namespace.setdefault((meta.name.tenant, meta.name.namespace), {})
         topics[self.topic_id(meta)] = meta
@@ -328,6 +345,7 @@ class Catalogue:
 
     def _apply_producer(self, change: ProducerNamed) -> None:
         self._producers[change.name] = change.number
+        self._next_producer = max(self._next_producer, change.number + 1)
 
 
 APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {

@@ -6,7 +6,7 @@ a commit or an ack means is decided in `broker/subscriptions.py`: a record holds
 no log, no protocol and no clock.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -110,11 +110,15 @@ CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | T
 class CursorStore:
     """All subscriptions of all topics. What it hands out is to be read only."""
 
-    def __init__(self, journal: Journal) -> None:
-        """Replay the journal. Raises DamagedLog, UnknownRecord."""
+    def __init__(self, journal: Journal, *, lost: Callable[[str], None] | None = None) -> None:
+        """Replay the journal.
+
+        `lost` is told of changes left out because records before them are missing; without it they
+        are an error. Raises DamagedLog, UnknownRecord.
+        """
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
-        self._journal.replay(self._apply)
+        self._journal.replay(self._apply, lost)
 
     @property
     def ticket(self) -> int:
@@ -194,6 +198,10 @@ class CursorStore:
     def settle(self) -> int:
         """A ticket after which every change so far is on disk, lazy ones too."""
         return self._journal.settle()
+
+    def rewrite(self) -> None:
+        """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""
+        self._journal.rewrite(self._state())
 
     def _change(self, change: CursorChange, *, lazy: bool = False) -> int:
         ticket = self._journal.append(change, lazy=lazy)

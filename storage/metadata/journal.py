@@ -72,18 +72,28 @@ class ChangeJournal(Generic[ChangeT]):
         self.ticket = 0
         """After this ticket every change that was not lazy is on disk."""
 
-    def replay(self, apply: Callable[[ChangeT], None]) -> None:
+    def replay(
+        self, apply: Callable[[ChangeT], None], lost: Callable[[str], None] | None = None
+    ) -> None:
         """Apply the last snapshot and every change since, in order.
 
-        Raises DamagedLog, UnknownRecord.
+        With `lost` records are known to be missing: it is told of each change that needed one, and
+        that change is left out. Raises DamagedLog, UnknownRecord.
         """
         for body in self._journal.replay():
-            try:
-                for change in self._decode(body):
+            for change in self._decode(body):
+                try:
                     apply(change)
-            except KeyError as error:
-                raise UnknownRecord(f"{self._name}: a record names unknown {error}") from error
+                except KeyError as error:
+                    if lost is None:
+                        text = f"{self._name}: a record names unknown {error}"
+                        raise UnknownRecord(text) from error
+                    lost(f"{type(change).__name__} of unknown {error}")
         self._plan_snapshot()
+
+    def rewrite(self, state: Iterable[Sequence[ChangeT]]) -> None:
+        """Replace all records by `state`. Raises StorageFull, StorageFailed."""
+        self._journal.snapshot(self._body(changes) for changes in state)
 
     def append(self, change: ChangeT, *, lazy: bool = False) -> int:
         """Write one change; return its ticket, 0 for a lazy one.
