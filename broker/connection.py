@@ -60,6 +60,7 @@ class Connection:
         self._io: trio.Nursery
         self._session: Session | None = None
         self._receiving = False
+        self._emptied = False  # the last receive took all that the socket had
         self._leaving = False
 
     def end(self, reason: str) -> None:
@@ -152,15 +153,21 @@ class Connection:
         """
         waited = False
         while not self._leaving:
-            try:
-                size = self._sock.recv_into(self._inlet.room())
-            except BlockingIOError:
+            if self._emptied:  # Asking it again for nothing costs as much as a small request.
+                self._emptied = False
                 self._inlet.rest()
                 waited = True
                 await self._wait_readable()
                 continue
+            try:
+                room = self._inlet.room()
+                size = self._sock.recv_into(room)
+            except BlockingIOError:
+                self._emptied = True
+                continue
             except OutOfBuffers as error:
                 raise EndConnection(str(error)) from None
+            self._emptied = size < len(room)
             self.heard_at = trio.current_time()
             self._inlet.received(size)
             if not waited:

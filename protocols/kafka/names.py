@@ -6,6 +6,8 @@ Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of
 from storage.metadata.names import TopicName, kafka_legal, split_partition
 
 NAMESPACE_PARTS = 2  # tenant and namespace
+# Names that a connection need not look at again: most clients use few, in every request.
+NAMES_KEPT_MAX = 1000
 
 
 class IllegalName(ValueError):
@@ -21,6 +23,7 @@ class NameSpace:
         if len(parts) != NAMESPACE_PARTS or not all(parts):
             raise ValueError(f"{path!r} is not tenant/namespace")
         self.tenant, self.namespace = parts
+        self._known: dict[bytes | None, TopicName] = {}
 
     def topic_name(self, name: bytes | None) -> TopicName:
         """The broker's name of a Kafka topic. Raises IllegalName.
@@ -28,10 +31,16 @@ class NameSpace:
         A name ending in `-partition-N` is one partition of a topic to Pulsar clients, so it is none
         of a topic here.
         """
+        known = self._known.get(name)
+        if known is not None:
+            return known
         text = "" if name is None else name.decode("ascii", "replace")
         if not kafka_legal(text) or split_partition(text) is not None:
             raise IllegalName(f"{text!r} is not a topic name")
-        return TopicName(self.tenant, self.namespace, text)
+        if len(self._known) >= NAMES_KEPT_MAX:
+            self._known.clear()
+        found = self._known[name] = TopicName(self.tenant, self.namespace, text)
+        return found
 
 
 def visible(name: TopicName) -> bool:
