@@ -36,8 +36,8 @@ from storage.metadata.names import (
 if TYPE_CHECKING:
     from broker.partition import Partition
 
-# Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound
-# (iggy.md 3.4) is ten times that.
+# Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
+# ten times that.
 TOPIC_PARTITIONS_MAX: Final = 10_000
 
 
@@ -133,7 +133,7 @@ class Topics:
         return list(self._topics.values())
 
     def resolve_pulsar(self, text: str) -> tuple[TopicName, int | None]:
-        """Read a Pulsar name: the topic, and N where it ends in `-partition-N` (pulsar.md 3).
+        """Read a Pulsar name: the topic, and N where it ends in `-partition-N`.
 
         No topic is ever called like that, so it always names a partition. Raises InvalidName.
         """
@@ -151,7 +151,7 @@ class Topics:
 
         `x` and `x-partition-0` are the one partition of an unpartitioned topic. Raises
         TopicNotFound, PartitionNotFound, and InvalidRequest for a partitioned topic without a
-        number, which Apache Pulsar refuses too (pulsar.md 7).
+        number, which Apache Pulsar refuses too.
         """
         topic = self.get(name)
         if index is None and topic.partitioned:
@@ -269,9 +269,13 @@ class Topics:
         with self._new_partitions(topic, total - len(topic.partitions), made) as partition_ids:
             # Cursors first: a partition must not be seen without them.
             self._cursors.resize(topic_id, total)
-            topic.ticket = self.catalogue.set_partitions(
-                topic_id, [*topic.meta.partition_ids, *partition_ids], partitioned=partitioned
-            )
+            try:
+                topic.ticket = self.catalogue.set_partitions(
+                    topic_id, [*topic.meta.partition_ids, *partition_ids], partitioned=partitioned
+                )
+            except storage.errors.StorageFull:
+                self._cursors.resize(topic_id, len(topic.partitions), lazy=True)
+                raise
         self._tell(topic, TopicEvent.GROWN)
         return topic.ticket
 

@@ -73,9 +73,8 @@ class IggyMachine:
 
     def __init__(self) -> None:
         self.state = State.LOGGED_OUT
-        self.dialect: Dialect = (
-            D2  # Until a login says otherwise; nothing that differs is served before it.
-        )
+        # Until a login says otherwise; nothing that differs is served before it.
+        self.dialect: Dialect = D2
         self.manners = Manners()
         self._vsr = False
 

@@ -9,9 +9,7 @@ import xxhash
 
 
 def xxhash32_from_one(key: bytes, count: int) -> int:
-    """D1 to D3: xxHash32 with seed 0, modulo `count`, where 0 stands for the last partition
-    (iggy.md 4.5).
-    """
+    """D1 to D3: xxHash32 with seed 0, modulo `count`, where 0 stands for the last partition."""
     return (xxhash.xxh32_intdigest(key) - 1) % count
 
 

@@ -15,7 +15,7 @@ from protocols.iggy.context import Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.messages import Consumer, ConsumerKind
 
-FIRST_PARTITION = 0  # What a consumer means that names none (iggy.md 4.5).
+FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.
 
 
 @dataclass(slots=True)

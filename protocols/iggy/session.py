@@ -147,6 +147,5 @@ class IggySession:
         self._outbox.answer([self._machine.error(code, text)])
 
 
-# Commands that ask for one thing, and are answered with nothing where it is not there (iggy.md
-# 4.3).
+# Commands that ask for one thing, and from D2 on are answered with nothing where it is not there.
 EMPTY_IF_ABSENT = frozenset({m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset})

@@ -19,7 +19,7 @@ async def ping(context: Context, request: m.Ping) -> Answer:
 
 
 async def login(context: Context, request: m.LoginUser) -> Answer:
-    """Let the one user in; once more on the same connection is fine (iggy.md 4.5).
+    """Let the one user in; once more on the same connection is fine.
 
     Raises Refusal.
     """

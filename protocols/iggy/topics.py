@@ -22,7 +22,7 @@ SERVER_DEFAULT = 0
 # None and gzip. Kept and shown only; the reference server does no more with it.
 COMPRESSIONS = range(1, 3)
 REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
-# Of a topic and of one request (iggy.md 3.4); the broker's own bound is lower.
+# Of a topic and of one request, in Iggy; the broker's own bound is lower.
 PARTITIONS_MAX = 100_000
 
 # Topic settings. Those of the log are for one partition; the others are known to this door alone.

@@ -1,4 +1,7 @@
-"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES: sections 14 and 15 of the protocol document."""
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES.
+
+"Consumer" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A consumer on a connection: its task that delivers, FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
 
-Sections 12, 13 and 18 of the binary protocol document.
+"Consumer" in Apache Pulsar's binary protocol document.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LANE = "consumer"
 
-# What a client must know to be sent: section 4, "Protocol version gates".
+# What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
 CHECKSUM_VERSION = 11
 

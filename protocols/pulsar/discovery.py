@@ -1,4 +1,7 @@
-"""PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE: section 6 of the protocol document."""
+"""PARTITIONED_METADATA, LOOKUP and GET_TOPICS_OF_NAMESPACE.
+
+"Service discovery" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 
@@ -101,5 +104,5 @@ def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNames
 
 
 def topics_hash(names: Iterable[str]) -> str:
-    """Section 6: CRC-32C of the sorted names, as hex of its little-endian bytes."""
+    """Apache's TopicList.calculateHash: CRC-32C of the sorted names, little-endian, in hex."""
     return _LITTLE.pack(crc32c(",".join(sorted(names)).encode())).hex()

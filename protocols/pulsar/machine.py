@@ -1,7 +1,7 @@
 """Pulsar's wire rules for one connection: bytes to commands, and which command may come when.
 
 No I/O, no clock, no broker. Commands are the generated message classes, which hold copies; only a
-SEND's payload is a view of the frame. Section numbers are those of the binary protocol document.
+SEND's payload is a view of the frame.
 """
 
 import enum
@@ -81,7 +81,7 @@ FIELDS: Final[dict[int, str]] = {
     Type.WATCH_TOPIC_LIST_CLOSE: "watchTopicListClose",
 }
 
-# Section 4: PING is answered at any time, a second CONNECT closes the connection.
+# As in Apache: PING is answered at any time, a second CONNECT closes the connection.
 ALLOWED: Final[dict[State, frozenset[int]]] = {
     State.CONNECTING: frozenset({Type.CONNECT, Type.PING}),
     State.CONNECTED: frozenset(FIELDS) - {Type.CONNECT},

@@ -27,7 +27,7 @@ def resolve(topics: Topics, text: str) -> tuple[TopicName, int | None]:
     try:
         topics.namespace(name.tenant, name.namespace)
     except NamespaceNotFound:
-        raise NamespaceNotFound("Namespace not found") from None  # Apache's words, section 6.
+        raise NamespaceNotFound("Namespace not found") from None  # Apache's words.
     return name, index
 
 

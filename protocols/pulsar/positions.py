@@ -1,4 +1,4 @@
-"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: sections 16 and 17 of the protocol document."""
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: where a subscription stands, and moving it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of 
 
 
 def entry_id(data: MessageIdData) -> EntryId:
-    """The id that a client names; its batch index counts for nothing (section 14)."""
+    """The id that a client names; its batch index counts for nothing, as in Apache."""
     ack_set = tuple(data.ack_set) if data.ack_set else ()
     return EntryId(messages.signed(data.ledgerId), messages.signed(data.entryId), ack_set)
 

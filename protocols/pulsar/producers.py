@@ -1,4 +1,4 @@
-"""PRODUCER and CLOSE_PRODUCER: section 7 of the binary protocol document."""
+"""PRODUCER and CLOSE_PRODUCER: "Producer" in Apache Pulsar's binary protocol document."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commands that are known and not served: each gets Pulsar's own refusal, never silence.
 
-Transactions are refused in the words of an Apache broker that has them switched off (section 21).
+Transactions are refused in the words of an Apache broker that has them switched off.
 """
 
 from __future__ import annotations

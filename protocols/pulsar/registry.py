@@ -1,7 +1,7 @@
 """Which producers are on which partition: names used once, and the modes of exclusive access.
 
-Section 7 of the binary protocol document, "Same name twice" and "Access modes". Knows no bytes: a
-producer that waits for its turn is told through `granted` and `fenced`.
+As AbstractTopic.java of apache/pulsar decides. Knows no bytes: a producer that waits for its turn
+is told through `granted` and `fenced`.
 """
 
 from __future__ import annotations

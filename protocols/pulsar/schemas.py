@@ -1,7 +1,6 @@
 """Schemas: GET_SCHEMA, GET_OR_CREATE_SCHEMA, and those that producers and consumers bring.
 
-Section 19 of the binary protocol document. Definitions are kept and returned byte for byte, and
-compared by type only.
+Definitions are kept and returned byte for byte, and compared by type only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SEND: the run of one producer in one receive becomes one stored batch, with receipts in order.
 
-Section 8 of the binary protocol document. Entries are stored from their magic (or metadata size) on
-exactly as they came; only their metadata is looked at.
+"Command Send" in Apache Pulsar's binary protocol document. Entries are stored from their magic (or
+metadata size) on exactly as they came; only their metadata is looked at.
 """
 
 from __future__ import annotations

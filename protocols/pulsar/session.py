@@ -1,7 +1,7 @@
 """One Pulsar connection: commands to their handlers, keepalive, and what ends with it.
 
 What can wait runs in order per producer and per consumer, as tasks of the connection, so that PING
-is always answered at once. Section numbers are those of the binary protocol document.
+is always answered at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Handler = Callable[["PulsarSession", Any], Awaitable[None] | None]
 Work = Callable[[], Awaitable[None]]
 
-KEEPALIVE_S: Final = 30.0  # Section 4: each side's own timer.
+KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
 PROBE_S: Final = 5.0  # How long the client of an older producer or consumer may take to answer.
 # Work that waits for one producer or consumer. Clients send it one after the other; a client that
 # does not is slowed by the broker's answers, never by its memory.
@@ -234,7 +234,7 @@ class PulsarSession:
 
     def fenced(self, producer: Producer) -> None:
         """A newer producer took over. One that waited is told; the next SEND of a ready one ends
-        its connection (section 7).
+        its connection.
         """
         if not producer.is_ready:
             error = Refused(ServerError.ProducerFenced, "Fenced out")

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: sections 10 and 11 of the binary protocol document.
+"""SUBSCRIBE: "Consumer" in Apache Pulsar's binary protocol document.
 
 What a subscription's position is when it is new, who may join it, and what a newcomer waits for: a
 seek under way, the probe of an older consumer, the disk.
@@ -236,7 +236,7 @@ async def _memory_cursor(
     """A reader's position: where it asks to start, else where its own seek left it."""
     if position is None and command.HasField("start_message_id"):
         start = entry_id(command.start_message_id)
-        # After the last entry, though asked for the first: Apache starts at the first (section 11).
+        # After the last entry, though asked for the first: Apache starts at the first.
         is_latest = start.ledger == start.entry == entries.LATEST
         if not (is_latest and command.initialPosition == CommandSubscribe.Earliest):
             position = await entries.resolve_seek(partition, start)

@@ -182,9 +182,8 @@ class File:
             except OSError as error:
                 if error.errno != errno.EOPNOTSUPP:
                     raise
-                self._files.reads_cached = (
-                    False  # This file system always has it in memory, or cannot say.
-                )
+                # This file system always has it in memory, or cannot say.
+                self._files.reads_cached = False
                 return self._files.disk.read(self.path, fd, size, pos)
         finally:
             self.release()
@@ -261,6 +260,7 @@ class Files:
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._handles_max = handles_max
         self._open_count = 0
+        self._discarded: list[str] = []
         self._idle: OrderedDict[File, None] = OrderedDict()
         self._lock = threading.Lock()
         self._file_system = FileSystem(self.root)
@@ -277,6 +277,9 @@ class Files:
 
     def create(self, path: str) -> File:
         """A new, empty file; its folder is not synced. Raises StorageFull, StorageFailed."""
+        while self._discarded:
+            self.unlink(self._discarded[-1])
+            self._discarded.pop()
         file = File(self, path)
         with self._lock:
             self._open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
@@ -349,6 +352,16 @@ class Files:
             return
         except OSError as error:
             raise storage_error(error, "remove", path) from error
+
+    def discard(self, path: str) -> None:
+        """Remove a file that was begun in vain, before the next is made if the disk refuses now.
+
+        Raises: StorageFailed.
+        """
+        try:
+            self.unlink(path)
+        except StorageFull:
+            self._discarded.append(path)
 
     def make_folder(self, path: str) -> None:
         """Make a folder; its parent is not synced. Raises StorageFull, StorageFailed."""

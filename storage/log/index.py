@@ -45,9 +45,8 @@ class SparseIndex:
         self._salt = salt
         self._base_offset = base_offset
         self._entries = bytearray()
-        self._written = (
-            0  # Bytes of entries that are in the file; -1: the file has to be made anew.
-        )
+        # Bytes of entries that are in the file; -1: the file has to be made anew.
+        self._written = 0
         self._file: File | None = None
         self._lock = threading.Lock()
 

@@ -9,13 +9,14 @@ from typing import Final
 import msgspec
 
 NAME_BYTES_MAX: Final = 255  # Iggy's length byte; Kafka's 249 is checked apart.
-KAFKA_NAME_MAX: Final = 249  # Longer ones never worked in Kafka (kafka.md 1.6.4).
+# Kafka's own later limit: 0.8 took 255, for which its folders' names have no room.
+KAFKA_NAME_MAX: Final = 249
 DEFAULT_TENANT: Final = "public"
 DEFAULT_NAMESPACE: Final = "default"
 DURABLE_DOMAIN: Final = "persistent"
 
 KAFKA_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{KAFKA_NAME_MAX}}}")
-PULSAR_ENTITY = re.compile(r"[a-zA-Z0-9=:._-]+")  # pulsar.md 3
+PULSAR_ENTITY = re.compile(r"[a-zA-Z0-9=:._-]+")  # Pulsar's NamedEntity.java.
 PARTITION_NAME = re.compile(r"(.+)-partition-(0|[1-9][0-9]{0,9})", re.DOTALL)
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -41,7 +42,7 @@ class TopicName(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
 
 
 def parse_topic(text: str) -> TopicName:
-    """Read `t`, `tenant/ns/t` or `persistent://tenant/ns/t` (pulsar.md 3) and check each part.
+    """Read `t`, `tenant/ns/t` or `persistent://tenant/ns/t` and check each part.
 
     Raises InvalidTopicName; also for other domains and for the four-part names of old.
     """
@@ -70,8 +71,8 @@ def check_topic_name(name: TopicName) -> None:
 def check_namespace(tenant: str, namespace: str) -> None:
     """Whether tenant and namespace may be stored. Raises InvalidTopicName.
 
-    A tenant follows Pulsar's rule. A namespace may hold whatever Iggy takes as a stream name
-    (iggy.md 3.4), blanks inside and letters of any script too.
+    A tenant follows Pulsar's rule. A namespace may hold whatever Iggy takes as a stream
+    name, blanks inside and letters of any script too.
     """
     if not PULSAR_ENTITY.fullmatch(tenant) or len(tenant) > NAME_BYTES_MAX:
         raise InvalidTopicName(f"tenant {tenant!r} may hold only letters, digits and -=:._")
@@ -89,13 +90,13 @@ def valid_namespace(tenant: str, namespace: str) -> bool:
 
 
 def split_partition(topic: str) -> tuple[str, int] | None:
-    """(`x`, 3) for `x-partition-3`; None for an ordinary name (pulsar.md 3)."""
+    """(`x`, 3) for `x-partition-3`; None for an ordinary name."""
     match = PARTITION_NAME.fullmatch(topic)
     return (match[1], int(match[2])) if match else None
 
 
 def kafka_legal(topic: str) -> bool:
-    """Whether Kafka clients can name this topic (kafka.md 1.6.4)."""
+    """Whether Kafka clients can name this topic (kafka/common/Topic.scala of 0.8.2)."""
     return KAFKA_NAME.fullmatch(topic) is not None and topic not in (".", "..")
 
 

@@ -1,4 +1,4 @@
-"""Names and modes of access, every pair of them: section 7."""
+"""Names and modes of access, every pair of them."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -81,7 +81,7 @@ async def test_deaf_holder_makes_way():
     door.registry.admit(newcomer, None)
 
 
-# The table of section 7: who is there, who comes, what happens.
+# Who is there, who comes, what happens.
 
 TABLE = [
     (None, SHARED, "ok"),

@@ -1,4 +1,4 @@
-"""Schemas: section 19."""
+"""Schemas: kept, compared by type, asked for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Layouts in `construct`, from the protocol pages: a second description to check against."""
+"""Layouts in `construct`, from the protocols' documents: a second description to check against."""
 
 from construct import (
     Bytes,

@@ -33,7 +33,7 @@ def sent(payload: bytes, headers: bytes = b"", message_id: int = 1) -> bytes:
 
 
 def test_a_send_as_literal_bytes() -> None:
-    """The poll answer of the protocol page: offset 0, its time, id 1, "hello"."""
+    """A poll answer: offset 0, its time, id 1, "hello"."""
     polled = bytes.fromhex(
         "0000000000000000 01 00d54d5b31040600 01000000000000000000000000000000"
         "86a61036 00000000 05000000 68656c6c6f"

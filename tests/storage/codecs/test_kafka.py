@@ -17,7 +17,7 @@ from tests.storage.codecs.vectors import rows
 
 LIMIT = 1_000_012
 
-# Kafka protocol page: crc to value, without offset and size.
+# From crc to value, without offset and size.
 MESSAGES = [
     ("51df3a32 00 00 ffffffff 00000001 61", None, b"a"),
     ("05360377 00 00 00000001 6b 00000001 62", b"k", b"b"),
