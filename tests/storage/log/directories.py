@@ -1,0 +1,142 @@
+"""Whole data directories for tests: catalogue, cursors and a topic with records of every format."""
+
+import os
+from pathlib import Path
+
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from storage.log.committer import Committer
+from storage.log.data_dir import DataDir, NewPartition
+from storage.log.settings import LogSettings
+from storage.log.verify import Verifier
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.cursors import CursorStore, Moved
+from storage.metadata.names import parse_topic
+
+FORMATS = ("plain", "kafka", "pulsar", "iggy")
+GROUP = b"billing"
+BATCH_RECORDS = 3
+
+
+class Directory:
+    """A data directory as a broker has it open: made with a topic, or as a start finds it."""
+
+    def __init__(self, path, *, partitions=1, topic="orders", **settings):
+        self.path = Path(path)
+        self.data_dir = DataDir.open(self.path)
+        self.committer = Committer(self.data_dir.files)
+        self.settings = LogSettings(**settings)
+        self.catalogue = Catalogue(
+            self.data_dir.open_journal("catalogue", self.committer), now_us=1
+        )
+        self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
+        self.logs = {}
+        if self.catalogue.all_topics():
+            self._open()
+        else:
+            self.make_topic(topic, partitions)
+        self.committer.commit()
+
+    def make_topic(self, topic, partitions):
+        """One more topic; its partitions are in `logs` by partition id."""
+        name = parse_topic(topic)
+        ids = [self.catalogue.next_partition_id() for _ in range(partitions)]
+        new = [NewPartition(number, name.full, index) for index, number in enumerate(ids)]
+        made = self.data_dir.create_partitions(new, self.settings, self.committer)
+        self.logs.update(zip(ids, made, strict=True))
+        self.catalogue.create_topic(name, ids, partitioned=partitions > 1, created_us=1)
+        topic_id = self.catalogue.topic(name).topic_id
+        self.cursors.open(topic_id, GROUP, partitions=partitions)
+        self.committer.commit()
+        return topic_id
+
+    def _open(self):
+        known = [number for meta in self.catalogue.all_topics() for number in meta.partition_ids]
+        self.catalogue.raise_partition_ids(self.data_dir.highest_partition_id())
+        self.aside = self.data_dir.set_aside_unknown(known)
+        for number in known:
+            log = self.data_dir.open_partition(number, self.settings, self.committer)
+            self.logs[number] = log
+
+    def append(self, number=1, body_format="plain", count=BATCH_RECORDS):
+        """One batch of records whose values name their offsets; returns the base offset."""
+        log = self.logs[number]
+        base = log.log_end_offset
+        records = [
+            Record(base + n, 5_000_000, value=b"value %d" % (base + n)) for n in range(count)
+        ]
+        codec = codec_named(body_format)
+        body = codec.encode(records, base)
+        positions = [pos for _, pos in codec.split(body, base)]
+        info = codec.inspect(body)
+        log.append([body], info, body_format=codec.format, append_us=5_000_000, positions=positions)
+        return base
+
+    def fill(self, batches, number=1, *, commit=True):
+        """Batches of every format in turn, each made durable on its own."""
+        for place in range(batches):
+            self.append(number, FORMATS[place % len(FORMATS)])
+            if commit:
+                self.committer.commit()
+
+    def move_cursor(self, position, number=0, topic_id=1, name=GROUP):
+        self.cursors.move(Moved(topic_id, name, number, position, position))
+        self.committer.commit()
+
+    def values(self, number=1):
+        """Offset to value of every record that can be read; gaps have none."""
+        log = self.logs[number]
+        found, offset = {}, log.log_start_offset
+        while batches := log.read(offset, 1 << 20):
+            for batch in batches:
+                if batch.header.record_count:
+                    decoded = codec_of(batch).decode(batch.body, batch.base_offset, 0)
+                    assert decoded.failed is None
+                    found |= {record.offset: record.value for record in decoded.records}
+            offset = batches[-1].next_offset
+        return found
+
+    def crash(self):
+        self.data_dir.abandon()
+
+    def stop(self):
+        self.data_dir.close(self.committer)
+
+    def file(self, name, number=1):
+        return self.path / "partitions" / str(number) / name
+
+    def segments(self, number=1):
+        return sorted(self.file("", number).glob("*.log"))
+
+
+def codec_of(batch):
+    from storage.codecs.registry import codec_for
+
+    return codec_for(batch.header.body_format)
+
+
+def value_of(offset):
+    return b"value %d" % offset
+
+
+def verified(path):
+    """(findings, report) of a verification."""
+    found = []
+    report = Verifier(path, found.append, lambda done, total: None).run()
+    return found, report
+
+
+def levels(found, level):
+    return [one for one in found if one.level == level]
+
+
+def snapshot_of(path):
+    """Every file below a folder with its bytes and time: what must not change."""
+    return {
+        os.path.relpath(os.path.join(folder, name), path): (
+            Path(folder, name).read_bytes(),
+            os.stat(os.path.join(folder, name)).st_mtime_ns,
+        )
+        for folder, _, names in os.walk(path)
+        for name in names
+    }
