@@ -23,7 +23,13 @@ app = App(
 )
 app.command("broker.cli_admin:topics", help="List, show, create and delete topics.")
 app.command("broker.cli_admin:groups", help="List and show groups (subscriptions, consumers).")
-app.command("broker.cli_export:export", help="Write a topic to Parquet with Spark.")
+app.command(
+    "broker.cli_export:export",
+    help="""Write a topic to Parquet with Spark: what is new since the last export to this folder.
+
+    Example: braidlog export orders --to ./parquet --data-dir ./data
+    """,
+)
 app.command("broker.cli_log:log", help="Verify, dump and repair a data directory.")
 
 

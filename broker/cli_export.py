@@ -34,10 +34,7 @@ def export(
         Parameter(help="What to do when retention was faster than the export."),
     ] = "fail",
 ) -> int:
-    """Write what is new in a topic since the last export to this folder, up to what is durable.
-
-    Example: braidlog export orders --to ./parquet --data-dir ./data
-    """
+    """Write what is new in a topic since the last export to this folder, up to what is durable."""
     try:
         from storage.spark.commit import FolderBusy
         from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, run_export

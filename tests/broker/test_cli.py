@@ -15,16 +15,33 @@ def test_help_names_every_command(capsys):
         assert command in output
 
 
-@pytest.mark.parametrize("command", ["serve", "topics", "groups", "export", "log"])
-def test_help_of_every_command_works(capsys, command):
-    assert run([command, "--help"]) == 0
-    assert command in capsys.readouterr().out
+GROUPS = {
+    "topics": ["list", "show", "create", "alter", "delete"],
+    "groups": ["list", "show"],
+    "log": ["verify", "dump", "repair"],
+}
 
 
-def test_help_of_serve_shows_its_flags_and_an_example(capsys):
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_names_its_commands(capsys, group):
+    assert run([group, "--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(f" {command} " in output for command in GROUPS[group])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["serve", "export", *(f"{group} {name}" for group in GROUPS for name in GROUPS[group])],
+)
+def test_help_of_every_command_shows_an_example(capsys, command):
+    assert run([*command.split(), "--help"]) == 0
+    assert f"Example: braidlog {command}" in capsys.readouterr().out
+
+
+def test_help_of_serve_shows_its_flags(capsys):
     assert run(["serve", "--help"]) == 0
     output = capsys.readouterr().out
-    for flag in ("--data-dir", "--config", "--listen", "--set", "--ready-file", "Example"):
+    for flag in ("--data-dir", "--config", "--listen", "--set", "--ready-file"):
         assert flag in output
 
 
