@@ -49,9 +49,11 @@ SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a dis
 # Reading.
 # A larger body of another format is decoded in a thread: it may inflate.
 DECODE_INLINE_BYTES = 32 * KIB
+DECODE_INLINE_RECORDS = 1000  # So many that are not compressed take less than a millisecond.
 DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body again too often.
 DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
+READ_BYTES_MIN = 64 * KIB  # Reading less at once costs as much.
 # One read asks a log for no more at once, whatever the client allows itself.
 READ_BYTES_MAX = 16 * MIB
 JOINED_BYTES_MAX = 64 * MIB  # A chunked Pulsar message joined for the readers of other protocols.

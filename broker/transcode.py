@@ -20,8 +20,10 @@ from broker.chunks import join_chunks
 from broker.errors import UnreadableRecord
 from broker.limits import (
     DECODE_INLINE_BYTES,
+    DECODE_INLINE_RECORDS,
     DECODE_RECORDS_MAX,
     DECODE_RECORDS_MIN,
+    READ_BYTES_MIN,
     READ_PIECE_BYTES,
     WALK_BYTES_MAX,
 )
@@ -119,10 +121,17 @@ class _Reader:
 
     @property
     def bytes_wanted(self) -> int:
-        """Stored bytes to ask the log for next."""
+        """Stored bytes to ask the log for next: no more than the records wanted are likely to
+        take.
+        """
         if self._walked_bytes and not self.result.parts:
             return max(self._bytes_max, READ_PIECE_BYTES)
-        return self._bytes_max - self.result.size
+        room = self._bytes_max - self.result.size
+        if self._records_max is None:
+            return room
+        log = self._partition.log
+        record_bytes = log.size_bytes // max(log.log_end_offset - log.log_start_offset, 1) + 1
+        return min(room, max(self._records_left * record_bytes, READ_BYTES_MIN))
 
     @property
     def _records_left(self) -> int:
@@ -174,10 +183,10 @@ class _Reader:
                 self._give(batch, decoded)
 
     async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
-        """The next piece of a body; in a thread where it is large, since it may inflate to more."""
+        """The next piece of a body; in a thread where that takes long, since it may inflate."""
         average = max(len(batch.body) // max(batch.header.record_count, 1), 1)
         wanted = max(self._bytes_max - self.result.size, 0) // average + 1
-        wanted = max(min(wanted, DECODE_RECORDS_MAX), DECODE_RECORDS_MIN)
+        wanted = min(max(wanted, DECODE_RECORDS_MIN), DECODE_RECORDS_MAX, self._records_left)
 
         def decode() -> Decoded:
             return stored.decode(
@@ -185,10 +194,11 @@ class _Reader:
                 batch.base_offset,
                 batch.header.append_us,
                 start_offset=self.result.next_offset,
-                records_max=min(wanted, self._records_left),
+                records_max=wanted,
             )
 
-        if len(batch.body) > DECODE_INLINE_BYTES:
+        is_short = wanted <= DECODE_INLINE_RECORDS and not batch.header.flags & BatchFlag.COMPRESSED
+        if len(batch.body) > (READ_PIECE_BYTES if is_short else DECODE_INLINE_BYTES):
             return await trio.to_thread.run_sync(decode)
         await trio.lowlevel.checkpoint()
         return decode()
