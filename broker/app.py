@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from broker.broker import Broker
 from broker.config import Config, ConfigError
 from broker.connection import address_text
 from broker.doors import Door, accept, make_doors
-from storage.errors import StorageError, StorageFailed
+from storage.errors import DamagedLog, StorageError, StorageFailed
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
@@ -88,6 +89,8 @@ async def serve_doors(broker: Broker, doors: Sequence[Door], opened: Callable[[]
 async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) -> int:
     try:
         broker = Broker.open(config)
+    except DamagedLog as error:
+        return _refuse(f"{error}; {_way_past(config)}", EXIT_FAILED)
     except (StorageError, OSError) as error:
         return _refuse(str(error), EXIT_FAILED)
     failure: BaseException | None = None
@@ -167,6 +170,12 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _way_past(config: Config) -> str:
+    """The commands for an operator whose broker does not start on what it finds."""
+    place = f"--data-dir {shlex.quote(str(config.data_dir))}"
+    return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
 
 
 def _refuse(reason: str, code: int) -> int:

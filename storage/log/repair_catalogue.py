@@ -36,6 +36,9 @@ class CatalogueRepair:
             self._claim(name, numbers, now_us)
         for meta in catalogue.all_topics():
             self._need_namespace(meta.name, now_us)
+        known = {one for meta in catalogue.all_topics() for one in meta.partition_ids}
+        for number in sorted(self._folders.keys() - known):
+            self.lines.append(f"  nothing says whose folder {number} is: a start sets it aside")
 
     def _drop_topics_without_folders(self) -> None:
         for meta in self.catalogue.all_topics():

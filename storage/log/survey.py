@@ -120,6 +120,7 @@ class LogWalk:
         self._slot = slot
         self._folder = folder
         self._stop = stop
+        self._open_hole: Hole | None = None  # At the end of the log, if that is what it ends with.
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
         """From segment number `first` on; bodies are checked from that offset on. Raises
@@ -138,7 +139,9 @@ class LogWalk:
             following = self.segments[number + 1 : number + 2]
             limit = following[0].base_offset if following else None
             yield from self._segment(one, limit, check_bodies_from)
-        if self.offset < self.proven:
+        if self._open_hole is not None and self.offset < self.proven:
+            self._open_hole.next_offset = self.offset = self.proven
+        elif self.offset < self.proven:
             last = self.segments[-1]
             reason = f"the records up to {self.proven} are missing"
             yield self._missing(last.path, last.size, self.proven, reason)
@@ -209,6 +212,7 @@ class LogWalk:
             hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
         hole.is_unreadable = fault.is_unreadable
+        self._open_hole = hole if next_offset is None else None
         return hole
 
 

@@ -23,17 +23,18 @@ class Directory:
 
     def __init__(self, path, *, partitions=1, topic="orders", **settings):
         self.path = Path(path)
+        is_new = not self.path.exists()
         self.data_dir = DataDir.open(self.path)
         self.committer = Committer(self.data_dir.files)
         self.settings = LogSettings(**settings)
-        self.catalogue = Catalogue(
-            self.data_dir.open_journal("catalogue", self.committer), now_us=1
-        )
-        self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
         self.logs = {}
-        if self.catalogue.all_topics():
+        self.aside = []
+        try:
             self._open()
-        else:
+        except BaseException:
+            self.crash()
+            raise
+        if is_new:
             self.make_topic(topic, partitions)
         self.committer.commit()
 
@@ -51,9 +52,16 @@ class Directory:
         return topic_id
 
     def _open(self):
+        self.catalogue = Catalogue(
+            self.data_dir.open_journal("catalogue", self.committer), now_us=1
+        )
+        self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
         known = [number for meta in self.catalogue.all_topics() for number in meta.partition_ids]
         self.catalogue.raise_partition_ids(self.data_dir.highest_partition_id())
         self.aside = self.data_dir.set_aside_unknown(known)
+        topic_ids = {meta.topic_id for meta in self.catalogue.all_topics()}
+        for topic_id in set(self.cursors.topic_ids()) - topic_ids:
+            self.cursors.drop_topic(topic_id)
         for number in known:
             log = self.data_dir.open_partition(number, self.settings, self.committer)
             self.logs[number] = log

@@ -72,9 +72,10 @@ def test_a_folder_that_is_no_data_directory_is_refused(tmp_path):
         Verifier(tmp_path, print, print)
 
 
+@pytest.mark.parametrize("number", [0, 4, 11])
 @pytest.mark.parametrize("part", ["header", "body", "positions"])
-def test_a_flipped_bit_in_a_batch_is_named_with_place_and_offsets(healthy, part):
-    path, file_pos, header = places(healthy.path)[4]
+def test_a_flipped_bit_in_a_batch_is_named_with_place_and_offsets(healthy, part, number):
+    path, file_pos, header = places(healthy.path)[number]
     into = {
         "header": 70,
         "positions": HEADER_BYTES + 2,
@@ -84,7 +85,7 @@ def test_a_flipped_bit_in_a_batch_is_named_with_place_and_offsets(healthy, part)
     found, report = verified(healthy.path)
     (fault,) = levels(found, Level.FAULT)
     assert (fault.path, fault.file_pos) == (path, file_pos)
-    assert (fault.offset, fault.next_offset) == (12, 15)
+    assert (fault.offset, fault.next_offset) == (3 * number, 3 * number + 3)
     assert fault.log == "public/default/orders/0"
     assert report.faults == 1
     assert "checksum is wrong" in fault.reason
