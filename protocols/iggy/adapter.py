@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from broker.connection import address_text
 from protocols.iggy.context import Shared
 from protocols.iggy.options import IggyOptions
 from protocols.iggy.session import IggySession
@@ -41,7 +42,7 @@ class IggyAdapter:
     def describe(self, host: str, port: int) -> str:
         """How a client connects, to copy and paste."""
         return (
-            f'iggy-py: client = IggyClient("{host}:{port}"); await client.connect();'
+            f'iggy-py: client = IggyClient("{address_text((host, port))}"); await client.connect();'
             ' await client.login_user("iggy", "iggy")'
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.connection import address_text
 from protocols.kafka.names import NameSpace
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.session import KafkaSession
@@ -40,10 +41,11 @@ class KafkaAdapter:
 
     def describe(self, host: str, port: int) -> str:
         """How a client connects, to copy and paste."""
+        address = address_text((host, port))
         return (
-            f"kcat -b {host}:{port} -X api.version.request=false"
+            f"kcat -b {address} -X api.version.request=false"
             " -X broker.version.fallback=0.8.2.1 -L"
-            f'   # or kafka-python: KafkaConsumer("TOPIC", bootstrap_servers="{host}:{port}",'
+            f'   # or kafka-python: KafkaConsumer("TOPIC", bootstrap_servers="{address}",'
             " api_version=(0, 8, 2))"
         )
 

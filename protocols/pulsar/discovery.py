@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from broker.adapters import ProtocolError
+from broker.connection import address_text
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
@@ -78,7 +79,7 @@ def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
 
 def service_url(host: str, port: int) -> str:
     """The address as clients are told it."""
-    return f"pulsar://[{host}]:{port}" if ":" in host else f"pulsar://{host}:{port}"
+    return f"pulsar://{address_text((host, port))}"
 
 
 def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> None:

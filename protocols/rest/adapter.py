@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import trio
 
+from broker.connection import address_text
+
 if TYPE_CHECKING:
     from broker.broker import Broker
 
@@ -52,8 +54,7 @@ class RestAdapter:
 
     def describe(self, host: str, port: int) -> str:
         """A line to copy and paste."""
-        shown = f"[{host}]" if ":" in host else host
-        return f"curl http://{shown}:{port}/api/v1/topics"
+        return f"curl http://{address_text((host, port))}/api/v1/topics"
 
 
 def _import_server() -> Serve:

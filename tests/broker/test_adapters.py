@@ -52,3 +52,13 @@ def test_protocol_errors_carry_their_reply():
     error = ProtocolError("bad", b"reply")
     assert (error.reason, error.reply) == ("bad", b"reply")
     assert ProtocolError("bad").reply == b""
+
+
+@pytest.mark.parametrize("name", ["kafka", "pulsar", "iggy", "http"])
+@pytest.mark.parametrize(
+    ("host", "shown"), [("127.0.0.1", "127.0.0.1:40123"), ("::1", "[::1]:40123")]
+)
+def test_every_door_is_described_by_one_line_with_its_address(name, host, shown):
+    line = load(name).describe(host, 40123)
+    assert shown in line
+    assert "\n" not in line
