@@ -6,7 +6,7 @@ a commit or an ack means is decided in `broker/subscriptions.py`: a record holds
 no log, no protocol and no clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,9 @@ from storage.metadata.ranges import RangeSet
 # What one record of a snapshot holds: cursors, some 40 bytes each, or ranges of one cursor, 16.
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
+
+# Cursors that each change adds to a snapshot that is being made: half a millisecond.
+GATHER_CURSORS: Final = 2048
 
 
 class KafkaCommit(
@@ -110,12 +113,21 @@ CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | T
 class CursorStore:
     """All subscriptions of all topics. What it hands out is to be read only."""
 
-    def __init__(self, journal: Journal, *, lost: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        lost: Callable[[str], None] | None = None,
+        gather_max: int = GATHER_CURSORS,
+    ) -> None:
         """Replay the journal.
 
         `lost` is told of changes left out because records before them are missing; without it they
-        are an error. Raises DamagedLog, UnknownRecord.
+        are an error. `gather_max`: cursors that a change adds to a snapshot that is being made.
+        Raises DamagedLog, UnknownRecord.
         """
+        self._gathering: Gathering | None = None
+        self._gather_max = gather_max
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
         self._journal.replay(self._apply, lost)
@@ -205,29 +217,33 @@ class CursorStore:
 
     def _change(self, change: CursorChange, *, lazy: bool = False) -> int:
         ticket = self._journal.append(change, lazy=lazy)
+        if self._gathering is not None:
+            self._gather(self._gathering.before(change))
         self._apply(change)
-        self._journal.snapshot_if_due(self._state())
+        self._shorten()
         return ticket
 
+    def _shorten(self) -> None:
+        """Go on with a snapshot, or begin one that is due: a little with each change, because all
+        at once would hold up everybody for as long as 100,000 cursors take.
+        """
+        if self._gathering is None:
+            if not self._journal.snapshot_is_due:
+                return
+            self._gathering = Gathering(self._topics)
+            self._journal.begin_gathering()
+        self._gather(self._gathering.some(self._gather_max))
+        if self._gathering.is_done:
+            self._gathering = None
+            self._journal.finish_gathering()
+
+    def _gather(self, records: Iterable[Sequence[CursorChange]]) -> None:
+        for changes in records:
+            self._journal.gather(changes)
+
     def _state(self) -> Iterator[Sequence[CursorChange]]:
-        """Everything as changes, for a snapshot: few large ones, which replay fastest."""
         for topic_id, named in self._topics.items():
-            piece: dict[bytes, StoredSubscription] = {}
-            count = 0
-            for name, found in named.items():
-                piece[name] = found
-                count += 1 + len(found.cursors)
-                if any(map(_is_large, found.cursors.values())):
-                    piece[name], pieces = _split(topic_id, name, found)
-                    yield [Subscribed(topic_id, piece)]
-                    yield from ([moved] for moved in pieces)
-                elif count >= RECORD_CURSORS:
-                    yield [Subscribed(topic_id, piece)]
-                else:
-                    continue
-                piece, count = {}, 0
-            if piece:
-                yield [Subscribed(topic_id, piece)]
+            yield from _told(topic_id, named.items())
 
     def _apply(self, change: CursorChange) -> None:
         match change:
@@ -260,6 +276,84 @@ class CursorStore:
             cursor.acked = None
         if cursor.acked is not None or change.ranges is not None:
             cursor.acked = _joined(cursor.acked, change.ranges, change.position)
+
+
+def _told(
+    topic_id: int, named: Iterable[tuple[bytes, StoredSubscription]]
+) -> Iterator[Sequence[CursorChange]]:
+    """Subscriptions as records of a snapshot: few large ones, which replay fastest."""
+    piece: dict[bytes, StoredSubscription] = {}
+    count = 0
+    for name, found in named:
+        piece[name] = found
+        count += 1 + len(found.cursors)
+        if any(map(_is_large, found.cursors.values())):
+            piece[name], pieces = _split(topic_id, name, found)
+            yield [Subscribed(topic_id, piece)]
+            yield from ([moved] for moved in pieces)
+        elif count >= RECORD_CURSORS:
+            yield [Subscribed(topic_id, piece)]
+        else:
+            continue
+        piece, count = {}, 0
+    if piece:
+        yield [Subscribed(topic_id, piece)]
+
+
+class Gathering:
+    """Tells the state as it was when this began, a piece at a time, while it changes: what a change
+    is about to touch is told before it.
+    """
+
+    def __init__(self, topics: dict[int, dict[bytes, StoredSubscription]]) -> None:
+        self._topics = topics
+        self._left: dict[int, dict[bytes, None] | None] = dict.fromkeys(topics)
+        """By topic the subscriptions not told yet; None: all that it has."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is told."""
+        return not self._left
+
+    def some(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
+        """Records of about so many cursors more, at least one subscription if any is left."""
+        while self._left and cursors > 0:
+            topic_id = next(iter(self._left))
+            names = self._names_left(topic_id)
+            told = []
+            while names and cursors > 0:
+                name, _ = names.popitem()
+                told.append((name, self._topics[topic_id][name]))
+                cursors -= 1 + len(told[-1][1].cursors)
+            if not names:
+                del self._left[topic_id]
+            yield from _told(topic_id, told)
+
+    def before(self, change: CursorChange) -> Iterator[Sequence[CursorChange]]:
+        """What has to be told before that change is made."""
+        topic_id = change.topic_id
+        if topic_id not in self._left:
+            return
+        names = self._names_left(topic_id)
+        match change:
+            case Moved(name=name) | CursorGone(name=name) | Unsubscribed(name=name):
+                touched = [name] if name in names else []
+            case TopicDropped() | TopicResized():
+                touched = list(names)
+            case _:
+                touched = []  # A new one: it was not there.
+        named = self._topics.get(topic_id, {})
+        yield from _told(topic_id, [(name, named[name]) for name in touched])
+        for name in touched:
+            del names[name]
+        if not names:
+            del self._left[topic_id]
+
+    def _names_left(self, topic_id: int) -> dict[bytes, None]:
+        names = self._left[topic_id]
+        if names is None:
+            names = self._left[topic_id] = dict.fromkeys(self._topics[topic_id])
+        return names
 
 
 def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> RangeSet | None:

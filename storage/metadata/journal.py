@@ -69,6 +69,8 @@ class ChangeJournal(Generic[ChangeT]):
         )
         self._has_lazy = False
         self._next_snapshot_bytes = 0
+        self._gathered: list[bytes] | None = None
+        self._since: list[bytes] = []  # Changes since the gathering began.
         self.ticket = 0
         """After this ticket every change that was not lazy is on disk."""
 
@@ -103,11 +105,12 @@ class ChangeJournal(Generic[ChangeT]):
         body = self._body([change])
         if lazy:
             self._journal.append_lazy(body)
-            self._has_lazy = True
-            return 0
-        self.ticket = self._journal.append(body)
-        self._has_lazy = False
-        return self.ticket
+        else:
+            self.ticket = self._journal.append(body)
+        self._has_lazy = lazy
+        if self._gathered is not None:
+            self._since.append(body)
+        return 0 if lazy else self.ticket
 
     def settle(self) -> int:
         """A ticket after which everything so far is on disk, lazy changes too."""
@@ -121,10 +124,33 @@ class ChangeJournal(Generic[ChangeT]):
 
         Where the disk is full that is left for later.
         """
-        if self._journal.size_bytes < self._next_snapshot_bytes:
-            return
+        if self.snapshot_is_due:
+            self._snapshot(self._body(changes) for changes in state)
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Whether the journal has grown enough to be shortened."""
+        return self._journal.size_bytes >= self._next_snapshot_bytes
+
+    def begin_gathering(self) -> None:
+        """Begin a snapshot of the state as it is now, to be told in pieces while it changes."""
+        self._gathered, self._since = [], []
+
+    def gather(self, changes: Sequence[ChangeT]) -> None:
+        """Add one record to the snapshot: a part of the state as it was when that began."""
+        assert self._gathered is not None
+        self._gathered.append(self._body(changes))
+
+    def finish_gathering(self) -> None:
+        """Shorten the journal to what was gathered, and the changes since that began."""
+        assert self._gathered is not None
+        records = self._gathered + self._since
+        self._gathered, self._since = None, []
+        self._snapshot(records)
+
+    def _snapshot(self, records: Iterable[bytes]) -> None:
         try:
-            self._journal.snapshot(self._body(changes) for changes in state)
+            self._journal.snapshot(records)
         except StorageFull:  # The change itself is written: the journal only stays longer.
             self._next_snapshot_bytes = self._journal.size_bytes + SNAPSHOT_GROWTH_MIN_BYTES
             return

@@ -211,20 +211,24 @@ def change_at_random(rng, store):
         rng.choice([lambda: store.drop(topic_id, name), lambda: store.drop_topic(topic_id)])()
 
 
+@pytest.mark.parametrize("gather_max", [module.GATHER_CURSORS, 1])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed):
+def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed, gather_max):
+    """With `gather_max` 1 many changes come before a snapshot that was begun is written."""
     rng = random.Random(seed)
     journal = MemoryJournal()
-    store = CursorStore(journal)
+    store = CursorStore(journal, gather_max=gather_max)
     for _ in range(8):
-        for _ in range(40):
+        for number in range(40):
             change_at_random(rng, store)
+            if number % 8 == 0:
+                assert state_of(CursorStore(journal.reopened())) == state_of(store)
         assert state_of(CursorStore(journal.reopened())) == state_of(store)
         if rng.random() < 0.5:
             journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
         elif rng.random() < 0.5:
             journal = journal.reopened()
-            store = CursorStore(journal)
+            store = CursorStore(journal, gather_max=gather_max)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5])
@@ -238,13 +242,60 @@ def test_a_journal_that_ends_early_gives_what_was_there_then(journal, kept):
     assert (cursor.position if cursor else 0) == kept
 
 
+class MeasuredJournal(MemoryJournal):
+    """Knows what a snapshot was made of at the time of each change."""
+
+    def __init__(self, records=()):
+        super().__init__(records)
+        self.waiting = []
+
+    def snapshot(self, bodies):
+        self.waiting.append(len(self.records))
+        super().snapshot(bodies)
+
+
+def test_a_large_snapshot_is_made_over_many_changes_and_holds_those_made_meanwhile():
+    journal = MeasuredJournal()
+    store = CursorStore(journal, gather_max=10)
+    for number in range(100):
+        opened(store, b"%d" % number)
+        store.move(Moved(TOPIC, b"%d" % number, 0, number, number))
+    before = len(journal.records)
+    journal.extra_bytes = 1 << 40  # The next change begins a snapshot.
+    changes = 0
+    while not journal.snapshots:
+        changes += 1
+        store.move(Moved(TOPIC, b"%d" % (7 * changes % 100), 1, changes, changes))
+    assert 15 <= changes <= 25  # Two hundred cursors and subscriptions, ten at a time.
+    assert journal.waiting == [before + changes]
+    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+
+
+def test_a_full_disk_at_the_end_of_a_snapshot_leaves_the_journal_as_it_was():
+    journal = MemoryJournal()
+    store = CursorStore(journal, gather_max=1)
+    opened(store)
+    opened(store, b"other")
+    journal.extra_bytes = 1 << 40
+    store.move(moved(0, 3, 3))
+    journal.full = True
+    with pytest.raises(StorageFull):
+        store.move(moved(0, 4, 4))
+    journal.full = False
+    while not journal.snapshots:
+        store.move(moved(0, 5, 5))
+    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+    assert store.get(TOPIC, 0, NAME).position == 5
+
+
 def test_a_snapshot_holds_many_subscriptions_in_few_records(journal):
     store = CursorStore(journal)
     for number in range(module.RECORD_CURSORS + 10):
         opened(store, b"%d" % number)
     journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
-    store.open(TOPIC + 1, b"last", partitions=2)
-    assert len(journal.records) == 3
+    while not journal.snapshots:
+        store.open(TOPIC + 1, b"%d" % journal.ticket, partitions=2)
+    assert len(journal.records) < 10
     assert state_of(CursorStore(journal.reopened())) == state_of(store)
 
 
