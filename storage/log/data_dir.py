@@ -252,13 +252,12 @@ class DataDir:
         """
         try:
             committer.commit()
-            for log in self._logs.values():
-                log.seal()
-            for journal in self._journals:
-                journal.seal()
+            for one in (*self._logs.values(), *self._journals):
+                try:
+                    one.seal()
+                except StorageFull:
+                    pass  # Its slots stay as they are: the next start walks a little.
             committer.commit()
-        except StorageFull:
-            pass  # The slots stay too low: the next start walks a little.
         finally:
             self.abandon()
 

@@ -29,7 +29,10 @@ class Cut:
 
 @dataclass(slots=True, frozen=True)
 class Damage:
-    """Acknowledged offsets `[offset, next_offset)` that cannot be read: nothing was cut."""
+    """Acknowledged offsets `[offset, next_offset)` that cannot be read: nothing was cut.
+
+    An empty range is a place that the disk cannot read, of which nobody knows what it held.
+    """
 
     path: str
     file_pos: int
@@ -149,7 +152,7 @@ class _Recovery:
     def walk_end(self) -> tuple[bool, int]:
         """Walk from the slot's offset to the end; (whether appends are taken, log end)."""
         number = len(self.segments) - 1
-        while number > 0 and self.segments[number].base_offset > self.proven:
+        while number > 0 and not self.can_begin(self.segments[number]):
             number -= 1
         offset = self.segments[number].base_offset
         file_pos: int | None = None  # None: begin where the index says, or at the first batch.
@@ -167,10 +170,10 @@ class _Recovery:
                 if found is not None:
                     number, file_pos, offset = found
                     continue
-                if fault.offset < self.proven:
-                    damage = (fault.path, fault.file_pos, fault.offset, self.proven, fault.reason)
-                    self.add_damage(*damage)
-                    return False, self.proven
+                if fault.offset < self.proven or fault.is_unreadable:
+                    end = max(fault.offset, self.proven)
+                    self.add_damage(fault.path, fault.file_pos, fault.offset, end, fault.reason)
+                    return False, end
                 self.cut(fault)
                 if number < len(self.segments) or not self.segments:
                     return True, fault.offset
@@ -178,11 +181,19 @@ class _Recovery:
                 number, file_pos = number - 1, None
                 offset = self.segments[number].base_offset
 
+    def can_begin(self, segment: Segment) -> bool:
+        """Whether the walk can begin there: not in a file that never got its header, which those
+        before it may have gone beyond.
+        """
+        return segment.base_offset <= self.proven and segment.size >= SEGMENT_HEADER_BYTES
+
     def walk_segment(self, segment: Segment, file_pos: int | None, offset: int) -> int:
         """Walk one segment to its end, completing its index; returns the offset after it."""
         load_checked(segment)
         if file_pos is None:
             offset, file_pos = self.starting_place(segment)
+        elif not segment.has_index:  # Its header could not be read the first time.
+            segment.index.create()
         for pos, header in self.batches(segment, file_pos, offset):
             self.report.batches_walked += 1
             before_us = segment.max_time_us

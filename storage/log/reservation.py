@@ -7,7 +7,7 @@ offsets were seen. They are all below the reservation, which is synced before th
 
 import os
 
-from storage.log.files import File, Files
+from storage.log.files import File, Files, storage_error
 from storage.log.segment import KIND_PARTITION
 from storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
 
@@ -20,10 +20,14 @@ class Reservation:
     """The reservation of one partition. `limit`: offsets below it may be given out."""
 
     def __init__(self, files: Files, folder: str, partition_id: int) -> None:
+        """Raises StorageFailed if there is one that cannot be read."""
         self._files = files
         self._folder = folder
         path = os.path.join(folder, RESERVED_NAME)
         self._slots = SlotFile(files, path, RESERVED_MAGIC, KIND_PARTITION, partition_id)
+        if self._slots.unreadable is not None:
+            # Without it offsets that readers have seen would be given out again.
+            raise storage_error(self._slots.unreadable, "read", path)
         self.limit = self._slots.mark.durable_offset
 
     @property

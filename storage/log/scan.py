@@ -24,14 +24,26 @@ NO_OFFSET = 1 << 63
 
 
 class Fault(Exception):
-    """No good batch here: the place, the offset expected there, and why it is not good."""
+    """No good batch here: the place, the offset expected there, and why it is not good.
 
-    def __init__(self, segment: Segment, file_pos: int, offset: int, reason: str) -> None:
+    `is_unreadable`: nobody knows what is there, because the disk does not say.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        file_pos: int,
+        offset: int,
+        reason: str,
+        *,
+        is_unreadable: bool = False,
+    ) -> None:
         super().__init__(f"{segment.path} at byte {file_pos} (offset {offset}): {reason}")
         self.path = segment.path
         self.file_pos = file_pos
         self.offset = offset
         self.reason = reason
+        self.is_unreadable = is_unreadable
 
     def damage(self) -> DamagedLog:
         """The error that a reader gets."""
@@ -69,15 +81,19 @@ def read_checked(
     except (FileGone, WouldBlock):
         raise
     except OSError as error:
-        raise Fault(segment, pos, offset, f"cannot be read: {error.strerror}") from error
+        reason = f"cannot be read: {error.strerror}"
+        raise Fault(segment, pos, offset, reason, is_unreadable=True) from error
 
 
 def load_checked(segment: Segment) -> None:
     """Read a segment's header. Raises Fault, FileGone."""
     try:
         segment.load()
-    except (BadSegment, OSError) as error:
+    except BadSegment as error:
         raise Fault(segment, 0, segment.base_offset, str(error)) from error
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        raise Fault(segment, 0, segment.base_offset, reason, is_unreadable=True) from error
 
 
 def header_at(

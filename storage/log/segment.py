@@ -120,7 +120,7 @@ class Segment:
             segment.file.write_at([pack_segment_header(header)], 0)
         except Exception:
             segment.file.close()
-            files.unlink(segment.path)
+            files.discard(segment.path)
             raise
         segment.size = SEGMENT_HEADER_BYTES
         segment.take_header(header)

@@ -80,6 +80,7 @@ class SlotFile:
         self.path = path
         self.mark = Watermark()
         self.found = False
+        self.unreadable: OSError | None = None
         self.file: File | None = None
         self._files = files
         self._identity = (magic, kind, partition_id)
@@ -90,8 +91,11 @@ class SlotFile:
     def _load(self, file: File) -> None:
         try:
             data = bytes(file.read_at(SLOT_DISTANCE + SLOT_BYTES, 0))
-        except (OSError, FileGone):
-            return  # A slot that cannot be read is one that is too low.
+        except FileGone:
+            return
+        except OSError as error:
+            self.unreadable = error  # A watermark is one that is too low then.
+            return
         mark = best_slot(data, *self._identity)
         if mark is not None:
             self.mark = mark

@@ -200,12 +200,12 @@ class CursorStore:
             return self.settle()
         return self._change(TopicDropped(topic_id))
 
-    def resize(self, topic_id: int, partitions: int) -> int:
-        """Tell how many partitions a topic has now; return the ticket."""
+    def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
+        """Tell how many partitions a topic has now; return the ticket, 0 for a lazy change."""
         named = self._topics.get(topic_id, {})
         if all(found.partitions == partitions for found in named.values()):
-            return self.settle()
-        return self._change(TopicResized(topic_id, partitions))
+            return 0 if lazy else self.settle()
+        return self._change(TopicResized(topic_id, partitions), lazy=lazy)
 
     def settle(self) -> int:
         """A ticket after which every change so far is on disk, lazy ones too."""
