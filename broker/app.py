@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import shlex
 import signal
 import sys
@@ -53,7 +54,16 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     gc.collect()
     gc.freeze()  # Modules and types stay: no look at them again.
     gc.set_threshold(*GC_THRESHOLDS)
+    _take_descriptors()
     return trio.run(_run, config, doors, ready_file)
+
+
+def _take_descriptors() -> None:
+    """Allow this process as many open files as it may have. The usual limit is 1024, for programs
+    that use select(2); a round that syncs a thousand partitions holds a file of each open.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def serve_doors(broker: Broker, doors: Sequence[Door], opened: Callable[[], None]) -> None:

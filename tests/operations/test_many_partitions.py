@@ -1,0 +1,95 @@
+"""Thousands of partitions in one broker, made and removed while other clients are served, with few
+files open and a soft limit below what one round of all of them needs.
+"""
+
+import os
+import struct
+import threading
+
+import pytest
+
+from conformance.raw.iggy import PING
+from conformance.raw.kafka import FETCH, PRODUCE, message, string
+from tests.server import RunningBroker
+
+from .kit import api, iggy, kafka, topic_path
+
+SOFT_LIMIT = 700  # Descriptors; fewer than the partitions that one request writes to.
+IDLE_MAX = 600
+PARTITIONS = 1000
+TOPICS = ("a", "b")
+VALUE = b"one of many"
+
+
+class TightBroker(RunningBroker):
+    """A broker that is started, as most are, with a low soft limit."""
+
+    @property
+    def command(self):
+        limit = f'ulimit -S -n {SOFT_LIMIT} && exec "$@"'
+        return ["sh", "-c", limit, "sh", *super().command]
+
+
+class Pinger(threading.Thread):
+    """A client that asks again and again; `answered` counts."""
+
+    def __init__(self, broker):
+        super().__init__()
+        self.wire = iggy(broker)
+        self.answered = 0
+        self.stopping = threading.Event()
+
+    def run(self):
+        with self.wire:
+            while not self.stopping.is_set():
+                self.wire.ok(PING, b"")
+                self.answered += 1
+
+
+def produce_to_all(broker, topic):
+    """One record to each partition, in one request."""
+    body = struct.pack(">hii", 1, 20_000, 1) + string(topic.encode())
+    body += struct.pack(">i", PARTITIONS)
+    for number in range(PARTITIONS):
+        records = message(None, VALUE)
+        body += struct.pack(">ii", number, len(records)) + records
+    with kafka(broker) as wire:
+        answer = wire.ask(PRODUCE, 0, body)
+    fields = struct.iter_unpack(">ihq", answer[4 + len(string(topic.encode())) + 4 :])
+    assert [(number, 0, 0) for number in range(PARTITIONS)] == sorted(fields)
+
+
+def records_of_all(broker, topic):
+    """How many records a fetch of every partition brings."""
+    body = struct.pack(">iiii", -1, 0, 1, 1) + string(topic.encode())
+    body += struct.pack(">i", PARTITIONS)
+    for number in range(PARTITIONS):
+        body += struct.pack(">iqi", number, 0, 1000)
+    with kafka(broker) as wire:
+        return wire.ask(FETCH, 0, body).count(VALUE)
+
+
+@pytest.mark.slow
+def test_thousands_of_partitions_are_served_with_few_descriptors(tmp_path):
+    with TightBroker(tmp_path / "broker") as broker:
+        pinger = Pinger(broker)
+        pinger.start()
+        for topic in TOPICS:
+            before = pinger.answered
+            assert api(broker, "PUT", topic_path(topic), {"partitions": PARTITIONS})[0] == 201
+            assert pinger.answered > before + 20, "the making of a topic held up everybody"
+            produce_to_all(broker, topic)
+        assert [records_of_all(broker, topic) for topic in TOPICS] == [PARTITIONS] * 2
+        assert len(os.listdir(f"/proc/{broker.process.pid}/fd")) <= IDLE_MAX
+        pinger.stopping.set()
+        pinger.join()
+        broker.kill()
+        broker.start()
+        assert [records_of_all(broker, topic) for topic in TOPICS] == [PARTITIONS] * 2
+        assert api(broker, "DELETE", topic_path("a"))[0] == 204
+        assert records_of_all(broker, "b") == PARTITIONS
+        assert broker.stop() == 0
+        broker.start()
+        assert records_of_all(broker, "b") == PARTITIONS
+        assert len(os.listdir(broker.data_dir / "partitions")) == PARTITIONS
+        assert "Traceback" not in broker.log()
