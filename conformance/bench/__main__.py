@@ -8,6 +8,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from conformance.bench.append_path import append_ratio
+from conformance.bench.append_path import append_ratios
 from conformance.bench.limits import measure_limits
 from conformance.bench.process import resident_mb
-from conformance.bench.workloads import WORKLOADS, Round, Sample, Workload
+from conformance.bench.sample import Round, Sample, Workload
+from conformance.bench.workloads import WORKLOADS
 from conformance.server import RunningBroker
+
+# A load generator that uses so much of its core is what limits the rate, not the broker.
+CLIENT_LIMITED_CORES = 0.9
 
 
 @dataclass(slots=True)
@@ -32,9 +37,12 @@ class Result:
     unit: str
     minimum: float
     maximum: float
-    ratio: float
+    ratio: float | None
     ratio_of: str
+    goal: str
     cpu_us_per_message: float | None
+    broker_cores: float
+    client_cores: float
     rounds: int
 
 
@@ -43,15 +51,18 @@ def main() -> int:
     arguments = _parser().parse_args()
     rounds, seconds = (1, 0.5) if arguments.quick else (arguments.rounds, arguments.seconds)
     chosen = [w for w in WORKLOADS if not arguments.only or w.name in arguments.only]
+    started = time.perf_counter()
     with RunningBroker() as broker:
+        ready_s = time.perf_counter() - started
         idle_mb = resident_mb(broker.pid)
         limits, samples, ratios = _measure(broker, chosen, rounds, seconds)
         loaded_mb = resident_mb(broker.pid)
-        append = append_ratio(broker.data_dir.parent, rounds)
+        append = append_ratios(broker.data_dir.parent)
     results = [_summary(w, samples[w.name], ratios[w.name]) for w in chosen]
     report = {
         "limits": {name: statistics.median(values) for name, values in limits.items()},
-        "append_over_pwritev": append,
+        "append_over_pwritev": {str(size): ratio for size, ratio in append.items()},
+        "ready_s": ready_s,
         "resident_mb": {"idle": idle_mb, "after": loaded_mb},
         "workloads": [asdict(result) for result in results],
     }
@@ -88,7 +99,9 @@ def _measure(
             print(f"round {number + 1} of {rounds}: {workload.name}", file=sys.stderr)
             sample = workload.run(round_)
             samples[workload.name].append(sample)
-            ratios[workload.name].append(sample.value / (_limit(now, sample.of) * sample.factor))
+            if sample.of:
+                limit = _limit(now, sample.of) * sample.factor
+                ratios[workload.name].append(sample.value / limit)
     return limits, samples, ratios
 
 
@@ -100,7 +113,6 @@ def _summary(workload: Workload, samples: list[Sample], ratios: list[float]) -> 
     values = [sample.value for sample in samples]
     cpu = [sample.cpu_us for sample in samples if sample.cpu_us is not None]
     first = samples[0]
-    of = first.of if first.factor == 1 else f"{first.factor:.0f} x {first.of}"
     return Result(
         workload.name,
         workload.about,
@@ -108,37 +120,52 @@ def _summary(workload: Workload, samples: list[Sample], ratios: list[float]) -> 
         first.unit,
         min(values),
         max(values),
-        statistics.median(ratios),
-        of,
+        statistics.median(ratios) if ratios else None,
+        first.of if first.factor == 1 else f"{first.factor:.0f} x {first.of}",
+        workload.goal,
         statistics.median(cpu) if cpu else None,
+        statistics.median(sample.broker_cores for sample in samples),
+        statistics.median(sample.client_cores for sample in samples),
         len(samples),
     )
 
 
 def _show(report: dict[str, Any], earlier: dict[str, Any] | None) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else 190)
     console.print("limits: " + ", ".join(f"{k} {v:,.0f}" for k, v in report["limits"].items()))
+    append = [f"{v:.2f} for {k} B" for k, v in report["append_over_pwritev"].items()]
+    memory = report["resident_mb"]
     console.print(
-        f"append path over bare pwritev: {report['append_over_pwritev']:.2f}; resident MB: "
-        f"{report['resident_mb']['idle']:.0f} idle, {report['resident_mb']['after']:.0f} after"
+        f"append path over bare pwritev: {', '.join(append)}; ready after {report['ready_s']:.2f} s"
+        f"; resident MB: {memory['idle']:.0f} idle, {memory['after']:.0f} after"
     )
     before = {row["name"]: row for row in earlier["workloads"]} if earlier else {}
-    table = Table("workload", "what", "median", "unit", "min", "max", "ratio", "of", "CPU us/msg")
+    table = Table("workload", "what", "median", "unit", "min", "max", "ratio", "of", "goal")
+    for title in ("CPU us/msg", "broker cores", "client cores"):
+        table.add_column(title)
     if earlier:
         table.add_column("ratio before")
+        table.add_column("CPU before")
     for row in report["workloads"]:
-        cpu = row["cpu_us_per_message"]
-        cells = [row["name"], row["about"], _number(row["value"]), row["unit"]]
-        cells += [_number(row["minimum"]), _number(row["maximum"]), f"{row['ratio']:.2f}"]
-        cells += [row["ratio_of"], "" if cpu is None else f"{cpu:.2f}"]
-        if earlier:
-            old = before.get(row["name"])
-            cells.append(f"{old['ratio']:.2f}" if old else "")
-        table.add_row(*cells)
+        table.add_row(*_cells(row, before.get(row["name"]) if earlier else None))
     console.print(table)
+    console.print("* the load generator was the limit")
 
 
-def _number(value: float) -> str:
+def _cells(row: dict[str, Any], old: dict[str, Any] | None) -> list[str]:
+    limited = "*" if row["client_cores"] >= CLIENT_LIMITED_CORES else ""
+    cells = [row["name"], row["about"], _number(row["value"]) + limited, row["unit"]]
+    cells += [_number(row["minimum"]), _number(row["maximum"]), _number(row["ratio"])]
+    cells += [row["ratio_of"], row["goal"], _number(row["cpu_us_per_message"])]
+    cells += [_number(row["broker_cores"]), _number(row["client_cores"])]
+    if old is not None:
+        cells += [_number(old["ratio"]), _number(old["cpu_us_per_message"])]
+    return cells
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 

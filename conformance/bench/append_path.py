@@ -7,6 +7,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from storage.codecs.api import BodyFormat, BodyInfo
@@ -14,43 +15,48 @@ from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
 from storage.log.settings import LogSettings
 
-BODY_BYTES = 10 * 1024
-APPENDS = 5000
-ROUNDS_EACH = 3
+BODY_BYTES = (10 * 1024, 128 * 1024)
+HEADER_BYTES = 128
+
+# Both take turns in pieces of some milliseconds, so that whatever else runs here meets both.
+PIECES = 60
+PIECE_BYTES = 2 * 1024 * 1024
 
 
-def append_ratio(folder: Path, rounds: int) -> float:
-    """Median of (time of PartitionLog.append) / (time of pwritev of header and body)."""
-    body = os.urandom(BODY_BYTES)
-    ratios = []
+def append_ratios(folder: Path) -> dict[int, float]:
+    """Body size -> median of (time of PartitionLog.append) / (time of pwritev of the bytes)."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        for number in range(rounds * ROUNDS_EACH):
-            bare = _bare(Path(scratch) / f"bare-{number}", body)
-            ratios.append(_appended(Path(scratch) / f"log-{number}", body) / bare)
-    return statistics.median(ratios)
+        return {size: _ratio(Path(scratch) / str(size), size) for size in BODY_BYTES}
 
 
-def _bare(path: Path, body: bytes) -> float:
-    header = bytes(128)
-    pos = 0
-    fd = os.open(path, os.O_CREAT | os.O_RDWR)
-    started = time.perf_counter()
-    for _ in range(APPENDS):
-        pos += os.pwritev(fd, [header, body], pos)
-    spent = time.perf_counter() - started
-    os.close(fd)
-    path.unlink()
-    return spent
-
-
-def _appended(folder: Path, body: bytes) -> float:
-    directory = DataDir.open(folder)
+def _ratio(folder: Path, size: int) -> float:
+    body, header, count = os.urandom(size), bytes(HEADER_BYTES), PIECE_BYTES // size
+    folder.mkdir()
+    directory = DataDir.open(folder / "log")
     committer = Committer(directory.files)
     log = directory.create_partition(1, "public/default/bench", 0, LogSettings(), committer)
     info = BodyInfo(record_count=1)
-    started = time.perf_counter()
-    for _ in range(APPENDS):
+    fd = os.open(folder / "bare", os.O_CREAT | os.O_RDWR)
+    pos = 0
+
+    def bare() -> None:
+        nonlocal pos
+        pos += os.pwritev(fd, [header, body], pos)
+
+    def append() -> None:
         log.append([body], info, body_format=BodyFormat.KAFKA, append_us=1)
-    spent = time.perf_counter() - started
+
+    ratios = []
+    for _ in range(PIECES):
+        spent = _time(bare, count)
+        ratios.append(_time(append, count) / spent)
+    os.close(fd)
     directory.close(committer)
-    return spent
+    return statistics.median(ratios)
+
+
+def _time(work: Callable[[], None], count: int) -> float:
+    started = time.perf_counter()
+    for _ in range(count):
+        work()
+    return time.perf_counter() - started

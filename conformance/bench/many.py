@@ -46,3 +46,25 @@ def synchronous_producers(
         sock.close()
     poll.close()
     return latencies
+
+
+def one_in_flight(sockets: list[socket.socket], frame: bytes, seconds: float) -> int:
+    """Send one small frame on each socket whenever its answer has come; answers taken."""
+    poll = select.epoll()
+    by_number = {sock.fileno(): sock for sock in sockets}
+    for sock in sockets:
+        poll.register(sock, select.EPOLLIN)
+        sock.sendall(frame)
+    taken, waiting = 0, len(sockets)
+    deadline = time.perf_counter() + seconds
+    while waiting:
+        for number, _ in poll.poll(TIMEOUT_S):
+            sock = by_number[number]
+            sock.recv(4096)  # An answer is far below a segment and comes in one piece.
+            taken += 1
+            if time.perf_counter() < deadline:
+                sock.sendall(frame)
+            else:
+                waiting -= 1
+    poll.close()
+    return taken

@@ -3,6 +3,7 @@
 import socket
 import struct
 from types import TracebackType
+from typing import Self
 
 TIMEOUT_S = 20.0
 
@@ -48,7 +49,7 @@ class Wire:
         """Close the socket."""
         self.socket.close()
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

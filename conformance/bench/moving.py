@@ -1,0 +1,155 @@
+"""Workloads that move many messages: produce, fetch, deliver, poll, and across protocols.
+
+Every workload makes topics of its own, so that rounds and workloads do not depend on each other.
+"""
+
+import itertools
+from collections.abc import Callable
+
+from conformance.bench import iggy_load, kafka_load, pulsar_load
+from conformance.bench.sample import MB, Round, Sample, again_and_again, timed
+from conformance.raw.kafka import KafkaWire
+
+FETCH_BYTES = 1 << 20
+FILL_S = 0.5
+
+Run = Callable[[Round], Sample]
+
+
+def kafka_produce(value_bytes: int, depth: int) -> Run:
+    """Pipelined sets of 128 KiB on one connection."""
+
+    def run(round_: Round) -> Sample:
+        body, count = kafka_load.set_of_128k(value_bytes)
+        address, topic = round_.address("kafka"), round_.topic()
+
+        def work() -> int:
+            return count * kafka_load.pipelined_produce(address, topic, body, round_.seconds, depth)
+
+        return timed(round_, Sample(0, "MB/s", "D"), work, len(body) / count / MB)
+
+    return run
+
+
+def fill_kafka(round_: Round, value_bytes: int, megabytes: int) -> tuple[str, int, int]:
+    """(topic, log end, stored size of a message) of a topic with that much in it."""
+    body, count = kafka_load.set_of_128k(value_bytes)
+    topic = round_.topic()
+    sets = megabytes * 1_000_000 // len(body)
+    with KafkaWire(round_.address("kafka")) as wire:
+        wire.create(topic)
+        for _ in range(sets):
+            error, _ = wire.produce(topic, body)
+            assert error == 0
+    return topic, sets * count, len(body) // count
+
+
+def kafka_fetch(value_bytes: int) -> Run:
+    """Fetches of 1 MiB on one connection, one at a time."""
+
+    def run(round_: Round) -> Sample:
+        topic, log_end, step = fill_kafka(round_, value_bytes, 40)
+        address = round_.address("kafka")
+
+        def work() -> int:
+            return kafka_load.fetch_all(address, topic, log_end, step, FETCH_BYTES) // step
+
+        sample = Sample(0, "MB/s", "L")
+        return timed(round_, sample, again_and_again(round_, work), step / MB)
+
+    return run
+
+
+def pulsar_sends(payload_bytes: int, in_flight: int, batch: int) -> Run:
+    """Sends in flight on one connection, each a batch of so many messages if that is not 0."""
+
+    def run(round_: Round) -> Sample:
+        address, topic = round_.address("pulsar"), round_.topic()
+
+        def work() -> int:
+            sends = pulsar_load.sends_in_flight(
+                address, topic, b"v" * payload_bytes, round_.seconds, in_flight, batch
+            )
+            return sends * (batch or 1)
+
+        return timed(round_, Sample(0, "msg/s", "P"), work)
+
+    return run
+
+
+def _delivery(round_: Round, topic: str, entries: int, batch: int) -> Sample:
+    names = itertools.count()
+    address = round_.address("pulsar")
+
+    def work() -> int:
+        name = f"bench-{next(names)}"
+        return pulsar_load.deliver(address, topic, entries, batch, name) * (batch or 1)
+
+    return timed(round_, Sample(0, "msg/s", "P"), again_and_again(round_, work))
+
+
+def pulsar_delivery(payload_bytes: int, batch: int) -> Run:
+    """What was sent by Pulsar to one consumer, acknowledged in groups."""
+
+    def run(round_: Round) -> Sample:
+        address, topic = round_.address("pulsar"), round_.topic()
+        payload = b"v" * payload_bytes
+        sent = pulsar_load.sends_in_flight(address, topic, payload, FILL_S, 1000, batch)
+        return _delivery(round_, topic, sent, batch)
+
+    return run
+
+
+def kafka_to_pulsar(round_: Round) -> Sample:
+    """The same of Kafka's records, an entry each."""
+    topic, log_end, _ = fill_kafka(round_, 100, 6)
+    return _delivery(round_, topic, log_end, 0)
+
+
+def iggy_sends(payload_bytes: int, count: int, depth: int) -> Run:
+    """SENDs of so many messages, so many in flight, on one connection."""
+
+    def run(round_: Round) -> Sample:
+        address, topic = round_.address("iggy"), round_.topic()
+        frame = iggy_load.send_frame(topic, count, payload_bytes)
+
+        def work() -> int:
+            return count * iggy_load.pipelined_sends(address, topic, frame, round_.seconds, depth)
+
+        return timed(round_, Sample(0, "msg/s", "P"), work)
+
+    return run
+
+
+def iggy_polls(payload_bytes: int, from_kafka: bool) -> Run:
+    """Polls of 1000 on one connection, one at a time."""
+
+    def run(round_: Round) -> Sample:
+        address = round_.address("iggy")
+        if from_kafka:
+            topic, log_end, _ = fill_kafka(round_, payload_bytes, 15)
+        else:
+            topic = round_.topic()
+            frame = iggy_load.send_frame(topic, 1000, payload_bytes)
+            log_end = 1000 * iggy_load.pipelined_sends(address, topic, frame, FILL_S, 4)
+
+        def work() -> int:
+            iggy_load.poll_all(address, topic, log_end, 1000)
+            return log_end
+
+        return timed(round_, Sample(0, "msg/s", "P"), again_and_again(round_, work))
+
+    return run
+
+
+def pulsar_to_kafka(round_: Round) -> Sample:
+    """Batches of 100 sent by Pulsar, fetched 1 MiB at a time."""
+    topic = round_.topic()
+    address, kafka = round_.address("pulsar"), round_.address("kafka")
+    sends = pulsar_load.sends_in_flight(address, topic, b"v" * 100, 0.1, 1000, 100)
+    log_end, step = sends * 100, 126
+
+    def work() -> int:
+        return kafka_load.fetch_all(kafka, topic, log_end, step, FETCH_BYTES) // step
+
+    return timed(round_, Sample(0, "msg/s", "P"), again_and_again(round_, work))
