@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import structlog
@@ -102,8 +103,8 @@ def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:
         return
     tell = log.bind(topic=topic.name.full, partition=index)
     for cut in report.cuts:
-        tell.warning("torn_tail_cut", cut=str(cut))
+        tell.warning("torn_tail_cut", **asdict(cut))
     for damage in report.damages:
-        tell.error("damage_found", damage=str(damage))
+        tell.error("damage_found", **asdict(damage))
     if report.gap is not None:
         tell.warning("gap_after_unclean_start", offsets=list(report.gap))
