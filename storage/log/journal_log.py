@@ -6,6 +6,7 @@ layout. Everything but `begin_sync`'s sync belongs to the owner's thread.
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from struct import Struct
 from struct import error as StructError
 from time import time_ns
@@ -305,7 +306,8 @@ class JournalLog:
         """Remove what the durable slot leaves out: whatever is left of it, no start looks at it."""
         start_offset = self._slot.mark.log_start_offset
         while self._old and self._old[0].base_offset < start_offset:
-            self._old.pop(0).remove()
+            with suppress(StorageFull):  # A disk became read-only: the next start removes it.
+                self._old.pop(0).remove()
             self._folder_dirty = True
             self._committer.mark_lazy(self)
 

@@ -236,9 +236,8 @@ class PartitionLog:
         return following
 
     def _new_segment(self) -> Segment:
-        header = SegmentHeader(
-            self._identity.kind, new_salt(), self.partition_id, self.log_end_offset
-        )
+        kind, end_offset = self._identity.kind, self.log_end_offset
+        header = SegmentHeader(kind, new_salt(), self.partition_id, end_offset)
         segment = Segment.create(self._files, self.folder, header)
         self._hold(segment.file)
         self._folder_dirty = True
@@ -435,9 +434,10 @@ class PartitionLog:
             self._mark()
 
     def _remove_doomed(self) -> None:
-        for segment in self._doomed:  # Oldest first: what is left is always one piece.
-            segment.remove()
-        self._doomed = []
+        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+            while self._doomed:  # Oldest first: what is left is always one piece.
+                self._doomed[0].remove()
+                del self._doomed[0]
         self._folder_dirty = True
         self._committer.mark_lazy(self)
 

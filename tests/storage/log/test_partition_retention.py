@@ -41,6 +41,21 @@ def test_retention_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
     assert (again.log.log_start_offset, again.log.recovery.is_clean) == (2, True)
 
 
+def test_files_that_a_read_only_disk_keeps_go_with_the_next_ones(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=2000)
+    one.fill([b"x" * 800] * 5)
+    assert one.log.retain(now_us=0) == 2
+    disk.fail("unlink", errno.EROFS)
+    one.commit()
+    assert len(segment_names(one.folder)) == 5
+    disk.heal()
+    one.fill([b"x" * 800])
+    assert one.log.retain(now_us=0) == 1
+    one.commit()
+    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (3, 4, 5)]
+
+
 def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=0)
