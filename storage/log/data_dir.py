@@ -252,7 +252,8 @@ class DataDir:
         """
         try:
             committer.commit()
-            for one in (*self._logs.values(), *self._journals):
+            sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
+            for one in sealed:
                 try:
                     one.seal()
                 except StorageFull:
