@@ -6,8 +6,10 @@ passes over.
 import contextlib
 import os
 
+import pyarrow.parquet as parquet
 import pytest
 
+from broker.cli import run
 from conformance.raw.iggy import BY_OFFSET
 from storage.log.segment import segment_path
 from tests.server import RunningBroker
@@ -113,6 +115,25 @@ def test_a_committed_position_is_never_ahead_of_what_is_on_disk(doors):
     doors.connect()
     assert list(doors.check()) == [0, 1, 2]
     assert doors.kafka.committed("kafka-group", TOPIC) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_export_passes_over_the_gap_too(doors, tmp_path):
+    kept, _ = write_and_lose(doors)
+    target = str(tmp_path / "parquet")
+    command = ["export", TOPIC, "--to", target, "--data-dir", str(doors.broker.data_dir)]
+    assert run(command) == 0  # It ends inside the gap, or below it: nothing is behind.
+    assert offsets_in(target) == list(kept)
+    assert doors.write() == ALL_OK
+    doors.commit(1)  # The export takes what is on the disk, and this has it synced.
+    assert run(command) == 0
+    fresh = [offset for offset in doors.check() if offset not in kept]
+    assert offsets_in(target) == [*kept, *fresh]
+
+
+def offsets_in(target):
+    return sorted(parquet.read_table(target, columns=["offset"])["offset"].to_pylist())
 
 
 @pytest.mark.slow
