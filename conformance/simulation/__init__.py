@@ -1,0 +1,1 @@
+"""Long runs of the storage simulation, which the tests run in short."""

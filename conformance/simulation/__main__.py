@@ -1,0 +1,94 @@
+"""`python -m conformance.simulation [--kind KIND] [--states N] [--seed S] [--resume FILE]
+[--report FILE]`: power losses, damage and failing calls, many of them.
+
+The engine is that of tests/storage/simulation. With `--resume` the run goes on where the file says
+and keeps it up to date; it can be broken off at any time.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import structlog
+
+from tests.storage.simulation.campaign import KINDS, Progress, run
+from tests.storage.simulation.scratch import scratch
+
+WHAT = {
+    "power": "Simulated power losses: every prefix of the disk calls of random workloads, what no "
+    "sync covered kept, lost, torn at 512 bytes or reordered by chance; recovered, compared, "
+    "worked with, recovered again.",
+    "flips": "Single bits turned over, anywhere in the files of data directories that random "
+    "workloads left.",
+    "truncations": "A log cut short at each byte of its last 64 KiB, after a clean stop and after "
+    "a kill in turn.",
+    "failures": "Random workloads with one failing disk call (EIO, ENOSPC, EROFS, short writes, "
+    "failed syncs and reads), at each call in turn.",
+}
+
+
+def main() -> int:
+    """Exit code 1 when a promise was broken."""
+    arguments = parser().parse_args()
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    progress = Progress(arguments.kind, arguments.seed, arguments.seed)
+    if arguments.resume and arguments.resume.exists():
+        progress = Progress.load(str(arguments.resume))
+    with scratch() as folder:
+        for _ in run(progress, arguments.states, folder):
+            if arguments.resume:
+                progress.save(str(arguments.resume))
+            print(f"{progress.states} states, {progress.failed} failed", flush=True)
+    for failure in progress.failures:
+        print(failure)
+    if arguments.report:
+        arguments.report.write_text(report(progress))
+    return int(progress.failed > 0)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m conformance.simulation", description=__doc__)
+    made.add_argument("--kind", choices=sorted(KINDS), default="power")
+    made.add_argument("--states", type=int, default=2000)
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--resume", type=Path, metavar="FILE")
+    made.add_argument("--report", type=Path, metavar="FILE")
+    return made
+
+
+def report(progress: Progress) -> str:
+    """The run as a page."""
+    seeds = f"{progress.first_seed} to {progress.next_seed - 1}"
+    system = os.uname()
+    python = ".".join(map(str, sys.version_info[:3]))
+    lines = [
+        f"# Simulation: {progress.kind}",
+        "",
+        WHAT[progress.kind],
+        "",
+        "| | |",
+        "| --- | --- |",
+        f"| command | `python -m conformance.simulation --kind {progress.kind}"
+        f" --states {progress.states} --seed {progress.first_seed}` |",
+        f"| states | {progress.states:,} |",
+        f"| seeds | {seeds} |",
+        f"| duration | {progress.seconds / 60:.0f} minutes of one process |",
+        f"| on | {system.sysname} {system.machine}, CPython {python} |",
+        f"| result | {verdict(progress)} |",
+        "",
+        *[f"* {failure}" for failure in progress.failures],
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def verdict(progress: Progress) -> str:
+    """The result in words."""
+    if progress.failed:
+        return f"**{progress.failed:,} states broke a promise**"
+    return "every promise kept in every state"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""R3, damage: files cut short and bits turned over in a directory that was whole; each must be
+found or do no harm.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.codecs.api import BodyInfo
+from storage.errors import DamagedLog, StorageError
+from storage.log.batch import Batch
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import ReadOnlyLog, list_partitions
+from tests.storage.simulation.calls import TracedDisk
+from tests.storage.simulation.facts import Facts, agreed, catalogue_state, cursor_state
+from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.medium import Medium, State
+from tests.storage.simulation.scratch import empty, limited
+from tests.storage.simulation.steps import BODY_FORMAT, Workload
+from tests.storage.simulation.verify import Broken
+
+# Each byte of this much of the newest segment is once where the file ends.
+TAIL_BYTES = 64 * 1024
+STEPS = 90
+READ_BYTES = 1 << 20
+
+REFUSED, REPORTED, MET, HARMLESS = "refused", "reported", "met", "harmless"
+
+
+@dataclass(slots=True)
+class SoundLog:
+    """What an undamaged start finds in one partition."""
+
+    start: int
+    end: int
+    batches: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Sound:
+    """A directory before the damage, and what an undamaged start finds in it."""
+
+    state: State
+    facts: Facts
+    shape: Shape
+    catalogue: tuple[object, ...] = ()
+    cursors: object = None
+    logs: dict[int, SoundLog] = field(default_factory=dict)
+
+
+def random_directory(folder: str, seed: int) -> Sound:
+    """A directory that a random workload made, ended by a clean stop or a kill."""
+    rng = random.Random(seed)
+    shape = Shape(journal_factor=rng.choice((1, 1, 300)), segment_bytes=rng.choice((1500, 6000)))
+    life = begun(folder, shape, rng)
+    for _ in range(STEPS):
+        life.step()
+    return ended(life, folder, cleanly=rng.random() < 0.5)
+
+
+def long_tailed_directory(folder: str, seed: int, *, cleanly: bool) -> Sound:
+    """A directory with one topic, and more than `TAIL_BYTES` in its only segment."""
+    life = begun(folder, Shape(journal_factor=1, segment_bytes=1 << 20), random.Random(seed))
+    topics = life.house.broker.topics
+    name = topics.resolve_pulsar("tail")[0]
+    life.do(lambda life: topics.create(name, 1).ticket)
+    partition = topics.partition(name, 0)
+    while partition.log.size_bytes < TAIL_BYTES + 2000:
+        life.do(lambda life: life.append_to(partition))
+        if life.rng.random() < 0.3:
+            life.do(Workload.whole_round)
+    return ended(life, folder, cleanly=cleanly)
+
+
+def begun(folder: str, shape: Shape, rng: random.Random) -> Workload:
+    """A workload over a new directory."""
+    path = empty(os.path.join(folder, "sound"))
+    disk = TracedDisk(path)
+    return Workload(House(path, disk, shape), disk, Facts(), shape, rng)
+
+
+def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
+    """The directory that the workload leaves, and what a start finds there."""
+    path = life.house.path
+    if cleanly:
+        life.settle()
+        life.house.stop()
+    else:
+        life.house.kill()
+    disk = TracedDisk(path)
+    state = Medium.of(path, disk.names.numbers).pick(lambda path: True, lambda name: True)
+    sound = Sound(state, life.facts, life.shape)
+    house = House(path, disk, life.shape)
+    sound.catalogue = catalogue_state(house.broker.catalogue)
+    sound.cursors = cursor_state(house.cursors)
+    for partition_id, partition in house.partitions.items():
+        log = partition.log
+        found = sound.logs[partition_id] = SoundLog(log.log_start_offset, log.log_end_offset)
+        for batch in all_batches(log):
+            found.batches[batch.base_offset] = content_of(batch)
+            time_us = batch.header.append_us
+            found.times[time_us] = log.offset_at_or_after(time_us)
+    house.kill()
+    return sound
+
+
+def all_batches(log: PartitionLog) -> Iterator[Batch]:
+    """Every batch of a log. Raises DamagedLog."""
+    offset = log.log_start_offset
+    while batches := log.read(offset, READ_BYTES):
+        yield from batches
+        offset = batches[-1].next_offset
+
+
+def content_of(batch: Batch) -> tuple[int, int, bytes]:
+    """What must be right of a batch."""
+    return batch.next_offset, batch.header.flags, bytes(batch.body)
+
+
+def judge(sound: Sound, state: State, folder: str) -> str:
+    """Open a damaged directory: how the damage was found, or that it did no harm. Raises Broken,
+    and whatever should not have been raised.
+    """
+    path = empty(os.path.join(folder, "damaged"))
+    state.write(path)
+    with limited():
+        outside = read_outside(sound, path)
+        try:
+            house = House(path, TracedDisk(path), sound.shape)
+        except StorageError as error:
+            if path not in str(error) and "catalogue" not in str(error):
+                raise Broken(f"the refusal names no file: {error}") from error
+            return REFUSED
+        try:
+            return max(outside, judge_house(sound, house), key=(HARMLESS, MET, REPORTED).index)
+        finally:
+            house.kill()
+
+
+def read_outside(sound: Sound, path: str) -> str:
+    """Read all partitions beside a broker. Raises Broken for a wrong record."""
+    result = HARMLESS
+    for found in list_partitions(path):
+        known = sound.logs.get(found.partition_id)
+        if known is None:
+            continue  # Of a deleted topic.
+        with ReadOnlyLog(found.folder) as log:
+            try:
+                for batch in log.batches(log.log_start_offset):
+                    check_batch(batch, known)
+            except StorageError:
+                result = MET
+    return result
+
+
+def check_batch(batch: Batch, known: SoundLog) -> None:
+    """Whether a batch is what it was; those below the log start may be there again."""
+    expected = known.batches.get(batch.base_offset)
+    if expected != content_of(batch) and batch.base_offset >= known.start:
+        raise Broken(f"batch {batch.base_offset} is {content_of(batch)}, was {expected}")
+
+
+def judge_house(sound: Sound, house: House) -> str:
+    """How a broker that did start deals with the damage."""
+    result = HARMLESS
+    catalogue, cursors = catalogue_state(house.broker.catalogue), cursor_state(house.cursors)
+    if catalogue != sound.catalogue or cursors != sound.cursors:
+        if all(report.is_clean for report in house.journal_reports):
+            raise Broken(f"catalogue or cursors changed in silence: {catalogue} {cursors}")
+        if catalogue not in sound.facts.catalogue.states:
+            raise Broken(f"catalogue never was {catalogue}")
+        if cursors not in [agreed(one, catalogue) for one in sound.facts.cursors.states]:
+            raise Broken(f"cursors never were {cursors}")
+        result = REPORTED
+    for partition_id, partition in house.partitions.items():
+        known = sound.logs.get(partition_id)
+        if known is not None:
+            found = judge_log(known, partition.log, house)
+            result = max(found, result, key=(HARMLESS, MET, REPORTED).index)
+    return result
+
+
+def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
+    """How a log deals with the damage."""
+    result = REPORTED if log.recovery.cuts or log.recovery.damages else HARMLESS
+    if log.log_start_offset > known.start or log.log_end_offset > known.end:
+        raise Broken(f"log has [{log.log_start_offset}, {log.log_end_offset}), was {known}")
+    if log.log_end_offset < known.end and not (log.recovery.cuts or log.recovery.damages):
+        raise Broken(f"log ends in silence at {log.log_end_offset}, was {known.end}")
+    met = False
+    for base in known.batches:
+        if base < log.log_end_offset:
+            try:
+                check_found(log, log.read(base, 0)[0], known)
+            except DamagedLog:
+                met = True
+    try:
+        for batch in all_batches(log):
+            check_found(log, batch, known)
+    except DamagedLog:
+        met = True
+    for time_us, offset in known.times.items():
+        try:
+            found = log.offset_at_or_after(time_us)
+        except DamagedLog:
+            met = True
+        else:
+            if found != offset and not met and result == HARMLESS:
+                raise Broken(f"time {time_us} is at {found}, was {offset}")
+    try_append(log, house)
+    return MET if met and result == HARMLESS else result
+
+
+def check_found(log: PartitionLog, batch: Batch, known: SoundLog) -> None:
+    """Whether a batch is what it was, or the gap behind a reported cut."""
+    gap = log.recovery.gap
+    if not (log.recovery.cuts and gap and gap[0] <= batch.base_offset):
+        check_batch(batch, known)
+
+
+def try_append(log: PartitionLog, house: House) -> None:
+    """The log takes another batch, or refuses it in one clear way."""
+    end = log.log_end_offset
+    try:
+        base = log.append([b"new"], BodyInfo(1), body_format=BODY_FORMAT, append_us=1)
+    except DamagedLog:
+        if not log.recovery.damages:
+            raise Broken("appends are refused, and no damage is reported") from None
+        return
+    house.broker.committer.commit()
+    if base != end or bytes(log.read(base, 0)[0].body) != b"new":
+        raise Broken(f"a new batch went to {base}, not {end}, or reads otherwise")
+
+
+def cut_short(sound: Sound, bytes_off: int) -> State:
+    """The directory with that many bytes off the end of the newest segment of partition 1."""
+    logs = [path for path in sound.state.files if path.startswith("partitions/1/")]
+    path = max(one for one in logs if one.endswith(".log"))
+    content = sound.state.files[path]
+    return changed(sound.state, path, content[: len(content) - bytes_off])
+
+
+def with_a_flip(sound: Sound, rng: random.Random) -> tuple[State, str]:
+    """The directory with one bit of one file turned over, and which one it is."""
+    files = sorted(path for path, content in sound.state.files.items() if content)
+    path = rng.choice(files)
+    content = bytearray(sound.state.files[path])
+    pos, bit = rng.randrange(len(content)), rng.randrange(8)
+    content[pos] ^= 1 << bit
+    return changed(sound.state, path, bytes(content)), f"bit {bit} of byte {pos} of {path}"
+
+
+def changed(state: State, path: str, content: bytes) -> State:
+    """The directory with another content of one file."""
+    return State(state.folders, {**state.files, path: content})
+
+
+def flips(seed: int, folder: str, count: int) -> Iterator[str | None]:
+    """What is wrong after each of `count` single turned bits in a directory of that seed."""
+    sound = random_directory(folder, seed)
+    rng = random.Random(seed)
+    for _ in range(count):
+        state, where = with_a_flip(sound, rng)
+        yield judged(sound, state, folder, where)
+
+
+def truncations(seed: int, folder: str, cuts: range) -> Iterator[str | None]:
+    """What is wrong after each of these numbers of bytes is cut off the end of a log, that of a
+    clean stop with an even seed, else that of a kill.
+    """
+    sound = long_tailed_directory(folder, seed, cleanly=seed % 2 == 0)
+    for bytes_off in cuts:
+        yield judged(sound, cut_short(sound, bytes_off), folder, f"{bytes_off} bytes cut off")
+
+
+def judged(sound: Sound, state: State, folder: str, where: str) -> str | None:
+    """What is wrong with a damaged directory, None if nothing is."""
+    try:
+        judge(sound, state, folder)
+    except Exception as error:
+        return f"{where}: {type(error).__name__}: {error}"
+    return None

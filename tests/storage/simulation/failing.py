@@ -1,0 +1,238 @@
+"""R4, failing calls: a workload in which one disk call fails, or the disk is full for a while, at
+every place in turn.
+
+A full disk must leave everything usable, and nothing half-written. A failure must let no answer
+out any more, and the directory recover, also where power is lost then.
+"""
+
+import errno
+import os
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from broker import errors as broker_errors
+from storage import errors as storage_errors
+from tests.storage.simulation.calls import (
+    CREATE,
+    MAKE_FOLDER,
+    READ,
+    RENAME,
+    SYNCS,
+    WRITE,
+    Refusal,
+    TracedDisk,
+)
+from tests.storage.simulation.facts import Facts
+from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.medium import Medium, choose_loss
+from tests.storage.simulation.scratch import empty, limited
+from tests.storage.simulation.steps import Workload
+from tests.storage.simulation.verify import Broken, verify
+
+STEPS = 70
+# Steps after the fault: what it may have left behind has to show.
+STEPS_AFTER = 15
+# Power losses tried where the broker had to stop.
+CUTS = 3
+# How many calls find no space, where the disk is full for a while.
+FULL_CALLS = 6
+# How many functions, from the disk call up, tell one place of the code from another.
+SITE_DEPTH = 4
+
+FAILED = (broker_errors.StorageFailed, storage_errors.StorageFailed)
+STOPS = (*FAILED, storage_errors.StorageFull, broker_errors.StorageFull, storage_errors.DamagedLog)
+
+
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """How a call fails, and how many calls in a row that change something do."""
+
+    number: int
+    calls: int = 1
+    bytes_first: int = 0
+
+    def __str__(self) -> str:
+        name = errno.errorcode[self.number] if self.number else "a short write"
+        first = f" after {self.bytes_first} bytes" if self.bytes_first else ""
+        return f"{name}{first}, {self.calls} calls"
+
+
+WRITE_FAULTS = (
+    Fault(errno.EIO),
+    Fault(errno.EIO, calls=2, bytes_first=70),
+    Fault(errno.ENOSPC),
+    Fault(errno.ENOSPC, calls=FULL_CALLS),
+    Fault(errno.ENOSPC, calls=2, bytes_first=70),
+    Fault(errno.EROFS, calls=FULL_CALLS),
+    Fault(0, bytes_first=70),
+)
+NAME_FAULTS = (Fault(errno.EIO), Fault(errno.ENOSPC), Fault(errno.EROFS, calls=FULL_CALLS))
+OTHER_FAULTS = (Fault(errno.EIO), Fault(errno.EROFS))
+SYNC_FAULTS = (Fault(errno.EIO), Fault(errno.ENOSPC))
+READ_FAULTS = (Fault(errno.EIO),)
+
+
+def faults_of(kind: str) -> tuple[Fault, ...]:
+    """The faults that a kind of call can have."""
+    if kind in SYNCS:
+        return SYNC_FAULTS
+    known = {WRITE: WRITE_FAULTS, READ: READ_FAULTS}
+    known |= dict.fromkeys((CREATE, MAKE_FOLDER, RENAME), NAME_FAULTS)
+    return known.get(kind, OTHER_FAULTS)
+
+
+class Script:
+    """The plan of a disk: counts its calls, and lets those from number `at` on fail."""
+
+    def __init__(self, at: int = -1, fault: Fault | None = None) -> None:
+        self.at = at
+        self.fault = fault
+        self.sites: list[tuple[str, tuple[str, ...]]] = []  # Kind of call, and who made it.
+        self.fired = False
+        self._left = fault.calls if fault is not None else 0
+
+    def __call__(self, kind: str, path: str) -> Refusal | None:
+        number = len(self.sites)
+        self.sites.append((kind, () if self.fault is not None else callers()))
+        fault = self.fault
+        if fault is None or number < self.at or self._left == 0:
+            return None
+        if number > self.at and (kind == READ or kind in SYNCS):
+            return None  # A full disk can be read and synced.
+        first = fault.bytes_first if number == self.at else 0
+        self.fired = True
+        self._left -= 1
+        return Refusal(fault.number, first)
+
+
+def callers() -> tuple[str, ...]:
+    """The functions of the product that led to a disk call, the innermost first."""
+    found: list[str] = []
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None and len(found) < 12:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(("storage.", "broker.")):
+            found.append(f"{module}.{frame.f_code.co_name}")
+        frame = frame.f_back
+    return tuple(found)
+
+
+def shape_of(rng: random.Random) -> Shape:
+    """A random shape."""
+    return Shape(rng.random() < 0.5, rng.choice((1, 300, 1000)), rng.choice((700, 1500)))
+
+
+def sites_of(seed: int, folder: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The calls of an undisturbed workload: kind, and who made them."""
+    script = Script()
+    rng = random.Random(seed)
+    path, shape = empty(os.path.join(folder, "sites")), shape_of(rng)
+    disk = TracedDisk(path, script)
+    life = Workload(House(path, disk, shape), disk, Facts(), shape, rng)
+    for _ in range(STEPS):
+        life.step()
+    life.house.kill()
+    return script.sites
+
+
+def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
+    """The workload with that call failing so. Raises Broken, and what should not be raised."""
+    script, rng = Script(at, fault), random.Random(seed)
+    path, shape = empty(os.path.join(folder, "disturbed")), shape_of(rng)
+    disk, facts = TracedDisk(path, script), Facts()
+    with limited():
+        try:
+            life = Workload(House(path, disk, shape), disk, facts, shape, rng)
+        except STOPS:
+            check_stopped(path, disk, facts, shape, rng)
+            return
+        try:
+            live_on(life, script)
+        except STOPS:
+            life.house.kill()
+            check_stopped(path, disk, facts, shape, rng)
+
+
+def live_on(life: Workload, script: Script) -> None:
+    """Step by step to the fault and a while beyond; then all is well, and stays so.
+
+    Raises Broken; one of STOPS where the broker had to stop.
+    """
+    after = 0
+    for _ in range(STEPS):
+        life.step()
+        after += script.fired
+        if after > STEPS_AFTER:
+            break
+    script.fault = None
+    if script.fired and script.sites[script.at][0] == READ:
+        # What could not be read counted as damaged. The disk is well again: so is the log.
+        life.restart(cleanly=False)
+    refused = life.refusals
+    life.settle()
+    if life.refusals != refused:
+        raise Broken("refused, though there is space again")
+    if life.owed:
+        raise Broken(f"never answered: {life.owed}")
+    for partition in life.house.partitions.values():
+        life.do(lambda life, to=partition: life.append_to(to))
+    life.restart(cleanly=life.rng.random() < 0.5)
+    life.house.kill()
+
+
+def check_stopped(
+    path: str, disk: TracedDisk, facts: Facts, shape: Shape, rng: random.Random
+) -> None:
+    """Whether the directory of a broker that had to stop recovers, as it is and after a power
+    loss. Raises Broken, and what should not be raised.
+    """
+    stamp, medium = len(disk.calls), Medium()
+    for call in disk.calls:
+        medium.take(call)
+    for _ in range(CUTS):
+        lost = empty(path + "-lost")
+        medium.cut(rng, choose_loss(rng)).write(lost)
+        recover_and_go_on(lost, facts, stamp, shape)
+    recover_and_go_on(path, facts, stamp, shape)
+
+
+def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None:
+    """Whether a start over that directory finds what it must, twice."""
+    house = House(path, TracedDisk(path), shape)
+    try:
+        verify(house, facts, stamp)
+        for partition in house.partitions.values():
+            partition.log.append_gap(partition.log.log_end_offset + 1, 1)
+        house.broker.committer.commit()
+    finally:
+        house.kill()
+
+
+def failures(seed: int, folder: str, *, each_site_once: bool = False) -> Iterator[str | None]:
+    """What is wrong with each fault of each call of a workload, or of the first call from each
+    place of the code.
+    """
+    sites = sites_of(seed, folder)
+    numbers = list(range(len(sites)))
+    if each_site_once:
+        first = {site[1][:SITE_DEPTH]: number for number, site in reversed(list(enumerate(sites)))}
+        numbers = sorted(first.values())
+    for at in numbers:
+        for fault in faults_of(sites[at][0]):
+            yield attempt(seed, folder, at, fault, sites[at])
+
+
+def attempt(
+    seed: int, folder: str, at: int, fault: Fault, site: tuple[str, tuple[str, ...]]
+) -> str | None:
+    """What is wrong with one fault at one call, None if nothing is."""
+    try:
+        disturbed(seed, folder, at, fault)
+    except Exception as error:
+        kind, made_by = site
+        where = " < ".join(made_by[:6])
+        return f"{fault} at call {at}, {kind} by {where}: {type(error).__name__}: {error}"
+    return None

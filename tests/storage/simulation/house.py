@@ -1,0 +1,165 @@
+"""A whole broker without its doors over a directory, opened as `Broker.open` opens it.
+
+Segments are tiny and snapshots of journals frequent here, so that a short workload meets all of
+them. Rounds are run by hand, in their three steps.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from broker.broker import Broker
+from broker.config import Config, LogConfig
+from broker.partition import Partition
+from storage.log.committer import Committer, Round
+from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
+from storage.log.files import Disk, Files
+from storage.log.journal_log import JournalLog
+from storage.log.partition_log import PartitionLog
+from storage.log.recovery import RecoveryReport
+from storage.log.settings import LogSettings
+from storage.metadata.cursors import CursorStore
+
+# The configuration takes no smaller segments than this, which are cut down to a few batches.
+SEGMENT_BYTES_ASKED = 64 * 1024
+SEGMENT_BYTES = 1500
+INDEX_INTERVAL_BYTES = 512
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class Shape:
+    """What is otherwise than in a real broker.
+
+    `syncs_all`: as where syncfs can be trusted. `journal_factor`: a journal says it is so many
+    times larger than it is, so that a snapshot is due early.
+    """
+
+    syncs_all: bool = False
+    journal_factor: int = 300
+    segment_bytes: int = SEGMENT_BYTES
+
+
+class ShapedFiles(Files):
+    """Files that say of `sync_all` what they are told to."""
+
+    def __init__(self, root: str, disk: Disk, *, syncs_all: bool) -> None:
+        super().__init__(root, disk)
+        self._says_all = syncs_all
+
+    @property
+    def syncs_all_at_once(self) -> bool:
+        return self._says_all
+
+
+class ShapedJournal(JournalLog):
+    """A journal that says it is larger than it is."""
+
+    factor = 1
+
+    @property
+    def size_bytes(self) -> int:
+        return super().size_bytes * self.factor
+
+
+class ShapedDir(DataDir):
+    """A data directory with tiny segments, and journals that are soon due for a snapshot."""
+
+    shape = Shape()
+
+    def open_journal(self, name: str, committer: Committer) -> JournalLog:
+        folder = os.path.join(self.path, name)
+        journal = ShapedJournal(folder, self.files, committer, JOURNAL_KINDS[name], 1)
+        journal.factor = self.shape.journal_factor
+        self._journals.append(journal)
+        return journal
+
+    def create_partitions(
+        self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
+    ) -> list[PartitionLog]:
+        return super().create_partitions(new, self._shaped(settings), committer)
+
+    def open_partition(
+        self, partition_id: int, settings: LogSettings, committer: Committer
+    ) -> PartitionLog:
+        return super().open_partition(partition_id, self._shaped(settings), committer)
+
+    def _shaped(self, settings: LogSettings) -> LogSettings:
+        return dataclasses.replace(settings, segment_bytes=self.shape.segment_bytes)
+
+
+class House:
+    """One life of a broker over one directory."""
+
+    def __init__(self, path: str, disk: Disk, shape: Shape) -> None:
+        """Recover what is there. Raises errors of storage; nothing stays open then."""
+        config = Config(
+            data_dir=path,
+            log=LogConfig(
+                segment_bytes=SEGMENT_BYTES_ASKED, index_interval_bytes=INDEX_INTERVAL_BYTES
+            ),
+        )
+        self.path = path
+        files = ShapedFiles(path, disk, syncs_all=shape.syncs_all)
+        try:
+            opened = ShapedDir.open(path, files)
+        except BaseException:
+            files.close()
+            raise
+        assert isinstance(opened, ShapedDir)
+        self._dir = opened
+        self._dir.shape = shape
+        self._round: Round | None = None
+        self._is_synced = False
+        try:
+            self.broker = Broker(config, self._dir)
+        except BaseException:
+            self._dir.abandon()
+            raise
+
+    @property
+    def cursors(self) -> CursorStore:
+        """The store behind the subscriptions, also for topics that are no more."""
+        return self.broker.topics._cursors
+
+    @property
+    def partitions(self) -> dict[int, Partition]:
+        """All partitions of all topics by number."""
+        return {
+            partition.partition_id: partition
+            for topic in self.broker.topics.all()
+            for partition in topic.partitions
+        }
+
+    @property
+    def journal_reports(self) -> list[RecoveryReport]:
+        """What the start found in catalogue and cursors."""
+        return [journal.recovery for journal in self._dir._journals]
+
+    @property
+    def in_round(self) -> bool:
+        """Whether a round is under way."""
+        return self._round is not None
+
+    def step_round(self) -> str:
+        """Take the next of a round's three steps; says which, "" where there was nothing to do."""
+        committer = self.broker.committer
+        if self._round is None:
+            self._round = committer.begin()
+            return "" if self._round is None else "begin"
+        if not self._is_synced:
+            committer.sync(self._round)
+            self._is_synced = True
+            return "sync"
+        round_, self._round, self._is_synced = self._round, None, False
+        committer.finish(round_)
+        for listener in self.broker.durability.round_listeners:
+            listener(committer.durable_ticket)
+        return "finish"
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.broker.close()
+
+    def kill(self) -> None:
+        """The end of the process, whatever it was doing."""
+        self.broker.abandon()

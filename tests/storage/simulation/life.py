@@ -1,0 +1,235 @@
+"""A broker's lives over one directory, step by step, and the facts that each step makes."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import storage.errors
+from broker import errors
+from broker.partition import Partition
+from tests.storage.simulation.calls import TracedDisk
+from tests.storage.simulation.facts import (
+    Facts,
+    LogFacts,
+    Stored,
+    catalogue_state,
+    cursor_state,
+    partitions_in,
+)
+from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.verify import Broken, verify
+
+DAMAGED = (errors.DamagedLog, storage.errors.DamagedLog)
+FULL = (errors.StorageFull, storage.errors.StorageFull)
+
+
+@dataclass(slots=True, frozen=True)
+class Owed:
+    """An answer that waits for a ticket: with it these states of the journals are promised, and
+    the log up to an offset.
+    """
+
+    ticket: int
+    catalogue: int
+    cursors: int
+    partition_id: int = 0
+    next_offset: int = 0
+
+
+class Life:
+    """One broker after another over one directory; `facts` grow with each step.
+
+    A refused action of those named in `all_or_nothing` has changed nothing at all.
+    """
+
+    all_or_nothing: frozenset[str] = frozenset()
+
+    def __init__(
+        self, house: House, disk: TracedDisk, facts: Facts, shape: Shape, rng: random.Random
+    ) -> None:
+        """`house` was just opened over `disk`; `facts` are those from before it."""
+        self.house = house
+        self.disk = disk
+        self.facts = facts
+        self.shape = shape
+        self.rng = rng
+        self.refusals = 0
+        self.log: list[str] = []
+        self.owed: list[Owed] = []
+        self._in_round: tuple[int, int] | None = None
+        self._count = rng.getrandbits(40)  # Names of an earlier life must not come again.
+        self._settle_in(0)
+
+    @property
+    def now(self) -> int:
+        """Disk calls so far."""
+        return len(self.disk.calls)
+
+    # Lives
+
+    def _settle_in(self, began: int) -> None:
+        """A start is over, that began then: what was found is there, and durable."""
+        facts = self.facts
+        self.owed, self._in_round = [], None
+        self._note_states(began)
+        for partition_id, partition in self.house.partitions.items():
+            self._note_log(facts.log(partition_id), partition, began)
+        self._promise(facts.catalogue.newest, facts.cursors.newest)
+
+    def restart(self, *, cleanly: bool) -> None:
+        """Stop or kill the broker, and start it again over the same, whole files.
+
+        Raises Broken, and what a stop and a start raise.
+        """
+        refused = self.disk.refused
+        if cleanly:
+            self.settle()
+            newest = self.facts.catalogue.newest, self.facts.cursors.newest
+            self.house.stop()
+            self._promise(*newest)
+        else:
+            self.house.kill()
+        ended = self.now
+        self.house = self._started()
+        with self.disk.without_faults():
+            verify(self.house, self.facts, ended, is_whole=True)
+        reports = [one.log.recovery for one in self.house.partitions.values()]
+        is_clean = refused != self.disk.refused or all(report.is_clean for report in reports)
+        if cleanly and not is_clean:
+            raise Broken(f"unclean after a clean stop: {reports}")
+        self._settle_in(ended)
+
+    def _started(self) -> House:
+        """A start; where the disk is full or cannot read, another one when it is well again."""
+        while True:
+            refused, reads = self.disk.refused, self.disk.refused_reads
+            try:
+                house = House(self.house.path, self.disk, self.shape)
+            except storage.errors.StorageFull:
+                if self.disk.refused == refused:
+                    raise
+            except (storage.errors.DamagedLog, storage.errors.StorageFailed):
+                if self.disk.refused_reads == reads:
+                    raise
+            else:
+                if self.disk.refused_reads == reads:
+                    return house
+                house.kill()
+
+    # Facts
+
+    def _note_states(self, began: int) -> None:
+        catalogue = catalogue_state(self.house.broker.catalogue)
+        self.facts.catalogue.put(began, catalogue)
+        # Those of a deleted topic too: where the catalogue still has it, they must be there.
+        there = partitions_in(catalogue)
+        gone = {key: one for key, one in self.facts.cursors.states[-1].items() if key not in there}
+        self.facts.cursors.put(began, gone | cursor_state(self.house.cursors))
+
+    def _note_log(self, facts: LogFacts, partition: Partition, began: int) -> None:
+        log = partition.log
+        if log.log_end_offset > (before := facts.appended_end(self.now)):
+            facts.gaps.append(Stored(began, before, log.log_end_offset, b""))
+        facts.start.put(began, log.log_start_offset)
+        facts.durable.put(self.now, max(facts.durable.last, log.durable_offset))
+        facts.shown.put(self.now, max(facts.shown.last, log.high_watermark))
+        if log.settings.durability == "written":
+            facts.written_mode.put(began, True)
+
+    def _promise(self, catalogue: int, cursors: int) -> None:
+        self.facts.catalogue.promise(self.now, catalogue)
+        self.facts.cursors.promise(self.now, cursors)
+
+    def _owe(self, ticket: int, partition_id: int = 0, next_offset: int = 0) -> None:
+        # A ticket of an earlier round says that the journal asked, the cursors', had nothing new.
+        is_new = ticket >= self.house.broker.committer.ticket
+        catalogue = self.facts.catalogue.newest if is_new else 0
+        owed = Owed(ticket, catalogue, self.facts.cursors.newest, partition_id, next_offset)
+        self.owed.append(owed)
+
+    def _answer(self) -> None:
+        """Send the answers whose tickets are durable now."""
+        durable_ticket = self.house.broker.committer.durable_ticket
+        due = [one for one in self.owed if one.ticket <= durable_ticket]
+        self.owed = [one for one in self.owed if one.ticket > durable_ticket]
+        partitions = self.house.partitions
+        for owed in due:
+            self._promise(owed.catalogue, owed.cursors)
+            partition = partitions.get(owed.partition_id)
+            if partition is not None and partition.log.durable_offset < owed.next_offset:
+                raise Broken(f"{owed} is answered, durable is {partition.log.durable_offset}")
+
+    # Steps and rounds
+
+    def do(self, action: Callable[[Self], int | None]) -> None:
+        began = self.now
+        self.log.append(f"{began}: {action.__name__}")
+        before = self._memory()
+        try:
+            ticket = action(self)
+        except FULL:
+            self.refusals += 1
+            self._in_round = None  # What is lazy may have stayed in memory.
+            self._check_refused(action, before)
+            ticket = None
+        except DAMAGED:
+            if not self.disk.refused_reads:
+                raise
+            ticket = None
+        except (errors.InvalidRequest, errors.TopicExists, errors.LimitExceeded):
+            ticket = None
+        self._note_states(began)
+        for partition_id, partition in self.house.partitions.items():
+            self._note_log(self.facts.log(partition_id), partition, began)
+        if ticket is not None:
+            self._owe(ticket)
+        self._answer()
+
+    def _memory(self) -> tuple[object, ...]:
+        # A log that had no room for the gap after an unclean start puts it there when there is.
+        ends = {
+            number: one.next_offset
+            for number, one in self.house.partitions.items()
+            if not one.log.recovery.gap
+        }
+        return catalogue_state(self.house.broker.catalogue), cursor_state(self.house.cursors), ends
+
+    def _check_refused(
+        self, action: Callable[[Self], int | None], before: tuple[object, ...]
+    ) -> None:
+        if action.__name__ in self.all_or_nothing and self._memory() != before:
+            raise Broken(f"{action.__name__} was refused, and changed something")
+
+    # Rounds
+
+    def step_round(self) -> None:
+        """The next of the three steps of a round."""
+        newest = self.facts.catalogue.newest, self.facts.cursors.newest
+        refused_before = self.shape_refusals()
+        step = self.house.step_round()
+        if step == "begin":
+            whole = self.shape_refusals() == refused_before
+            self._in_round = newest if whole else None
+        elif step == "finish" and self._in_round is not None:
+            self._promise(*self._in_round)
+
+    def shape_refusals(self) -> int:
+        """How many calls the disk refused so far."""
+        return self.disk.refused
+
+    def whole_round(self) -> None:
+        """The round under way to its end, or a whole one."""
+        self.step_round()
+        while self.house.in_round:
+            self.step_round()
+
+    def promote(self) -> None:
+        """What the flush interval does."""
+        self.house.broker.committer.promote_lazy()
+
+    def settle(self) -> None:
+        """Everything durable, lazy or not."""
+        for _ in range(3):  # What a round marks lazily rides with the next.
+            self.do(Life.promote)
+            self.do(Life.whole_round)

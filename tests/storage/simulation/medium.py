@@ -1,0 +1,370 @@
+"""What the disk holds for certain, what it may hold, and a choice of it: a power cut.
+
+`Medium` is given the recorded calls one by one. What a sync covered is certain. Of the rest each
+file keeps, sector by sector, any of the contents it had since, its size may be any it had or end
+with a sector between them, and names may be new or old.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.storage.simulation.calls import (
+    CREATE,
+    MAKE_FOLDER,
+    REMOVE_FOLDER,
+    RENAME,
+    ROOT,
+    SYNC_ALL,
+    SYNC_FILE,
+    SYNC_FOLDER,
+    TRUNCATE,
+    UNLINK,
+    WRITE,
+    Call,
+)
+
+SECTOR = 512  # What a disk writes whole or not at all.
+
+
+@dataclass(slots=True)
+class StoredFile:
+    """A file: content that is certain, and writes and cuts since then."""
+
+    certain: bytes = b""
+    pending: list[Call] = field(default_factory=list)
+
+    def contents(self) -> list[bytes]:
+        """The certain content, and that after each pending call."""
+        content = bytearray(self.certain)
+        found = [self.certain]
+        for call in self.pending:
+            apply_to(content, call)
+            found.append(bytes(content))
+        return found
+
+
+def apply_to(content: bytearray, call: Call) -> None:
+    """Do to a content what a write or cut did to the file."""
+    if call.kind == TRUNCATE:
+        del content[call.pos :]
+        content.extend(bytes(call.pos - len(content)))
+        return
+    end = call.pos + len(call.data)
+    if call.pos > len(content):
+        content.extend(bytes(call.pos - len(content)))
+    content[call.pos : end] = call.data
+
+
+@dataclass(slots=True)
+class NameChange:
+    """A change of names: in each folder these names then name that, None: nothing."""
+
+    number: int
+    folders: dict[int, dict[str, int | None]]
+    is_certain: bool = False
+
+
+@dataclass(slots=True)
+class StoredFolder:
+    """A folder: names that are certain, and changes since then."""
+
+    certain: dict[str, int] = field(default_factory=dict)
+    pending: list[NameChange] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Loss:
+    """How a power cut treats what is not certain: how likely a name or a piece is kept.
+
+    `names_in_order`: as journalling file systems do, no name change is kept without those before.
+    `apart`: each write's pieces are kept or lost by themselves, even below a later write to the
+    same sector. `stale`: where a file grew without its data, old bytes of other files show.
+    """
+
+    names: float
+    data: float
+    names_in_order: bool = True
+    apart: bool = False
+    stale: bool = False
+
+
+# The plain cases first; `choose_loss` draws others.
+NOTHING_KEPT = Loss(0.0, 0.0)
+ALL_KEPT = Loss(1.0, 1.0)
+NAMES_ONLY = Loss(1.0, 0.0)
+DATA_ONLY = Loss(0.0, 1.0)
+PLAIN = (NOTHING_KEPT, ALL_KEPT, NAMES_ONLY, DATA_ONLY)
+SHARES = (0.05, 0.3, 0.5, 0.7, 0.95)
+
+
+def choose_loss(rng: random.Random) -> Loss:
+    """A random way to lose things."""
+    if rng.random() < 0.2:
+        return rng.choice(PLAIN)
+    names = 1.0 if rng.random() < 0.4 else rng.choice(SHARES)
+    return Loss(
+        names,
+        rng.choice(SHARES),
+        names_in_order=rng.random() < 0.6,
+        apart=rng.random() < 0.3,
+        stale=rng.random() < 0.1,
+    )
+
+
+ContentOf = Callable[[str, StoredFile], bytes]
+
+
+class Medium:
+    """A disk's files and folders by number."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, StoredFile] = {}
+        self.folders: dict[int, StoredFolder] = {ROOT: StoredFolder()}
+        self._changes = 0
+
+    @classmethod
+    def of(cls, root: str, numbers: dict[str, int]) -> "Medium":
+        """What is below a folder now, all of it certain, numbered as in `Names`."""
+        medium = cls()
+        for path, number in numbers.items():
+            if os.path.isdir(path):
+                medium.folders.setdefault(number, StoredFolder())
+            else:
+                with open(path, "rb") as file:
+                    medium.files[number] = StoredFile(file.read())
+        for path, number in numbers.items():
+            if path != root:
+                folder, name = os.path.split(path)
+                medium.folders[numbers[folder]].certain[name] = number
+        return medium
+
+    # What happens
+
+    def take(self, call: Call) -> None:
+        """The next call of the record."""
+        if call.kind in (WRITE, TRUNCATE):
+            self.files[call.node].pending.append(call)
+        elif call.kind in (SYNC_FILE, SYNC_FOLDER, SYNC_ALL):
+            self._sync(call)
+        else:
+            self._rename(call)
+
+    def _sync(self, call: Call) -> None:
+        if call.failed:
+            return  # What it should have covered stays uncertain.
+        if call.kind == SYNC_FILE:
+            settle(self.files[call.node])
+        elif call.kind == SYNC_FOLDER:
+            self._settle_folder(self.folders[call.node])
+        else:
+            for file in self.files.values():
+                settle(file)
+            for folder in self.folders.values():
+                self._settle_folder(folder)
+
+    def _settle_folder(self, folder: StoredFolder) -> None:
+        number = next(one for one, known in self.folders.items() if known is folder)
+        for change in folder.pending:
+            change.is_certain = True
+            put_names(folder.certain, change.folders[number])
+        folder.pending = []
+
+    def _rename(self, call: Call) -> None:
+        names: dict[int, dict[str, int | None]] = {}
+        if call.kind in (CREATE, MAKE_FOLDER):
+            names = {call.node: {call.name: call.child}}
+            if call.kind == CREATE:
+                self.files[call.child] = StoredFile()
+            else:
+                self.folders[call.child] = StoredFolder()
+        elif call.kind in (UNLINK, REMOVE_FOLDER):
+            names = {call.node: {call.name: None}}
+        else:
+            assert call.kind == RENAME
+            names = {call.node: {call.name: None}}
+            names.setdefault(call.to_node, {})[call.to_name] = call.child
+        self._changes += 1
+        change = NameChange(self._changes, names)
+        for number in names:
+            self.folders[number].pending.append(change)
+
+    # What is left
+
+    def cut(self, rng: random.Random, loss: Loss) -> "State":
+        """What a power cut leaves now, by chance."""
+        kept = self._kept_changes(rng, loss)
+        stale = self._stale_bytes(rng) if loss.stale else b""
+        state = State()
+        self._collect(ROOT, state, kept, lambda path, file: cut_file(rng, loss, file, stale))
+        return state
+
+    def pick(self, keeps: Callable[[str], bool], keeps_name: Callable[[str], bool]) -> "State":
+        """What is certain, and besides the data of the files and changes of the names picked."""
+        state = State()
+        kept = {
+            change.number
+            for folder in self.folders.values()
+            for change in folder.pending
+            if all(keeps_name(name) for names in change.folders.values() for name in names)
+        }
+        self._collect(
+            ROOT,
+            state,
+            kept,
+            lambda path, file: file.contents()[-1] if keeps(path) else file.certain,
+        )
+        return state
+
+    def _kept_changes(self, rng: random.Random, loss: Loss) -> set[int]:
+        changes = {
+            change.number: change for folder in self.folders.values() for change in folder.pending
+        }
+        numbers = sorted(changes)
+        kept = {number for number in numbers if changes[number].is_certain}
+        if loss.names_in_order:
+            fall = sum(rng.random() < loss.names for _ in numbers)
+            if loss.names < 1.0 and numbers:
+                fall = rng.randint(0, len(numbers)) if rng.random() < 0.5 else fall
+            return kept.union(numbers[:fall]) if loss.names > 0.0 else kept
+        return kept | {number for number in numbers if rng.random() < loss.names}
+
+    def _stale_bytes(self, rng: random.Random) -> bytes:
+        filled = [file.certain for file in self.files.values() if file.certain]
+        return rng.choice(filled) if filled else b""
+
+    def _collect(
+        self, number: int, state: "State", kept: set[int], content_of: ContentOf, path: str = ""
+    ) -> None:
+        folder = self.folders[number]
+        names = dict(folder.certain)
+        for change in folder.pending:
+            if change.number in kept:
+                put_names(names, change.folders[number])
+        for name, child in names.items():
+            below = os.path.join(path, name)
+            if child in self.folders:
+                state.folders.append(below)
+                self._collect(child, state, kept, content_of, below)
+            else:
+                state.files[below] = content_of(below, self.files[child])
+
+
+@dataclass(slots=True)
+class State:
+    """A directory: folders, outer ones first, and files with their content, by relative path."""
+
+    folders: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, root: str) -> None:
+        """Put it into an empty folder."""
+        for folder in self.folders:
+            os.mkdir(os.path.join(root, folder))
+        for path, content in self.files.items():
+            fd = os.open(os.path.join(root, path), os.O_WRONLY | os.O_CREAT, 0o644)
+            os.write(fd, content)
+            os.close(fd)
+
+
+def settle(file: StoredFile) -> None:
+    """Everything written to the file is certain."""
+    if file.pending:
+        content = bytearray(file.certain)
+        for call in file.pending:
+            apply_to(content, call)
+        file.certain = bytes(content)
+        file.pending = []
+
+
+def put_names(names: dict[str, int], change: dict[str, int | None]) -> None:
+    """Apply a change to a folder's names."""
+    for name, child in change.items():
+        if child is None:
+            names.pop(name, None)
+        else:
+            names[name] = child
+
+
+def cut_file(rng: random.Random, loss: Loss, file: StoredFile, stale: bytes) -> bytes:
+    """A content that the file may have after a power cut."""
+    if not file.pending or loss.data == 0.0:
+        return file.certain
+    if loss.data == 1.0:
+        return file.contents()[-1]
+    if loss.apart:
+        return cut_apart(rng, loss, file)
+    contents = file.contents()
+    if rng.random() < 0.3:  # All up to some call, and the next one torn.
+        return torn(rng, contents, file.pending)
+    return mixed(rng, loss, contents, file.pending, stale)
+
+
+def torn(rng: random.Random, contents: list[bytes], pending: list[Call]) -> bytes:
+    """One of the contents, and the first pieces of the write that came next."""
+    number = rng.randrange(len(contents))
+    if number == len(pending) or pending[number].kind == TRUNCATE:
+        return contents[number]
+    call = pending[number]
+    end = rng.randrange(call.pos, call.pos + len(call.data) + SECTOR) // SECTOR * SECTOR
+    part = call.data[: max(end - call.pos, 0)]
+    content = bytearray(contents[number])
+    if part:
+        apply_to(content, Call(WRITE, call.node, data=part, pos=call.pos))
+    return bytes(content)
+
+
+def mixed(
+    rng: random.Random, loss: Loss, contents: list[bytes], pending: list[Call], stale: bytes
+) -> bytes:
+    """Each sector as in any of the contents, the size any of theirs or between them."""
+    sizes = sorted({len(content) for content in contents})
+    between = range(sizes[0] // SECTOR + 1, -(-sizes[-1] // SECTOR))
+    choices = sizes + ([rng.choice(between) * SECTOR] if between else [])
+    size = sizes[-1] if rng.random() < loss.data else rng.choice(choices)
+    fill = (stale * (size // max(len(stale), 1) + 1))[:size] if stale else bytes(size)
+    result = bytearray(contents[0][:size]) + fill[len(contents[0]) :]
+    touched = {sector for call in pending for sector in sectors_of(call)}
+    for sector in touched:
+        start, end = sector * SECTOR, min((sector + 1) * SECTOR, size)
+        if start >= end:
+            continue
+        chosen = contents[-1] if rng.random() < loss.data else rng.choice(contents)
+        piece = chosen[start:end]
+        if piece:
+            result[start : start + len(piece)] = piece
+            result[start + len(piece) : end] = bytes(end - start - len(piece))
+    return bytes(result)
+
+
+def sectors_of(call: Call) -> Iterable[int]:
+    """Numbers of the sectors that a write touched."""
+    if call.kind == TRUNCATE:
+        return (call.pos // SECTOR,)
+    return range(call.pos // SECTOR, -(-(call.pos + len(call.data)) // SECTOR))
+
+
+def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
+    """Each piece of each write kept or lost by itself."""
+    content = bytearray(file.certain)
+    for call in file.pending:
+        if call.kind == TRUNCATE:
+            if rng.random() < loss.data:
+                apply_to(content, call)
+            continue
+        for start, piece in pieces_of(call):
+            if rng.random() < loss.data:
+                apply_to(content, Call(WRITE, call.node, data=piece, pos=start))
+            elif rng.random() < 0.3 and start + len(piece) > len(content):
+                content.extend(bytes(start + len(piece) - len(content)))
+    return bytes(content)
+
+
+def pieces_of(call: Call) -> Iterator[tuple[int, bytes]]:
+    """A write as pieces of a sector each: (position, bytes)."""
+    pos, end = call.pos, call.pos + len(call.data)
+    while pos < end:
+        following = min((pos // SECTOR + 1) * SECTOR, end)
+        yield pos, call.data[pos - call.pos : following - call.pos]
+        pos = following

@@ -1,0 +1,172 @@
+"""R2, power loss: every prefix of a workload's disk calls, what is not certain lost by chance,
+recovered, compared with the facts, worked with and recovered again.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from storage.codecs.api import BatchFlag
+from storage.log.data_dir import SET_ASIDE_NAME
+from storage.log.partition_log import PartitionLog
+from tests.storage.simulation.calls import TracedDisk
+from tests.storage.simulation.facts import (
+    Facts,
+    History,
+    LogFacts,
+    Stored,
+    Timeline,
+    catalogue_state,
+    cursor_state,
+)
+from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.medium import PLAIN, Loss, Medium, State, choose_loss
+from tests.storage.simulation.scratch import empty, limited
+from tests.storage.simulation.steps import Workload
+from tests.storage.simulation.verify import READ_BYTES, verify, verify_outside
+
+STEPS = 90
+STEPS_AFTER = 4
+# How many states are made of each prefix of the calls.
+CUTS_EACH = 2
+# After how many states one is taken whose recovery, and what follows, is cut off too.
+AGAIN_EVERY = 12
+CUTS_AGAIN = 3
+
+
+class Scenario:
+    """All states of one seed, one after the other."""
+
+    def __init__(self, seed: int, folder: str) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.folder = folder
+        self.shape = Shape(
+            syncs_all=self.rng.random() < 0.5,
+            journal_factor=self.rng.choice((1, 100, 300, 1000)),
+            segment_bytes=self.rng.choice((700, 1500, 6000)),
+        )
+
+    def run(self) -> Iterator[str | None]:
+        """What is wrong with each state, None where nothing is. Raises Broken for the workload."""
+        path = empty(os.path.join(self.folder, "life"))
+        disk, facts = TracedDisk(path), Facts()
+        medium = Medium.of(path, disk.names.numbers)
+        workload = Workload(House(path, disk, self.shape), disk, facts, self.shape, self.rng)
+        for _ in range(STEPS):
+            workload.step()
+        workload.house.kill()
+        yield from self._all_cuts(medium, disk, facts)
+
+    def _all_cuts(self, medium: Medium, disk: TracedDisk, facts: Facts) -> Iterator[str | None]:
+        count = 0
+        for stamp in range(len(disk.calls) + 1):
+            if stamp:
+                medium.take(disk.calls[stamp - 1])
+            for number in range(CUTS_EACH):
+                plain = PLAIN[stamp % len(PLAIN)] if number == 0 and stamp % 3 == 0 else None
+                loss = plain or choose_loss(self.rng)
+                state = medium.cut(self.rng, loss)
+                count += 1
+                if count % AGAIN_EVERY == 0:
+                    yield from self._cut_again(state, facts, stamp, loss)
+                else:
+                    yield self._judged(state, facts, stamp, loss)
+
+    def _judged(self, state: State, facts: Facts, stamp: int, loss: Loss) -> str | None:
+        try:
+            with limited():
+                self._recover(state, facts, stamp, "state").house.kill()
+        except Exception as error:
+            return f"call {stamp}, {loss}: {type(error).__name__}: {error}"
+        return None
+
+    def _recover(self, state: State, facts: Facts, stamp: int, name: str) -> Workload:
+        """Open the state, compare, work with it, start again, compare. Raises Broken."""
+        path = empty(os.path.join(self.folder, name))
+        state.write(path)
+        verify_outside(path, facts, stamp)
+        disk = TracedDisk(path)
+        house = House(path, disk, self.shape)
+        try:
+            verify(house, facts, stamp)
+            workload = Workload(
+                house, disk, found_facts(house, facts, len(disk.calls)), self.shape, self.rng
+            )
+            for partition in self.rng.sample(
+                list(house.partitions.values()), min(len(house.partitions), 2)
+            ):
+                workload.do(lambda life, to=partition: life.append_to(to))
+            for _ in range(STEPS_AFTER):
+                workload.step()
+            workload.restart(cleanly=self.rng.random() < 0.5)
+        except BaseException:
+            house.kill()
+            raise
+        return workload
+
+    def _cut_again(
+        self, state: State, facts: Facts, stamp: int, loss: Loss
+    ) -> Iterator[str | None]:
+        """The state, and power lost again while it is recovered and worked with."""
+        try:
+            workload = self._recover(state, facts, stamp, "first")
+        except Exception as error:
+            yield f"call {stamp}, {loss}: {type(error).__name__}: {error}"
+            return
+        workload.house.kill()
+        yield None
+        calls = workload.disk.calls
+        stamps = sorted(self.rng.randint(0, len(calls)) for _ in range(CUTS_AGAIN))
+        medium, done = self._medium_of(state), 0
+        for second in stamps:
+            for call in calls[done:second]:
+                medium.take(call)
+            done = second
+            again = choose_loss(self.rng)
+            found = self._judged(medium.cut(self.rng, again), workload.facts, second, again)
+            yield found and f"call {stamp}, {loss}, then {found}"
+
+    def _medium_of(self, state: State) -> Medium:
+        path = empty(os.path.join(self.folder, "base"))
+        state.write(path)
+        return Medium.of(path, TracedDisk(path).names.numbers)
+
+
+def found_facts(house: House, before: Facts, now: int) -> Facts:
+    """What a recovered broker holds, as facts for what comes after; `now`: its calls so far."""
+    facts = Facts(
+        History(catalogue_state(house.broker.catalogue)), History(cursor_state(house.cursors))
+    )
+    for name in os.listdir(os.path.join(house.path, SET_ASIDE_NAME)):
+        # Until that is durable, readers from outside see it where it was.
+        known = before.log(int(name))
+        batches = [replace(one, stamp=0) for one in known.batches]
+        gaps = [replace(one, stamp=0) for one in known.gaps]
+        facts.logs[int(name)] = LogFacts(batches=batches, gaps=gaps)
+    for partition_id, partition in house.partitions.items():
+        is_written = before.log(partition_id).written_mode.last
+        facts.logs[partition_id] = found_log(partition.log, is_written, now)
+    return facts
+
+
+def found_log(log: PartitionLog, is_written: bool, now: int) -> LogFacts:
+    """What a recovered log holds. A gap that the recovery made counts from its end on."""
+    durable = log.recovery.gap[0] if log.recovery.gap else log.log_end_offset
+    found = LogFacts(
+        start=Timeline(log.log_start_offset),
+        durable=Timeline(durable),
+        shown=Timeline(durable),
+        written_mode=Timeline(is_written),
+    )
+    found.durable.put(now, log.log_end_offset)
+    found.shown.put(now, log.log_end_offset)
+    offset = log.log_start_offset
+    while batches := log.read(offset, READ_BYTES):
+        for batch in batches:
+            stored = Stored(0, batch.base_offset, batch.next_offset, bytes(batch.body))
+            is_gap = batch.header.flags & BatchFlag.GAP
+            (found.gaps if is_gap else found.batches).append(stored)
+        offset = batches[-1].next_offset
+    return found

@@ -1,0 +1,289 @@
+"""A random workload over a directory, one small change a step."""
+
+from collections.abc import Callable, Sequence
+
+from broker.partition import Partition
+from broker.subscriptions import KafkaCommit, Subscription
+from broker.topic import Topic
+from storage.codecs.api import BodyInfo
+from storage.metadata.catalogue_records import SchemaMeta
+from storage.metadata.names import TopicName
+from tests.storage.simulation.facts import Stored
+from tests.storage.simulation.life import Life
+
+TOPICS_MAX = 4
+PARTITIONS_MAX = 3
+SUBSCRIPTIONS = (b"group", b"sub", b"7")
+BODY_FORMAT = 1
+
+# How far the clock jumps for a retention by age, so that everything is too old.
+AGES_US = 30 * 86_400_000_000
+
+
+class Workload(Life):
+    """Lives made of random steps."""
+
+    all_or_nothing = frozenset(
+        (
+            "append",
+            "create_topic",
+            "grow_topic",
+            "describe_topic",
+            "change_namespace",
+            "name_producer",
+            "open_subscription",
+            "commit_cursor",
+            "ack",
+            "end_cursor",
+        )
+    )
+
+    def step(self) -> None:
+        """Do one thing. Raises Broken; StorageFailed of broker or storage, after which nothing
+        was answered.
+        """
+        action = self.rng.choices(ACTIONS, WEIGHTS)[0]
+        self.do(action)
+
+    # Records
+
+    def _partition(self) -> Partition | None:
+        partitions = list(self.house.partitions.values())
+        return self.rng.choice(partitions) if partitions else None
+
+    def append(self) -> None:
+        """One batch to some partition."""
+        partition = self._partition()
+        if partition is not None:
+            self.append_to(partition)
+
+    def append_to(self, partition: Partition, records: int = 0) -> None:
+        """One batch to this partition, of a random number of records if none is given."""
+        rng, began = self.rng, self.now
+        self._count += 1
+        size = rng.choice((20, 60, 60, 200, 400, 1200, 5000))
+        body = f"{partition.partition_id}/{self._count}/".encode() + rng.randbytes(size)
+        records = records or rng.choice((1, 1, 2, 5, 300_000 if rng.random() < 0.2 else 3))
+        now_us = self.house.broker.now_us()
+        appended = partition.append(
+            [body], BodyInfo(records), body_format=BODY_FORMAT, append_us=now_us
+        )
+        end = appended.base_offset + records
+        facts = self.facts.log(partition.partition_id)
+        facts.batches.append(Stored(began, appended.base_offset, end, body))
+        if appended.ticket:
+            self._owe(appended.ticket, partition.partition_id, end)
+
+    def retain(self) -> None:
+        """What the broker does every minute, for one partition, now or long after."""
+        partition = self._partition()
+        if partition is None:
+            return
+        later_us = AGES_US if self.rng.random() < 0.3 else 0
+        positions = [
+            position
+            for name in self.house.broker.subscriptions.names(partition.topic)
+            if (position := self._found(partition.topic, name).position(partition.index))
+            is not None
+        ]
+        partition.log.retain(self.house.broker.now_us() + later_us, min(positions, default=None))
+
+    # Topics
+
+    def _topic(self) -> Topic | None:
+        topics = self.house.broker.topics.all()
+        return self.rng.choice(topics) if topics else None
+
+    def _settings(self) -> dict[str, str | int | bool]:
+        rng = self.rng
+        settings: dict[str, str | int | bool] = {}
+        if rng.random() < 0.45:
+            settings["durability"] = "written"
+        if rng.random() < 0.4:
+            settings["retention_bytes"] = rng.choice((1, 2000, 6000))
+        if rng.random() < 0.3:
+            settings["retention_ms"] = 86_400_000
+        if rng.random() < 0.3:
+            settings[rng.choice(("delete_acknowledged", "keep_unacknowledged"))] = True
+        return settings
+
+    def create_topic(self) -> int | None:
+        """A topic of a few partitions."""
+        topics = self.house.broker.topics
+        if len(topics) >= TOPICS_MAX:
+            return None
+        self._count += 1
+        namespace = self.rng.choice(topics.catalogue.namespaces())
+        name = TopicName(namespace.tenant, namespace.namespace, f"topic-{self._count}")
+        count = self.rng.randint(1, PARTITIONS_MAX)
+        return topics.create(name, count, settings=self._settings()).ticket
+
+    def grow_topic(self) -> int | None:
+        """One partition more."""
+        topic = self._topic()
+        if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
+            return None
+        return self.house.broker.topics.add_partitions(topic.name, len(topic.partitions) + 1)
+
+    def delete_topic(self) -> int | None:
+        """A topic less."""
+        topic = self._topic()
+        return None if topic is None else self.house.broker.topics.delete(topic.name)
+
+    def alter_topic(self) -> int | None:
+        """Other settings: durability, retention."""
+        topic = self._topic()
+        if topic is None:
+            return None
+        changes = dict.fromkeys(topic.meta.settings) | self._settings()
+        return self.house.broker.topics.alter_settings(topic.name, changes)
+
+    def describe_topic(self) -> int | None:
+        """A schema, a group, an epoch: what else the catalogue knows of a topic."""
+        topic = self._topic()
+        if topic is None:
+            return None
+        catalogue, number = self.house.broker.catalogue, topic.meta.topic_id
+        self._count += 1
+        name = f"n{self._count}"
+        groups = catalogue.groups(number)
+        if groups and self.rng.random() < 0.3:
+            return catalogue.delete_group(number, self.rng.choice(groups).group_id)
+        return self.rng.choice(
+            (
+                lambda: catalogue.add_schema(
+                    number, SchemaMeta(1, name, self.rng.randbytes(700), {})
+                ),
+                lambda: catalogue.create_group(number, name),
+                lambda: catalogue.bump_topic_epoch(number),
+            )
+        )()
+
+    def change_namespace(self) -> int | None:
+        """A namespace more or less."""
+        topics = self.house.broker.topics
+        empty = [
+            one
+            for one in topics.catalogue.namespaces()
+            if one.namespace != "default" and not topics.list(one.tenant, one.namespace)
+        ]
+        if empty and self.rng.random() < 0.5:
+            return topics.delete_namespace(empty[0].tenant, empty[0].namespace)
+        if len(topics.catalogue.namespaces()) > 3:
+            return None
+        self._count += 1
+        return topics.create_namespace("public", f"space-{self._count}")
+
+    def name_producer(self) -> int | None:
+        """A number for a producer's name."""
+        catalogue = self.house.broker.catalogue
+        self._count += 1
+        catalogue.producer_id(b"p%d" % self._count)
+        return catalogue.ticket
+
+    # Subscriptions
+
+    def _found(self, topic: Topic, name: bytes) -> Subscription:
+        found = self.house.broker.subscriptions.find(topic, name)
+        assert found is not None
+        return found
+
+    def _cursor(self) -> tuple[Subscription, int] | None:
+        topic = self._topic()
+        names = self.house.broker.subscriptions.names(topic) if topic is not None else []
+        if topic is None or not names:
+            return None
+        index = self.rng.randrange(len(topic.partitions))
+        return self._found(topic, self.rng.choice(names)), index
+
+    def _offset(self, subscription: Subscription, index: int) -> int:
+        end = subscription.topic.partition(index).next_offset
+        return self.rng.randint(0, end + 3) if self.rng.random() < 0.9 else end + (1 << 40)
+
+    def open_subscription(self) -> int | None:
+        """A subscription with no cursor set."""
+        topic = self._topic()
+        name = self.rng.choice(SUBSCRIPTIONS)
+        subscriptions = self.house.broker.subscriptions
+        if topic is None or subscriptions.find(topic, name) is not None:
+            return None
+        subscriptions.open(topic, name, {"by": "test"})
+        return self.house.cursors.ticket
+
+    def commit_cursor(self) -> int | None:
+        """A commit as Kafka's or Iggy's clients make it, or a seek as Pulsar's."""
+        found = self._cursor()
+        if found is None:
+            return None
+        subscription, index = found
+        position = self._offset(subscription, index)
+        choice = self.rng.random()
+        if choice < 0.2:
+            return subscription.seek(index, position)
+        if choice < 0.5:
+            subscription.commit(index, position, lazy=True)
+            return None
+        kafka = KafkaCommit(position, self.rng.choice((None, b"", b"x")), self._count)
+        return subscription.commit(index, position, kafka=kafka)
+
+    def ack(self) -> int | None:
+        """Acks one by one, or up to an offset; lazy or waited for."""
+        found = self._cursor()
+        if found is None:
+            return None
+        subscription, index = found
+        lazy = self.rng.random() < 0.6
+        position = self._offset(subscription, index)
+        if self.rng.random() < 0.4:
+            ticket = subscription.ack_to(index, position, lazy=lazy)
+        else:
+            ranges = [
+                (position, position + 1 + self.rng.randrange(3)),
+                (position + 5, position + 6),
+            ]
+            ticket = subscription.ack(index, ranges, lazy=lazy)
+        return None if lazy else ticket
+
+    def end_cursor(self) -> int | None:
+        """A cursor or a whole subscription less."""
+        found = self._cursor()
+        if found is None:
+            return None
+        subscription, index = found
+        if self.rng.random() < 0.5:
+            return subscription.delete_cursor(index)
+        return subscription.delete()
+
+    def stop(self) -> None:
+        """A clean stop and a start."""
+        self.restart(cleanly=True)
+
+    def kill(self) -> None:
+        """The end of the process in the middle of things, and a start."""
+        self.restart(cleanly=False)
+
+
+Action = Callable[[Workload], int | None]
+
+CHANCES: dict[Action, int] = {
+    Workload.append: 30,
+    Workload.step_round: 28,
+    Workload.whole_round: 6,
+    Workload.promote: 4,
+    Workload.commit_cursor: 10,
+    Workload.ack: 10,
+    Workload.open_subscription: 5,
+    Workload.end_cursor: 2,
+    Workload.create_topic: 4,
+    Workload.grow_topic: 2,
+    Workload.delete_topic: 2,
+    Workload.alter_topic: 3,
+    Workload.describe_topic: 4,
+    Workload.change_namespace: 1,
+    Workload.name_producer: 1,
+    Workload.retain: 5,
+    Workload.stop: 1,
+    Workload.kill: 3,
+}
+ACTIONS: Sequence[Action] = list(CHANCES)
+WEIGHTS: Sequence[int] = list(CHANCES.values())

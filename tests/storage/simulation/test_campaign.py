@@ -1,0 +1,75 @@
+"""The simulations in short: each in a few units whose seeds do not change."""
+
+import pytest
+
+from tests.storage.simulation.campaign import Progress, run
+from tests.storage.simulation.damage import TAIL_BYTES, flips, truncations
+from tests.storage.simulation.failing import failures
+from tests.storage.simulation.scratch import scratch
+
+
+@pytest.fixture
+def folder():
+    with scratch() as path:
+        yield path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 101, 201, 301])
+def test_power_loss_takes_nothing_that_was_promised(folder, seed):
+    """At least 2,000 states in all."""
+    progress = Progress("power", seed, seed)
+    for _ in run(progress, 500, folder):
+        pass
+    assert progress.states >= 500
+    assert progress.failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_a_turned_bit_is_found_or_harmless(folder, seed):
+    """1,200 states in all."""
+    assert [found for found in flips(seed, folder, 150) if found] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_cut_short_is_found_or_harmless(folder, seed):
+    """800 states in all: every byte near the end, others behind it, down to 64 KiB."""
+    near, far = range(seed % 2, 320, 4), range(320 + seed * 540, TAIL_BYTES, 540)
+    assert [found for found in truncations(seed, folder, near) if found] == []
+    assert [found for found in truncations(seed, folder, far) if found] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_failing_call_leaves_nothing_half_done(folder, seed):
+    """Each place of the code that calls the disk in these workloads, with each of its faults."""
+    assert [found for found in failures(seed, folder, each_site_once=True) if found] == []
+
+
+def test_a_run_goes_on_where_it_was_broken_off(folder, tmp_path):
+    def unit(seed, folder):
+        yield from (None, f"bad {seed}", None)
+
+    path = str(tmp_path / "progress.json")
+    begun = Progress("made up", 7, 7)
+    next(run(begun, 100, folder, unit))
+    begun.save(path)
+    resumed = Progress.load(path)
+    assert (resumed.next_seed, resumed.states, resumed.failed) == (8, 3, 1)
+    for _ in run(resumed, 7, folder, unit):
+        pass
+    assert resumed.states == 9
+    assert resumed.failures == [f"seed {seed}, state 2: bad {seed}" for seed in (7, 8, 9)]
+
+
+def test_a_workload_that_fails_is_a_failure_too(folder):
+    def unit(seed, folder):
+        yield None
+        raise ValueError("odd")
+
+    progress = Progress("made up", 1, 1)
+    for _ in run(progress, 1, folder, unit):
+        pass
+    assert progress.failures == ["seed 1, state 2: workload: ValueError: odd"]

@@ -1,0 +1,198 @@
+"""What the random power losses once found, each as a short story of its own."""
+
+import random
+
+import pytest
+
+from storage.errors import DamagedLog
+from tests.storage.simulation.calls import SYNC_FILE, TracedDisk
+from tests.storage.simulation.facts import Facts
+from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.medium import Medium
+from tests.storage.simulation.steps import Workload
+from tests.storage.simulation.verify import verify
+
+# Each change is followed by a snapshot.
+ALWAYS_SNAPSHOT = 1_000_000
+
+
+def every(path):
+    return True
+
+
+def none(path):
+    return False
+
+
+class Story:
+    """A workload told step by step, and power losses in it."""
+
+    def __init__(self, tmp_path, journal_factor=1):
+        self.shape = Shape(journal_factor=journal_factor)
+        self.tmp_path = tmp_path
+        path = tmp_path / "life"
+        path.mkdir()
+        self.disk = TracedDisk(str(path))
+        self.base = dict(self.disk.names.numbers)
+        house = House(str(path), self.disk, self.shape)
+        rng = random.Random(1)
+        self.life = Workload(house, self.disk, Facts(), self.shape, rng)
+        self.opened = 0
+
+    @property
+    def broker(self):
+        return self.life.house.broker
+
+    def do(self, *actions):
+        for action in actions:
+            self.life.do(action)
+
+    def topic(self, name="a", partitions=1, **settings):
+        topics = self.broker.topics
+        full = topics.resolve_pulsar(name)[0]
+        self.do(lambda life: topics.create(full, partitions, settings=settings).ticket)
+        return full
+
+    def partition(self, name):
+        return self.broker.topics.partition(name, 0)
+
+    def commit(self, name, position, *, lazy=False):
+        subscription = self.broker.subscriptions.open(self.broker.topics.get(name), b"group")
+        self.do(lambda life: subscription.commit(0, position))
+
+    def settle(self):
+        self.life.settle()
+
+    def crash(self, keeps=none, *, names=every, at=None):
+        """Power is lost; the state that is left, opened, is right. Returns the house."""
+        stamp = self.life.now if at is None else at
+        medium = Medium.of(str(self.tmp_path / "life"), self.base)
+        for call in self.disk.calls[:stamp]:
+            medium.take(call)
+        house = self.open(medium.pick(keeps, names))
+        verify(house, self.life.facts, stamp)
+        return house
+
+    def now(self):
+        """The directory as it is."""
+        medium = Medium.of(str(self.tmp_path / "life"), self.disk.names.numbers)
+        return medium.pick(every, every)
+
+    def open(self, state):
+        self.opened += 1
+        path = self.tmp_path / f"opened-{self.opened}"
+        path.mkdir()
+        state.write(str(path))
+        return House(str(path), TracedDisk(str(path)), self.shape)
+
+    def crash_at_each_call_since(self, stamp, **how):
+        for at in range(stamp, self.life.now + 1):
+            self.crash(at=at, **how).kill()
+
+
+def test_the_slot_of_a_journal_names_a_snapshot_only_once_that_is_durable(tmp_path):
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    story.topic("a")
+    story.settle()
+    story.commit(story.topic("b"), 1)
+    story.do(Workload.step_round)
+    story.topic("c")
+    story.do(Workload.step_round, Workload.step_round)
+    story.crash(lambda path: path.endswith("watermark"))
+
+
+def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path):
+    story = Story(tmp_path)
+    name = story.topic()
+    story.settle()
+    story.do(lambda life: story.broker.topics.delete(name))
+    killed = story.life.now
+    story.do(Workload.kill)
+    story.crash_at_each_call_since(killed)
+
+
+def test_cursors_go_only_once_the_deletion_of_their_topic_is_durable(tmp_path):
+    story = Story(tmp_path)
+    name = story.topic()
+    story.commit(name, 3)
+    story.settle()
+    story.do(lambda life: story.broker.topics.delete(name), Workload.step_round)
+    story.crash(lambda path: path.startswith("cursors"))
+    story.settle()
+    assert not story.life.house.cursors.topic_ids()
+
+
+def test_a_start_removes_what_retention_left_only_once_the_slot_is_durable(tmp_path):
+    """All records are too old: an empty segment follows them, not yet durable."""
+    story = Story(tmp_path)
+    name = story.topic(retention_ms=1)
+    story.do(lambda life: life.append_to(story.partition(name), records=1))
+    story.settle()
+    log = story.partition(name).log
+    story.do(lambda life: log.retain(story.broker.now_us() + 10_000_000) and None)
+    killed = story.life.now
+    story.do(Workload.kill)
+    story.settle()
+    story.crash_at_each_call_since(killed)
+    story.crash_at_each_call_since(killed, names=none)
+    story.crash_at_each_call_since(killed, names=lambda name: name != "00000000000000000001.log")
+    assert len(story.partition(name).log.segments()) == 1
+
+
+def test_a_start_removes_what_a_snapshot_replaces_only_once_that_is_durable(tmp_path):
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    story.topic("a")
+    story.settle()
+    story.topic("b")
+    killed = story.life.now
+    story.do(Workload.kill)
+    story.settle()
+    story.crash_at_each_call_since(killed)
+
+
+def test_what_a_torn_snapshot_held_does_not_count_as_durable(tmp_path):
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    story.topic("a")
+    story.settle()
+    story.topic("b")
+    calls = story.disk.calls
+    marker = max(number for number, call in enumerate(calls) if len(call.data) == 128)
+    calls[marker].data = calls[marker].data[:64]
+    house = story.crash(lambda path: path.startswith("catalogue"), at=marker + 1)
+    house.kill()
+    again = House(house.path, TracedDisk(house.path), story.shape)
+    assert len(again.broker.topics) == 2
+
+
+def test_a_superseded_segment_that_stays_is_no_damage(tmp_path):
+    """Names may go in any order: of three old segments the middle one may go alone."""
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    for name in "abc":
+        story.topic(name)
+    began = story.life.now
+    story.settle()
+    unlinked = [call for call in story.disk.calls[began:] if call.kind == "unlink"]
+    assert len(unlinked) >= 3
+    for call in unlinked[:1] + unlinked[2:]:
+        call.kind = SYNC_FILE
+        call.node, call.failed = call.child, True  # As if it had not been made.
+    story.crash()
+
+
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_journal_that_never_held_anything_may_have_lost_its_file(tmp_path, journal):
+    story = Story(tmp_path)
+    state = story.now()
+    del state.files[f"{journal}/00000000000000000000.log"]
+    state.files[f"{journal}/watermark"] = b""
+    story.open(state).kill()
+
+
+def test_a_journal_that_held_records_must_not_have_lost_its_file(tmp_path):
+    story = Story(tmp_path)
+    story.topic()
+    story.settle()
+    state = story.now()
+    del state.files["catalogue/00000000000000000000.log"]
+    with pytest.raises(DamagedLog):
+        story.open(state)

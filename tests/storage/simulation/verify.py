@@ -1,0 +1,115 @@
+"""Compares a recovered broker, or a directory seen from outside, with the facts."""
+
+import os
+
+from storage.codecs.api import BatchFlag
+from storage.errors import StorageError
+from storage.log.batch import Batch
+from storage.log.data_dir import PARTITIONS_NAME
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import ReadOnlyLog, list_partitions
+from tests.storage.simulation.facts import (
+    Facts,
+    LogFacts,
+    Stored,
+    agreed,
+    catalogue_state,
+    cursor_state,
+)
+from tests.storage.simulation.house import House
+
+READ_BYTES = 1 << 16
+
+
+class Broken(Exception):
+    """A promise was not kept; the text says which."""
+
+
+def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) -> None:
+    """Whether the recovered broker is one that a crash at `stamp` may leave. Raises Broken.
+
+    `is_whole`: the files were all there, so nothing that was written may be missing.
+    """
+    catalogue = catalogue_state(house.broker.catalogue)
+    allowed = facts.catalogue.window(stamp)
+    if catalogue not in allowed:
+        raise Broken(f"catalogue is {catalogue}, not one of {len(allowed)}, first {allowed[0]}")
+    cursors = cursor_state(house.cursors)
+    positions = [agreed(one, catalogue) for one in facts.cursors.window(stamp)]
+    if cursors not in positions:
+        raise Broken(f"cursors are {cursors}, not one of {positions}")
+    for partition_id, partition in house.partitions.items():
+        try:
+            verify_log(partition.log, facts.log(partition_id), stamp, is_whole=is_whole)
+        except Broken as broken:
+            raise Broken(f"partition {partition_id}: {broken}") from None
+
+
+def verify_log(log: PartitionLog, facts: LogFacts, stamp: int, *, is_whole: bool) -> None:
+    """Whether a recovered log holds what it must, and nothing else. Raises Broken."""
+    if log.recovery.damages:
+        raise Broken(f"a crash was taken for damage: {log.recovery.damages}")
+    start, end = log.log_start_offset, log.log_end_offset
+    durable = facts.durable.at(stamp)
+    if start > facts.start.at(stamp):
+        raise Broken(f"begins at {start}, above {facts.start.at(stamp)}")
+    if end < durable:
+        raise Broken(f"ends at {end}, acknowledged is {durable}")
+    if end < facts.shown.at(stamp):
+        raise Broken(f"goes on at {end}, below {facts.shown.at(stamp)} that readers saw")
+    if is_whole and end < facts.appended_end(stamp):
+        raise Broken(f"ends at {end}, written is {facts.appended_end(stamp)}")
+    if log.high_watermark != end:
+        raise Broken(f"shows {log.high_watermark} of {end} after the start's round")
+    kept_below = facts.appended_end(stamp) if is_whole else durable
+    offset = start
+    while batches := log.read(offset, READ_BYTES):
+        for batch in batches:
+            if batch.base_offset != offset:
+                raise Broken(f"batch at {batch.base_offset}, expected {offset}")
+            check_batch(batch, facts, stamp, kept_below)
+            offset = batch.next_offset
+
+
+def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int) -> None:
+    """Whether a batch is one that was appended, or a gap where one may be. Raises Broken."""
+    where = f"[{batch.base_offset}, {batch.next_offset})"
+    if batch.header.flags & BatchFlag.GAP:
+        is_new = facts.written_mode.at(stamp) and batch.base_offset >= kept_below
+        if not is_new and not any(covers(gap, batch, stamp) for gap in facts.gaps):
+            raise Broken(f"a gap {where} where records may not go")
+        return
+    stored = facts.batch_at(batch.base_offset)
+    if stored is None or stored.stamp > stamp:
+        raise Broken(f"batch {where} was never appended")
+    if (stored.next_offset, stored.body) != (batch.next_offset, bytes(batch.body)):
+        raise Broken(f"batch {where} is not what was appended")
+
+
+def covers(gap: Stored, batch: Batch, stamp: int) -> bool:
+    """Whether that gap was known then and has room for the batch."""
+    inside = gap.base_offset <= batch.base_offset and batch.next_offset <= gap.next_offset
+    return inside and gap.stamp <= stamp
+
+
+def verify_outside(path: str, facts: Facts, stamp: int) -> int:
+    """Whether a reader beside the broker gets right records up to the watermark slots of a
+    directory that nobody recovered; returns how many batches. Raises Broken.
+    """
+    count = 0
+    if not os.path.isdir(os.path.join(path, PARTITIONS_NAME)):
+        return count  # Power was lost before there was one.
+    for found in list_partitions(path):
+        with ReadOnlyLog(found.folder) as log:
+            known = facts.log(found.partition_id)
+            offset = log.log_start_offset
+            try:
+                for batch in log.batches(offset):
+                    check_batch(batch, known, stamp, kept_below=0)
+                    count += 1
+            except (StorageError, Broken) as error:
+                end = log.high_watermark
+                raise Broken(
+                    f"partition {found.partition_id} from outside to {end}: {error}"
+                ) from error
+    return count
