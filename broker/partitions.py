@@ -93,6 +93,10 @@ class Partitions:
         for partition in topic.partitions:
             partition.log.alter(settings)
 
+    def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
+        """Let one partition's log follow these settings. Raises as `alter`."""
+        partition.log.alter(log_settings(self._config, changed))
+
     def _settings(self, topic: Topic) -> LogSettings:
         return log_settings(self._config, topic.meta.settings)
 

@@ -76,7 +76,7 @@ class TopicsApi:
         if wanted.partitions not in (None, len(topic.partitions)):
             await self._broker.topics.add_partitions_aside(name, wanted.partitions)
         if changes:
-            self._broker.topics.alter_settings(name, changes)
+            await self._broker.topics.alter_settings_in_turns(name, changes)
             await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
         return json_response(self._detail(topic))

@@ -44,6 +44,9 @@ class FakeFactory:
         assert partition_id in self.folders
         return FakePartition(topic, index, partition_id)
 
+    def alter(self, topic, changed):
+        self.settings = changed
+
     def discard(self, partition):
         self.folders.remove(partition.partition_id)
 

@@ -5,7 +5,7 @@ import os
 import pytest
 import trio
 
-from broker.errors import InvalidRequest
+from broker.errors import InvalidRequest, TopicNotFound
 from storage.metadata.names import parse_topic
 
 
@@ -34,6 +34,48 @@ async def test_altered_settings_reach_the_logs_and_refused_ones_do_not(broker):
     with pytest.raises(InvalidRequest):
         broker.topics.alter_settings(topic.name, {"durability": "hopeful"})
     assert topic.meta.settings == {"durability": "written"}
+
+
+async def test_altering_many_partitions_gives_everybody_turns(broker):
+    topic = broker.topics.create(parse_topic("t"), 5)
+    turns = []
+
+    async def work():
+        while not finished:
+            turns.append([str(one.log.settings.durability) for one in topic.partitions])
+            await trio.lowlevel.checkpoint()
+
+    finished = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        await broker.topics.alter_settings_in_turns(topic.name, {"durability": "written"})
+        finished.append(True)
+    assert topic.meta.settings == {"durability": "written"}
+    assert len(turns) >= 5
+    assert turns[0] != turns[-1] == ["written"] * 5
+
+
+async def test_partitions_that_come_while_a_topic_is_altered_follow_too(broker):
+    topic = broker.topics.create(parse_topic("t"), 2)
+    async with trio.open_nursery() as nursery:
+        changes = {"durability": "written"}
+        nursery.start_soon(broker.topics.alter_settings_in_turns, topic.name, changes)
+        await trio.lowlevel.checkpoint()
+        broker.topics.add_partitions(topic.name, 4)
+    assert [str(one.log.settings.durability) for one in topic.partitions] == ["written"] * 4
+
+
+async def test_a_topic_deleted_while_it_is_altered_is_not_found(broker):
+    topic = broker.topics.create(parse_topic("t"), 3)
+    async with trio.open_nursery() as nursery:
+
+        async def alter():
+            with pytest.raises(TopicNotFound):
+                await broker.topics.alter_settings_in_turns(topic.name, {"durability": "written"})
+
+        nursery.start_soon(alter)
+        await trio.lowlevel.checkpoint()
+        broker.topics.delete(topic.name)
 
 
 async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):

@@ -139,6 +139,7 @@ async def test_growing_adds_partitions_and_cursors_at_once(house):
         (lambda topics: topics.delete(ORDERS), errors.TopicNotFound),
         (lambda topics: topics.add_partitions(ORDERS, 2), errors.TopicInUse),
         (lambda topics: topics.add_partitions(ORDERS, 3), errors.InvalidRequest),
+        (lambda topics: topics.alter_settings(ORDERS, {"retention_ms": 5}), errors.TopicInUse),
         (lambda topics: (topics.delete(ORDERS), topics.create(ORDERS, 1)), errors.TopicInUse),
     ],
 )
