@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from broker.doors import Door
     from broker.errors import BrokerError
+    from storage.log.journal_log import JournalLog
 
 log = structlog.get_logger()
 
@@ -63,10 +64,8 @@ class Broker:
         )
         self._storage = data_dir
         self._connection_ids = 0
-        self.catalogue = Catalogue(
-            data_dir.open_journal("catalogue", self.committer), now_us=self.now_us()
-        )
-        cursors = CursorStore(data_dir.open_journal("cursors", self.committer))
+        self.catalogue = Catalogue(self._journal("catalogue"), now_us=self.now_us())
+        cursors = CursorStore(self._journal("cursors"))
         self._partitions = Partitions(data_dir, config.log, self.durability)
         self.topics = Topics(
             self.catalogue,
@@ -145,6 +144,12 @@ class Broker:
         if isinstance(error, StorageFailed):
             self.durability.fail(error)
         return broker_error(error)
+
+    def _journal(self, name: str) -> JournalLog:
+        journal = self._storage.open_journal(name, self.committer)
+        for cut in journal.recovery.cuts:
+            log.warning("torn_tail_cut", journal=name, cut=str(cut))
+        return journal
 
     def _recover(self) -> None:
         """Bring folders, catalogue and cursors together as a crash may have left them."""

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
 from storage.errors import DamagedLog
 from tests.storage.simulation.calls import SYNC_FILE, TracedDisk
@@ -11,6 +12,8 @@ from tests.storage.simulation.house import House, Shape
 from tests.storage.simulation.medium import Medium
 from tests.storage.simulation.steps import Workload
 from tests.storage.simulation.verify import verify
+
+CATALOGUE = "catalogue/00000000000000000000.log"
 
 # Each change is followed by a snapshot.
 ALWAYS_SNAPSHOT = 1_000_000
@@ -193,6 +196,19 @@ def test_a_journal_that_held_records_must_not_have_lost_its_file(tmp_path):
     story.topic()
     story.settle()
     state = story.now()
-    del state.files["catalogue/00000000000000000000.log"]
+    del state.files[CATALOGUE]
     with pytest.raises(DamagedLog):
         story.open(state)
+
+
+def test_what_was_cut_off_a_journal_is_told(tmp_path):
+    story = Story(tmp_path)
+    name = story.topic()
+    story.settle()
+    story.do(lambda life: story.broker.topics.delete(name))
+    state = story.now()
+    state.files[CATALOGUE] = state.files[CATALOGUE][:-1]
+    with capture_logs() as told:
+        house = story.open(state)
+    assert len(house.broker.topics) == 1
+    assert [line["journal"] for line in told if line["event"] == "torn_tail_cut"] == ["catalogue"]
