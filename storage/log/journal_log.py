@@ -112,8 +112,8 @@ class JournalLog:
             self._hold(self._segments[0].file)
             self._folder_dirty = True
         self._choose_snapshot()
-        for segment in recovered.unsynced:
-            if segment in self._segments:
+        for segment in recovered.unsynced:  # A start walks the old ones too, while they are there.
+            if segment in self._old or segment in self._segments:
                 self._hold(segment.file)
         self._start_offset = (self._old or self._segments)[0].base_offset
         if self._old:

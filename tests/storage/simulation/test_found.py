@@ -104,10 +104,13 @@ def test_the_slot_of_a_journal_names_a_snapshot_only_once_that_is_durable(tmp_pa
     story.crash(lambda path: path.endswith("watermark"))
 
 
-def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path):
-    story = Story(tmp_path)
+@pytest.mark.parametrize("journal_factor", [1, ALWAYS_SNAPSHOT])
+def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path, journal_factor):
+    """Also where the snapshot that says so is on disk, and what it replaces is not."""
+    story = Story(tmp_path, journal_factor)
     name = story.topic()
     story.settle()
+    story.topic("b")
     story.do(lambda life: story.broker.topics.delete(name))
     killed = story.life.now
     story.do(Workload.kill)
