@@ -158,6 +158,21 @@ def test_old_segments_stay_until_snapshot_and_slot_are_durable(tmp_path):
     assert kept == [(2, 0), (2, 1), (1, 1)]
 
 
+def test_old_segments_that_a_read_only_disk_keeps_do_no_harm(tmp_path):
+    disk = FailingDisk()
+    one = OneJournal(tmp_path, disk)
+    one.journal.append(b"old")
+    one.commit()
+    one.journal.snapshot([b"new"])
+    disk.fail("unlink", errno.EROFS)
+    one.commit()
+    one.commit()
+    assert len(segment_names(one.folder)) == 2
+    one.journal.append(b"more")
+    one.stop()
+    assert OneJournal(tmp_path).replayed == [b"new", b"more"]
+
+
 def test_a_large_snapshot_takes_several_batches(tmp_path):
     one = OneJournal(tmp_path)
     state = [random.Random(number).randbytes(5000) for number in range(300)]
