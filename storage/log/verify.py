@@ -220,7 +220,7 @@ class Verifier:
         return sorted(numbers_among(names_in(os.path.join(self.path, PARTITIONS_NAME))))
 
 
-def is_data_dir(path: str) -> bool:
+def is_data_dir(path: str | os.PathLike[str]) -> bool:
     """Whether a broker was ever started there."""
     return any(
         os.path.isdir(os.path.join(path, name)) for name in (*JOURNAL_KINDS, PARTITIONS_NAME)

@@ -4,11 +4,16 @@ import os
 from pathlib import Path
 
 from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
+from storage.codecs.registry import codec_for, codec_named
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir, NewPartition
+from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
+from storage.log.files import Files
+from storage.log.recovery import LogIdentity
+from storage.log.repair import Repair
 from storage.log.settings import LogSettings
+from storage.log.survey import LogSurvey
 from storage.log.verify import Verifier
+from storage.log.watermark import read_watermark
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore, Moved
 from storage.metadata.names import parse_topic
@@ -118,8 +123,6 @@ class Directory:
 
 
 def codec_of(batch):
-    from storage.codecs.registry import codec_for
-
     return codec_for(batch.header.body_format)
 
 
@@ -148,3 +151,30 @@ def snapshot_of(path):
         for folder, _, names in os.walk(path)
         for name in names
     }
+
+
+def repaired(path, place=None):
+    """Plan and do a repair; (lines told, refusals)."""
+    repair = Repair(path, lambda done, total: None)
+    try:
+        plan = repair.plan(place)
+        for step in plan.steps:
+            step.apply()
+        return [line for step in plan.steps for line in step.lines], plan.refusals
+    finally:
+        repair.close()
+
+
+def journal_segment(path, journal):
+    return sorted((path / journal).glob("*.log"))[-1]
+
+
+def batch_places(path, journal):
+    """(file_pos, base offset) of the batches of a journal's last segment."""
+
+    kind = JOURNAL_KINDS[journal]
+    folder = os.fspath(path / journal)
+    files = Files(folder, read_only=True)
+    slot = read_watermark(folder, 1, kind)
+    survey = LogSurvey(files, LogIdentity(folder, kind, 1), slot)
+    return [(good.file_pos, good.header.base_offset) for good in survey.batches()]

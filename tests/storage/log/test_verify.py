@@ -11,6 +11,7 @@ from storage.log.log_check import FINDINGS_MAX
 from storage.log.reader import list_partitions
 from storage.log.segment import SEGMENT_HEADER_BYTES
 from storage.log.verify import NoDataDir, Verifier
+from tests.storage.log.conftest import SMALL
 from tests.storage.log.directories import (
     FORMATS,
     Directory,
@@ -20,8 +21,6 @@ from tests.storage.log.directories import (
     verified,
 )
 from tests.storage.log.logs import flip
-
-SMALL = {"segment_bytes": 1600, "index_interval_bytes": 300}
 
 
 def places(path, number=1):

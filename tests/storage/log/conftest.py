@@ -1,0 +1,20 @@
+"""Fixtures of the tools' tests: a directory as a killed broker leaves it."""
+
+import pytest
+
+from tests.storage.log.directories import Directory
+
+SMALL = {"segment_bytes": 1600, "index_interval_bytes": 300}
+BATCHES = 12
+END = BATCHES * 3
+
+
+@pytest.fixture
+def crashed(tmp_path):
+    """Partition 1 has 12 batches of 3 records in several segments, partition 2 has one."""
+    one = Directory(tmp_path / "data", partitions=2, **SMALL)
+    one.fill(BATCHES)
+    one.fill(1, 2)
+    one.move_cursor(5)
+    one.crash()
+    return one
