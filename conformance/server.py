@@ -87,6 +87,13 @@ class RunningBroker:
             os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    def verify(self) -> None:
+        """Whatever clients did, `log verify` finds nothing wrong. Raises AssertionError."""
+        command = [sys.executable, "-m", "broker.cli", "log", "verify"]
+        command += ["--data-dir", str(self.data_dir)]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
     def log_tail(self) -> str:
         """The last lines that the broker wrote."""
         return "\n".join(self.log_path.read_text(errors="backslashreplace").splitlines()[-20:])
@@ -94,6 +101,10 @@ class RunningBroker:
     def __enter__(self) -> "RunningBroker":
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.kill()
-        self._scratch.cleanup()
+        try:
+            if kind is None:
+                self.verify()
+        finally:
+            self._scratch.cleanup()
