@@ -277,9 +277,7 @@ class Files:
 
     def create(self, path: str) -> File:
         """A new, empty file; its folder is not synced. Raises StorageFull, StorageFailed."""
-        while self._discarded:
-            self.unlink(self._discarded[-1])
-            self._discarded.pop()
+        self.clear_discarded()
         file = File(self, path)
         with self._lock:
             self._open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
@@ -362,6 +360,12 @@ class Files:
             self.unlink(path)
         except StorageFull:
             self._discarded.append(path)
+
+    def clear_discarded(self) -> None:
+        """Remove what `discard` could not. Raises StorageFull, StorageFailed."""
+        while self._discarded:
+            self.unlink(self._discarded[-1])
+            self._discarded.pop()
 
     def make_folder(self, path: str) -> None:
         """Make a folder; its parent is not synced. Raises StorageFull, StorageFailed."""

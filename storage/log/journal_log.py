@@ -67,7 +67,7 @@ class JournalLog:
         self._lazy: list[bytes] = []
         self._lazy_bytes = 0
         self._dirty: dict[File, None] = {}
-        self._folder_dirty = False
+        self._folder_dirty = True  # Whoever made the files there may have been killed at once.
         self._closed = False
         # Superseded by a snapshot; removed when that is durable, and then a slot that says so.
         self._old: list[Segment] = []
@@ -217,6 +217,7 @@ class JournalLog:
             raise LogClosed(self.folder)
         records = [*self._lazy, *bodies]
         if records:
+            self._files.clear_discarded()  # A snapshot begun in vain must not be met by a start.
             self._write_batch(self._segments[-1], records, flags=0)
             self._lazy, self._lazy_bytes = [], 0
 
@@ -261,7 +262,7 @@ class JournalLog:
             self._write_batch(segment, [], flags=BatchFlag.MARKER)
         except BaseException:
             self._end_offset = start_offset
-            segment.remove()
+            segment.discard()
             raise
         self._lazy, self._lazy_bytes = [], 0
         self._old += self._segments

@@ -71,7 +71,7 @@ class PartitionLog:
         self._reservation = reservation
         self._segments = SegmentSet(recovered.segments, settings.index_interval_bytes)
         self._dirty: dict[File, None] = {}
-        self._folder_dirty = False
+        self._folder_dirty = True  # Whoever made the files there may have been killed at once.
         self._marked = False
         self._sealed = False
         self._closed = False
@@ -88,13 +88,13 @@ class PartitionLog:
             self._mark()
         for segment in recovered.unsynced:
             self._hold(segment.file)
-            self._folder_dirty = True
             self._mark()
         if recovered.below_start:
             # The slot was read, which does not make it durable, nor what follows them.
+            with suppress(StorageFull):
+                self._slot.write(self.log_start_offset, self.durable_offset)
             self._doom(recovered.below_start)
             self._hold(self._segments.view.segments[0].file)
-            self._folder_dirty = True
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)

@@ -13,6 +13,7 @@ from storage.log.files import Files
 from storage.log.index import BadIndex
 from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
 from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment, segment_bases
+from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
 
@@ -114,6 +115,7 @@ class _Recovery:
         self.interval_bytes = interval_bytes
         self.proven = slot.durable_offset
         self.searched = False
+        self.tail = UnprovenTail(slot.durable_offset)
         self.report = RecoveryReport(folder)
 
     def run(self, segments: list[Segment]) -> Recovered:
@@ -127,6 +129,8 @@ class _Recovery:
             log_end = max(log_start, self.proven)
             takes_appends = False
             self.add_damage(self.folder, 0, log_start, log_end, "there is no segment file")
+        if self.segments:
+            self.tail.write_again(self.segments)
         durable, walked = self.slot.durable_offset, self.walked()
         if self.report.cuts:
             self.sync(walked)
@@ -182,10 +186,10 @@ class _Recovery:
                 offset = self.segments[number].base_offset
 
     def can_begin(self, segment: Segment) -> bool:
-        """Whether the walk can begin there: not in a file that never got its header, which those
-        before it may have gone beyond.
+        """Whether the walk can begin there: not in a file that holds nothing, as it may have been
+        begun in vain, and the log gone on before it.
         """
-        return segment.base_offset <= self.proven and segment.size >= SEGMENT_HEADER_BYTES
+        return segment.base_offset <= self.proven and not segment.is_empty
 
     def walk_segment(self, segment: Segment, file_pos: int | None, offset: int) -> int:
         """Walk one segment to its end, completing its index; returns the offset after it."""
@@ -196,6 +200,7 @@ class _Recovery:
             segment.index.create()
         for pos, header in self.batches(segment, file_pos, offset):
             self.report.batches_walked += 1
+            self.tail.add(segment, pos, header)
             before_us = segment.max_time_us
             segment.note(header.append_us, header.time_us)
             segment.note_in_index(header.base_offset, pos, before_us, self.interval_bytes)

@@ -23,6 +23,7 @@ class Reservation:
         """Raises StorageFailed if there is one that cannot be read."""
         self._files = files
         self._folder = folder
+        self._is_named = False  # Whether the file's name is known to be durable.
         path = os.path.join(folder, RESERVED_NAME)
         self._slots = SlotFile(files, path, RESERVED_MAGIC, KIND_PARTITION, partition_id)
         if self._slots.unreadable is not None:
@@ -72,8 +73,9 @@ class Reservation:
         made = self._slots.write(0, limit)
         assert self._slots.file is not None
         self._slots.file.datasync()
-        if made:
+        if made or not self._is_named:
             self._files.sync_folder(self._folder)
+            self._is_named = True
         self.limit = limit
         self._slots.write(0, limit)
 

@@ -119,8 +119,7 @@ class Segment:
         try:
             segment.file.write_at([pack_segment_header(header)], 0)
         except Exception:
-            segment.file.close()
-            files.discard(segment.path)
+            segment.discard()
             raise
         segment.size = SEGMENT_HEADER_BYTES
         segment.take_header(header)
@@ -246,6 +245,14 @@ class Segment:
         self.close()
         self._files.unlink(self.path)
         self._files.unlink(self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX)
+
+    def discard(self) -> None:
+        """Remove a segment that was begun in vain: now, or once the disk lets us.
+
+        Raises: StorageFailed.
+        """
+        self.close()
+        self._files.discard(self.path)
 
     def close(self) -> None:
         """Let go of the files."""

@@ -70,6 +70,15 @@ def test_a_new_journal_is_durable_before_it_is_used(tmp_path):
     assert synced == ["00000000000000000000.log", "cursors", tmp_path.name]
 
 
+def test_the_first_round_makes_names_durable_that_another_life_gave(tmp_path):
+    OneJournal(tmp_path).crash()
+    disk = RecordingDisk()
+    one = OneJournal(tmp_path, disk)
+    one.journal.append(b"a")
+    one.commit()
+    assert len(disk.names("sync_folder", "sync_file_system")) == 1
+
+
 def test_lazy_records_share_one_write_with_the_next_round(tmp_path):
     disk = RecordingDisk()
     one = OneJournal(tmp_path, disk)

@@ -104,3 +104,12 @@ def test_a_start_without_room_for_the_gap_reads_on_and_goes_on_above_it_later(tm
     assert again.all_bodies() == [b"a", b"", b"b"]
     again.stop()
     assert one.again(durability=Durability.WRITTEN).log.recovery.gap is None
+
+
+def test_a_reservation_made_by_another_life_gets_a_durable_name(tmp_path):
+    """It may have been killed before it synced the folder."""
+    OneLog(tmp_path, durability=Durability.WRITTEN).crash()
+    disk = RecordingDisk()
+    folder = OneLog(tmp_path, disk, durability=Durability.WRITTEN).folder
+    synced = [call.path for call in disk.calls if call.name == "sync_folder"]
+    assert folder in synced

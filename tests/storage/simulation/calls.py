@@ -26,7 +26,10 @@ ROOT = 0  # Number of the folder that everything is in.
 
 @dataclass(slots=True)
 class Call:
-    """One call. `node` is the file, or the folder whose names change; `child` what `name` names."""
+    """One call. `node` is the file, or the folder whose names change; `child` what `name` names.
+
+    A write is doubtful whose sync failed: what reads back may never come to the disk.
+    """
 
     kind: str
     node: int
@@ -37,6 +40,7 @@ class Call:
     to_node: int = -1
     to_name: str = ""
     failed: bool = False
+    is_doubtful: bool = False
 
     def __str__(self) -> str:
         what = f"{self.kind} {self.node}"
@@ -144,6 +148,12 @@ class TracedDisk(Disk):
     def close(self, path: str, fd: int) -> None:
         del self._of_fd[fd]
         super().close(path, fd)
+
+    def close_left(self) -> None:
+        """Close what is open still, as the end of a process does."""
+        for fd in self._of_fd:
+            os.close(fd)
+        self._of_fd.clear()
 
     def write(self, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> int:
         refusal = self._ask(WRITE, path)

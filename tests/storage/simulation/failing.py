@@ -27,6 +27,7 @@ from tests.storage.simulation.calls import (
 )
 from tests.storage.simulation.facts import Facts
 from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.life import FAILED
 from tests.storage.simulation.medium import Medium, choose_loss
 from tests.storage.simulation.scratch import empty, limited
 from tests.storage.simulation.steps import Workload
@@ -35,6 +36,8 @@ from tests.storage.simulation.verify import Broken, verify
 STEPS = 70
 # Steps after the fault: what it may have left behind has to show.
 STEPS_AFTER = 15
+# Steps after a start that follows on a failure.
+STEPS_REVIVED = 6
 # Power losses tried where the broker had to stop.
 CUTS = 3
 # How many calls find no space, where the disk is full for a while.
@@ -42,7 +45,6 @@ FULL_CALLS = 6
 # How many functions, from the disk call up, tell one place of the code from another.
 SITE_DEPTH = 4
 
-FAILED = (broker_errors.StorageFailed, storage_errors.StorageFailed)
 STOPS = (*FAILED, storage_errors.StorageFull, broker_errors.StorageFull, storage_errors.DamagedLog)
 
 
@@ -154,6 +156,8 @@ def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
         except STOPS:
             life.house.kill()
             check_stopped(path, disk, facts, shape, rng)
+            script.fault = None
+            check_revived(life)
 
 
 def live_on(life: Workload, script: Script) -> None:
@@ -196,7 +200,30 @@ def check_stopped(
         lost = empty(path + "-lost")
         medium.cut(rng, choose_loss(rng)).write(lost)
         recover_and_go_on(lost, facts, stamp, shape)
-    recover_and_go_on(path, facts, stamp, shape)
+    again = empty(path + "-again")
+    medium.whole().write(again)
+    recover_and_go_on(again, facts, stamp, shape)
+
+
+def check_revived(life: Workload) -> None:
+    """Whether a broker that had to stop can be started again on the same machine, and power be
+    lost later: what could not be synced still reads back then, and is not on the disk.
+
+    Raises Broken, and what should not be raised.
+    """
+    life.revive()
+    revived = life.now
+    for _ in range(STEPS_REVIVED):
+        life.step()
+    life.house.kill()
+    calls, medium, done = life.disk.calls, Medium(), 0
+    for stamp in sorted(life.rng.randint(revived, len(calls)) for _ in range(CUTS)):
+        for call in calls[done:stamp]:
+            medium.take(call)
+        done = stamp
+        lost = empty(life.house.path + "-lost")
+        medium.cut(life.rng, choose_loss(life.rng)).write(lost)
+        recover_and_go_on(lost, life.facts, stamp, life.shape)
 
 
 def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None:

@@ -19,6 +19,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.recovery import RecoveryReport
 from storage.log.settings import LogSettings
 from storage.metadata.cursors import CursorStore
+from tests.storage.simulation.calls import TracedDisk
 
 # The configuration takes no smaller segments than this, which are cut down to a few batches.
 SEGMENT_BYTES_ASKED = 64 * 1024
@@ -90,7 +91,7 @@ class ShapedDir(DataDir):
 class House:
     """One life of a broker over one directory."""
 
-    def __init__(self, path: str, disk: Disk, shape: Shape) -> None:
+    def __init__(self, path: str, disk: TracedDisk, shape: Shape) -> None:
         """Recover what is there. Raises errors of storage; nothing stays open then."""
         config = Config(
             data_dir=path,
@@ -99,6 +100,7 @@ class House:
             ),
         )
         self.path = path
+        self._disk = disk
         files = ShapedFiles(path, disk, syncs_all=shape.syncs_all)
         try:
             opened = ShapedDir.open(path, files)
@@ -114,6 +116,7 @@ class House:
             self.broker = Broker(config, self._dir)
         except BaseException:
             self._dir.abandon()
+            disk.close_left()
             raise
 
     @property
@@ -159,7 +162,9 @@ class House:
     def stop(self) -> None:
         """A clean stop."""
         self.broker.close()
+        self._disk.close_left()
 
     def kill(self) -> None:
         """The end of the process, whatever it was doing."""
         self.broker.abandon()
+        self._disk.close_left()

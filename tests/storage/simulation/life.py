@@ -21,6 +21,7 @@ from tests.storage.simulation.house import House, Shape
 from tests.storage.simulation.verify import Broken, verify
 
 DAMAGED = (errors.DamagedLog, storage.errors.DamagedLog)
+FAILED = (errors.StorageFailed, storage.errors.StorageFailed)
 FULL = (errors.StorageFull, storage.errors.StorageFull)
 
 
@@ -85,6 +86,8 @@ class Life:
         refused = self.disk.refused
         if cleanly:
             self.settle()
+            # A log that had no room for its gap yet leaves it to the next start.
+            cleanly = all(one.log.takes_appends for one in self.house.partitions.values())
             newest = self.facts.catalogue.newest, self.facts.cursors.newest
             self.house.stop()
             self._promise(*newest)
@@ -98,6 +101,13 @@ class Life:
         is_clean = refused != self.disk.refused or all(report.is_clean for report in reports)
         if cleanly and not is_clean:
             raise Broken(f"unclean after a clean stop: {reports}")
+        self._settle_in(ended)
+
+    def revive(self) -> None:
+        """A start over the whole files, after the broker had to stop. Raises Broken."""
+        ended = self.now
+        self.house = self._started()
+        verify(self.house, self.facts, ended)
         self._settle_in(ended)
 
     def _started(self) -> House:
@@ -163,6 +173,10 @@ class Life:
     # Steps and rounds
 
     def do(self, action: Callable[[Self], int | None]) -> None:
+        """Take one step, and note the facts that it makes.
+
+        Raises Broken; StorageFailed of broker or storage, after which nothing is answered.
+        """
         began = self.now
         self.log.append(f"{began}: {action.__name__}")
         before = self._memory()
@@ -173,6 +187,9 @@ class Life:
             self._in_round = None  # What is lazy may have stayed in memory.
             self._check_refused(action, before)
             ticket = None
+        except FAILED:
+            self._note_states(began)  # What was not answered may be there all the same.
+            raise
         except DAMAGED:
             if not self.disk.refused_reads:
                 raise

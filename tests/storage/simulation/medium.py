@@ -7,7 +7,7 @@ with a sector between them, and names may be new or old.
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.storage.simulation.calls import (
@@ -26,6 +26,7 @@ from tests.storage.simulation.calls import (
 )
 
 SECTOR = 512  # What a disk writes whole or not at all.
+PAGE = 4096  # What Linux keeps of a file in memory as one, and writes as one.
 
 
 @dataclass(slots=True)
@@ -43,6 +44,34 @@ class StoredFile:
             apply_to(content, call)
             found.append(bytes(content))
         return found
+
+    def take(self, call: Call) -> None:
+        """The next write or cut. Whoever writes to a page has all of it written again."""
+        if call.kind == WRITE:
+            pages = pages_of(call)
+            for one in self.pending:
+                if one.is_doubtful and one.pos // PAGE in pages:
+                    one.is_doubtful = False
+        self.pending.append(call)
+
+    def settle(self) -> None:
+        """Everything written to the file is certain, but for what is doubtful."""
+        if self.pending:
+            content = bytearray(self.certain)
+            for call in self.pending:
+                if not call.is_doubtful:
+                    apply_to(content, call)
+            self.certain = bytes(content)
+            self.pending = [call for call in self.pending if call.is_doubtful]
+
+    def doubt(self) -> None:
+        """A sync failed: the pages count as written from now on, and no later sync covers them."""
+        pieces: list[Call] = []
+        for call in self.pending:
+            pieces += pieces_by(call, PAGE) if call.kind == WRITE else [call]
+        for piece in pieces:
+            piece.is_doubtful = piece.kind == WRITE
+        self.pending = pieces
 
 
 def apply_to(content: bytearray, call: Call) -> None:
@@ -145,7 +174,7 @@ class Medium:
     def take(self, call: Call) -> None:
         """The next call of the record."""
         if call.kind in (WRITE, TRUNCATE):
-            self.files[call.node].pending.append(call)
+            self.files[call.node].take(call)
         elif call.kind in (SYNC_FILE, SYNC_FOLDER, SYNC_ALL):
             self._sync(call)
         else:
@@ -153,14 +182,17 @@ class Medium:
 
     def _sync(self, call: Call) -> None:
         if call.failed:
-            return  # What it should have covered stays uncertain.
-        if call.kind == SYNC_FILE:
-            settle(self.files[call.node])
+            files = self.files.values() if call.kind == SYNC_ALL else [self.files.get(call.node)]
+            for file in files:
+                if file is not None:
+                    file.doubt()
+        elif call.kind == SYNC_FILE:
+            self.files[call.node].settle()
         elif call.kind == SYNC_FOLDER:
             self._settle_folder(self.folders[call.node])
         else:
             for file in self.files.values():
-                settle(file)
+                file.settle()
             for folder in self.folders.values():
                 self._settle_folder(folder)
 
@@ -199,6 +231,10 @@ class Medium:
         state = State()
         self._collect(ROOT, state, kept, lambda path, file: cut_file(rng, loss, file, stale))
         return state
+
+    def whole(self) -> "State":
+        """Everything, as it reads back while power is there."""
+        return self.pick(lambda path: True, lambda name: True)
 
     def pick(self, keeps: Callable[[str], bool], keeps_name: Callable[[str], bool]) -> "State":
         """What is certain, and besides the data of the files and changes of the names picked."""
@@ -268,16 +304,6 @@ class State:
             os.close(fd)
 
 
-def settle(file: StoredFile) -> None:
-    """Everything written to the file is certain."""
-    if file.pending:
-        content = bytearray(file.certain)
-        for call in file.pending:
-            apply_to(content, call)
-        file.certain = bytes(content)
-        file.pending = []
-
-
 def put_names(names: dict[str, int], change: dict[str, int | None]) -> None:
     """Apply a change to a folder's names."""
     for name, child in change.items():
@@ -338,6 +364,11 @@ def mixed(
     return bytes(result)
 
 
+def pages_of(call: Call) -> range:
+    """Numbers of the pages that a write touched."""
+    return range(call.pos // PAGE, -(-(call.pos + len(call.data)) // PAGE))
+
+
 def sectors_of(call: Call) -> Iterable[int]:
     """Numbers of the sectors that a write touched."""
     if call.kind == TRUNCATE:
@@ -353,7 +384,8 @@ def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
             if rng.random() < loss.data:
                 apply_to(content, call)
             continue
-        for start, piece in pieces_of(call):
+        for one in pieces_by(call, SECTOR):
+            start, piece = one.pos, one.data
             if rng.random() < loss.data:
                 apply_to(content, Call(WRITE, call.node, data=piece, pos=start))
             elif rng.random() < 0.3 and start + len(piece) > len(content):
@@ -361,10 +393,13 @@ def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
     return bytes(content)
 
 
-def pieces_of(call: Call) -> Iterator[tuple[int, bytes]]:
-    """A write as pieces of a sector each: (position, bytes)."""
+def pieces_by(call: Call, size: int) -> list[Call]:
+    """A write as several, cut where the place in the file is a multiple of `size`."""
+    pieces = []
     pos, end = call.pos, call.pos + len(call.data)
     while pos < end:
-        following = min((pos // SECTOR + 1) * SECTOR, end)
-        yield pos, call.data[pos - call.pos : following - call.pos]
+        following = min((pos // size + 1) * size, end)
+        data = call.data[pos - call.pos : following - call.pos]
+        pieces.append(Call(WRITE, call.node, data=data, pos=pos))
         pos = following
+    return pieces

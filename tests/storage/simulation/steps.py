@@ -57,11 +57,11 @@ class Workload(Life):
         if partition is not None:
             self.append_to(partition)
 
-    def append_to(self, partition: Partition, records: int = 0) -> None:
-        """One batch to this partition, of a random number of records if none is given."""
+    def append_to(self, partition: Partition, records: int = 0, size: int = 0) -> None:
+        """One batch to this partition; number of records and size are random unless given."""
         rng, began = self.rng, self.now
         self._count += 1
-        size = rng.choice((20, 60, 60, 200, 400, 1200, 5000))
+        size = size or rng.choice((20, 60, 60, 200, 400, 1200, 5000))
         body = f"{partition.partition_id}/{self._count}/".encode() + rng.randbytes(size)
         records = records or rng.choice((1, 1, 2, 5, 300_000 if rng.random() < 0.2 else 3))
         now_us = self.house.broker.now_us()
@@ -136,6 +136,9 @@ class Workload(Life):
         if topic is None:
             return None
         changes = dict.fromkeys(topic.meta.settings) | self._settings()
+        if changes.get("durability") == "written":  # In part, if this does not come to its end.
+            for partition in topic.partitions:
+                self.facts.log(partition.partition_id).written_mode.put(self.now, True)
         return self.house.broker.topics.alter_settings(topic.name, changes)
 
     def describe_topic(self) -> int | None:

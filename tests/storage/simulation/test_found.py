@@ -11,7 +11,7 @@ from tests.storage.simulation.facts import Facts
 from tests.storage.simulation.house import House, Shape
 from tests.storage.simulation.medium import Medium
 from tests.storage.simulation.steps import Workload
-from tests.storage.simulation.verify import verify
+from tests.storage.simulation.verify import verify, verify_outside
 
 CATALOGUE = "catalogue/00000000000000000000.log"
 
@@ -72,7 +72,12 @@ class Story:
         medium = Medium.of(str(self.tmp_path / "life"), self.base)
         for call in self.disk.calls[:stamp]:
             medium.take(call)
-        house = self.open(medium.pick(keeps, names))
+        state = medium.pick(keeps, names)
+        path = self.tmp_path / f"raw-{self.opened}"
+        path.mkdir()
+        state.write(str(path))
+        verify_outside(str(path), self.life.facts, stamp)
+        house = self.open(state)
         verify(house, self.life.facts, stamp)
         return house
 

@@ -2,26 +2,37 @@
 
 import errno
 import os
+from itertools import count
 
 import pytest
 
-from broker.errors import StorageFull
+from broker import errors
 from storage.codecs.api import BodyInfo
-from storage.errors import StorageFailed
-from tests.storage.simulation.calls import READ, UNLINK, WRITE, Refusal, TracedDisk
+from storage.errors import StorageFailed, StorageFull
+from tests.storage.simulation.calls import (
+    CREATE,
+    READ,
+    SYNC_FILE,
+    UNLINK,
+    WRITE,
+    Refusal,
+    TracedDisk,
+)
 from tests.storage.simulation.house import House
-from tests.storage.simulation.test_found import Story
+from tests.storage.simulation.steps import Workload
+from tests.storage.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 from tests.storage.simulation.verify import verify
 
 
-def refusing(number, *kinds, path="", times=1_000_000):
-    """A plan: calls of these kinds, to files whose path has this in it, fail so many times."""
-    left = [times]
+def refusing(number, *kinds, path="", but="no such path", after=0, times=1_000_000):
+    """A plan: calls of these kinds, to files whose path has this in it, fail so many times, but
+    for the first ones and one path.
+    """
+    made = count()
 
     def plan(kind, called):
-        if kind in kinds and path in called and left[0]:
-            left[0] -= 1
-            return Refusal(number)
+        if kind in kinds and path in called and but not in called:
+            return Refusal(number) if after <= next(made) < after + times else None
         return None
 
     return plan
@@ -88,7 +99,7 @@ def test_a_segment_begun_in_vain_is_in_nobodys_way(tmp_path, again):
     partition.append([bytes(700)], BodyInfo(1), body_format=1, append_us=1)
     vain = os.path.join(partition.log.folder, "00000000000000000001.log")
     story.disk.plan = refusing(errno.EROFS, WRITE, UNLINK, path=vain)
-    with pytest.raises(StorageFull):
+    with pytest.raises(errors.StorageFull):
         partition.append([bytes(700)], BodyInfo(1), body_format=1, append_us=1)
     assert os.path.exists(vain)
     partition.append([b"small"], BodyInfo(1), body_format=1, append_us=1)
@@ -109,7 +120,7 @@ def test_a_growth_that_finds_no_room_leaves_no_cursors(tmp_path):
     story.commit(name, 1)
     story.settle()
     story.disk.plan = refusing(errno.ENOSPC, WRITE, path="catalogue")
-    with pytest.raises(StorageFull):
+    with pytest.raises(errors.StorageFull):
         story.broker.topics.add_partitions(name, 3)
     story.disk.plan = refusing(0)
     found = story.life.house.cursors.find(1, b"group")
@@ -131,3 +142,81 @@ def test_a_log_goes_on_behind_a_header_that_was_unreadable_once(tmp_path):
         partition.append([bytes(700)], BodyInfo(1), body_format=1, append_us=1)
     house.broker.committer.commit()
     assert partition.high_watermark == partition.next_offset == 5
+
+
+@pytest.mark.parametrize("path", ["partitions", "catalogue"])
+def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path, path):
+    """It reads back at the next start, but a sync alone would not bring it to the disk."""
+    story = Story(tmp_path)
+    name = story.topic()
+    story.settle()
+    story.do(lambda life: life.append_to(story.partition(name), records=1))
+    story.topic("b")
+    story.disk.plan = refusing(errno.EIO, SYNC_FILE, path=path)
+    with pytest.raises(StorageFailed):
+        story.settle()
+    story.disk.plan = refusing(0)
+    story.life.house.kill()
+    story.life.revive()
+    story.crash()
+
+
+def test_a_segment_that_a_killed_broker_began_gets_a_durable_name(tmp_path):
+    """It holds nothing yet, and all before it is durable: the start has nothing to sync."""
+    story = Story(tmp_path)
+    name = story.topic()
+    story.do(lambda life: life.append_to(story.partition(name), records=1, size=1000))
+    story.settle()
+    story.disk.plan = refusing(errno.ENOSPC, WRITE, path="00000001.log", after=1)
+    with pytest.raises(errors.StorageFull):
+        story.partition(name).append([bytes(1000)], BodyInfo(1), body_format=1, append_us=1)
+    story.disk.plan = refusing(0)
+    story.life.house.kill()
+    story.life.revive()
+    story.do(lambda life: life.append_to(story.partition(name), records=1))
+    story.do(Workload.whole_round)
+    story.crash(names=none)
+
+
+def test_a_slot_whose_sync_failed_is_written_again_before_segments_go_for_it(tmp_path):
+    story = Story(tmp_path)
+    name = story.topic(retention_bytes=1)
+    for _ in range(8):
+        story.do(lambda life: life.append_to(story.partition(name), records=1))
+    story.settle()
+    story.do(lambda life: story.partition(name).log.retain(0) and None)
+    story.disk.plan = refusing(errno.EIO, SYNC_FILE, path="partitions/1/watermark")
+    with pytest.raises(StorageFailed):
+        story.settle()
+    story.disk.plan = refusing(0)
+    story.life.house.kill()
+    story.life.revive()
+    story.do(Workload.whole_round)
+    story.crash()
+
+
+def test_a_journal_waits_until_a_snapshot_begun_in_vain_is_gone(tmp_path):
+    """The snapshot's records are written, its end is not, and the file will not go either."""
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    story.topic("a")
+    story.settle()
+    last = max(path for path in story.now().files if path.startswith("catalogue/0"))
+    story.disk.plan = refusing(errno.EROFS, WRITE, UNLINK, path="catalogue/0", but=last, after=2)
+    story.topic("b")
+    with pytest.raises(StorageFull):
+        story.broker.catalogue.bump_topic_epoch(1)
+    story.disk.plan = refusing(0)
+    story.topic("c")
+    story.life.restart(cleanly=False)
+    assert len(story.broker.topics) == 3
+
+
+def test_folders_stay_where_the_catalogue_may_name_them(tmp_path):
+    """The record is written, the snapshot after it fails for good."""
+    story = Story(tmp_path, ALWAYS_SNAPSHOT)
+    story.disk.plan = refusing(errno.EIO, CREATE, path="catalogue")
+    with pytest.raises(errors.StorageFailed):
+        story.topic()
+    story.disk.plan = refusing(0)
+    story.life.house.kill()
+    story.life.revive()

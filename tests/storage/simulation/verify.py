@@ -62,20 +62,23 @@ def verify_log(log: PartitionLog, facts: LogFacts, stamp: int, *, is_whole: bool
     if log.high_watermark != end:
         raise Broken(f"shows {log.high_watermark} of {end} after the start's round")
     kept_below = facts.appended_end(stamp) if is_whole else durable
+    is_written = facts.written_mode.at(stamp) or log.settings.durability == "written"
     offset = start
     while batches := log.read(offset, READ_BYTES):
         for batch in batches:
             if batch.base_offset != offset:
                 raise Broken(f"batch at {batch.base_offset}, expected {offset}")
-            check_batch(batch, facts, stamp, kept_below)
+            check_batch(batch, facts, stamp, kept_below if is_written else None)
             offset = batch.next_offset
 
 
-def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int) -> None:
-    """Whether a batch is one that was appended, or a gap where one may be. Raises Broken."""
+def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int | None) -> None:
+    """Whether a batch is one that was appended, or a gap where one may be: a known one, or one
+    from `kept_below` on. Raises Broken.
+    """
     where = f"[{batch.base_offset}, {batch.next_offset})"
     if batch.header.flags & BatchFlag.GAP:
-        is_new = facts.written_mode.at(stamp) and batch.base_offset >= kept_below
+        is_new = kept_below is not None and batch.base_offset >= kept_below
         if not is_new and not any(covers(gap, batch, stamp) for gap in facts.gaps):
             raise Broken(f"a gap {where} where records may not go")
         return
@@ -105,7 +108,8 @@ def verify_outside(path: str, facts: Facts, stamp: int) -> int:
             offset = log.log_start_offset
             try:
                 for batch in log.batches(offset):
-                    check_batch(batch, known, stamp, kept_below=0)
+                    is_written = known.written_mode.at(stamp)
+                    check_batch(batch, known, stamp, 0 if is_written else None)
                     count += 1
             except (StorageError, Broken) as error:
                 end = log.high_watermark

@@ -1,0 +1,68 @@
+"""The end of a log that nobody knows to be on the disk, written once more at a start.
+
+After a failed sync Linux counts the pages as written: they still read back, and a later sync of the
+same bytes says nothing of them (fsync(2), "Errors"). Only bytes written again are synced again.
+Knows what a walk found, and decides nothing about it.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from storage.errors import StorageFull
+from storage.log.batch import BatchHeader
+from storage.log.files import storage_error
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+
+CHUNK_BYTES = 1 << 20
+
+
+class UnprovenTail:
+    """The last batches of a walk that no slot and no later batch says to be durable."""
+
+    def __init__(self, proven: int) -> None:
+        """Everything below the offset `proven` is known to be durable."""
+        self._proven = proven
+        self._batches: deque[tuple[int, Segment, int]] = deque()
+
+    def add(self, segment: Segment, file_pos: int, header: BatchHeader) -> None:
+        """The next good batch."""
+        self._proven = max(self._proven, header.durable_offset)
+        self._batches.append((header.next_offset, segment, file_pos))
+        while self._batches and self._batches[0][0] <= self._proven:
+            self._batches.popleft()
+
+    def write_again(self, segments: Sequence[Segment]) -> None:
+        """Write these bytes over themselves. Where the disk takes none they stay as they are.
+
+        Raises: StorageFailed.
+        """
+        try:
+            for segment, file_pos in self._places(segments):
+                write_again(segment, file_pos)
+        except StorageFull:
+            return
+
+    def _places(self, segments: Sequence[Segment]) -> list[tuple[Segment, int]]:
+        last = segments[-1]
+        if not self._batches:
+            return [(last, 0)] if last.is_empty and last.base_offset >= self._proven else []
+        _, first, file_pos = self._batches[0]
+        if file_pos == SEGMENT_HEADER_BYTES:
+            file_pos = 0
+        later = segments[segments.index(first) + 1 :]
+        return [(first, file_pos), *((segment, 0) for segment in later)]
+
+
+def write_again(segment: Segment, file_pos: int) -> None:
+    """Write a segment's bytes from `file_pos` on over themselves.
+
+    Raises: StorageFull, StorageFailed.
+    """
+    while file_pos < segment.size:
+        size = min(CHUNK_BYTES, segment.size - file_pos)
+        try:
+            data = segment.file.read_at(size, file_pos)
+        except OSError as error:
+            raise storage_error(error, "read", segment.path) from error
+        segment.file.overwrite_at(data, file_pos)
+        file_pos += size
