@@ -1,0 +1,71 @@
+"""What a start writes again: the end of a log that nobody knows to be on the disk."""
+
+import errno
+
+from storage.log.segment import SEGMENT_HEADER_BYTES
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+from tests.storage.log.logs import OneLog
+
+FIRST_LOG = "00000000000000000000.log"
+
+
+def written_again(one_path):
+    """(position, bytes) of the writes to the first segment while the log is opened."""
+    disk = RecordingDisk()
+    again = OneLog(one_path, disk)
+    writes = [
+        (call.pos, call.data)
+        for call in disk.calls
+        if call.name == "write" and call.file_name == FIRST_LOG
+    ]
+    return again, writes
+
+
+def test_nothing_is_written_again_after_a_clean_stop(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b"])
+    one.stop()
+    assert written_again(tmp_path)[1] == []
+
+
+def test_what_no_slot_says_to_be_durable_is_written_again_as_it_was(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b"])
+    known_bytes = one.log.size_bytes
+    one.fill([b"c", b"d"], commit=False)
+    one.crash()
+    before = (tmp_path / "partitions" / "1" / FIRST_LOG).read_bytes()
+    again, writes = written_again(tmp_path)
+    assert writes == [(known_bytes, before[known_bytes:])]
+    again.commit()
+    assert again.all_bodies() == [b"a", b"b", b"c", b"d"]
+
+
+def test_later_batches_say_what_was_durable_where_the_slot_is_lost(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", b"b", b"c"])
+    last = one.log.read(2, 0)[0].file_pos
+    one.crash()
+    (tmp_path / "partitions" / "1" / "watermark").unlink()
+    assert [pos for pos, _ in written_again(tmp_path)[1]] == [last]
+
+
+def test_a_segment_from_its_first_batch_on_is_written_again_with_its_header(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a"], commit=False)
+    one.crash()
+    (pos, data), *rest = written_again(tmp_path)[1]
+    assert (pos, rest) == (0, [])
+    assert len(data) > SEGMENT_HEADER_BYTES
+
+
+def test_a_read_only_disk_stops_no_start(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a"])
+    one.fill([b"b"], commit=False)
+    one.crash()
+    disk = FailingDisk()
+    disk.fail("write", errno.EROFS)
+    again = OneLog(tmp_path, disk)
+    again.commit()
+    assert again.all_bodies() == [b"a", b"b"]

@@ -1,0 +1,129 @@
+"""The model of a disk that loses power: what it must keep, and what it may lose."""
+
+import random
+
+import pytest
+
+from tests.storage.simulation.calls import (
+    CREATE,
+    RENAME,
+    ROOT,
+    SYNC_ALL,
+    SYNC_FILE,
+    SYNC_FOLDER,
+    TRUNCATE,
+    UNLINK,
+    WRITE,
+    Call,
+)
+from tests.storage.simulation.medium import (
+    ALL_KEPT,
+    DATA_ONLY,
+    NAMES_ONLY,
+    NOTHING_KEPT,
+    PAGE,
+    SECTOR,
+    Medium,
+    choose_loss,
+)
+
+FILE = 1
+
+
+def write(data, pos=0, node=FILE):
+    return Call(WRITE, node, data=data, pos=pos)
+
+
+def medium_of(*calls):
+    medium = Medium()
+    for call in (Call(CREATE, ROOT, "f", FILE), *calls):
+        medium.take(call)
+    return medium
+
+
+def cuts(medium, count=300):
+    rng = random.Random(1)
+    return [medium.cut(rng, choose_loss(rng)).files for _ in range(count)]
+
+
+NAMED = (Call(SYNC_FOLDER, ROOT), write(b"a" * 2000), Call(SYNC_FILE, FILE))
+
+
+def test_what_was_synced_is_always_there():
+    assert all(files == {"f": b"a" * 2000} for files in cuts(medium_of(*NAMED)))
+    everything = medium_of(write(b"a" * 2000), Call(SYNC_ALL, ROOT))
+    assert all(files == {"f": b"a" * 2000} for files in cuts(everything))
+
+
+@pytest.mark.parametrize(
+    ("loss", "left"),
+    [
+        (NOTHING_KEPT, {}),
+        (ALL_KEPT, {"f": b"data"}),
+        (NAMES_ONLY, {"f": b""}),
+        (DATA_ONLY, {}),
+    ],
+)
+def test_name_and_data_are_lost_apart(loss, left):
+    assert medium_of(write(b"data")).cut(random.Random(1), loss).files == left
+
+
+def test_a_synced_file_without_a_synced_name_may_be_gone():
+    found = cuts(medium_of(write(b"a"), Call(SYNC_FILE, FILE)))
+    assert {files.get("f") for files in found} == {None, b"a"}
+
+
+def test_an_unsynced_write_is_torn_at_sectors_and_nowhere_else():
+    old, new = b"a" * 2000, b"b" * 2000
+    found = {files["f"] for files in cuts(medium_of(*NAMED, write(new)), 2000)}
+    assert {old, new} < found
+    for content in found:
+        sectors = [content[pos : pos + SECTOR] for pos in range(0, 2000, SECTOR)]
+        assert all(len(set(sector)) == 1 for sector in sectors)
+
+
+def test_a_file_may_grow_without_its_data():
+    found = {files["f"] for files in cuts(medium_of(*NAMED, write(b"b" * 3000, 2000)), 2000)}
+    assert all(content.startswith(b"a" * 2000) for content in found)
+    assert any(set(content[2000:]) == {0} for content in found)
+    assert any(2000 < len(content) < 5000 for content in found)
+
+
+def test_a_cut_may_be_undone():
+    found = {files["f"] for files in cuts(medium_of(*NAMED, Call(TRUNCATE, FILE, pos=10)))}
+    assert {b"a" * 10, b"a" * 2000} <= found
+
+
+def test_names_may_be_kept_in_another_order_than_they_were_given():
+    calls = [Call(CREATE, ROOT, f"g{number}", number) for number in range(2, 6)]
+    found = cuts(medium_of(*calls), 2000)
+    assert any("g5" in files and "g2" not in files for files in found)
+
+
+def test_a_rename_is_whole_or_not_at_all():
+    renamed = Call(RENAME, ROOT, "f", FILE, to_node=ROOT, to_name="new")
+    found = cuts(medium_of(*NAMED, renamed))
+    assert {tuple(files) for files in found} == {("f",), ("new",)}
+
+
+def test_a_removed_file_may_be_there_still():
+    found = cuts(medium_of(*NAMED, Call(UNLINK, ROOT, "f", FILE)))
+    assert {files.get("f") for files in found} == {None, b"a" * 2000}
+
+
+def failed_sync():
+    return Call(SYNC_FILE, FILE, failed=True)
+
+
+def test_no_later_sync_covers_what_one_failed_for():
+    medium = medium_of(*NAMED, write(b"b", 2000), failed_sync(), Call(SYNC_FILE, FILE))
+    assert medium.whole().files == {"f": b"a" * 2000 + b"b"}
+    assert medium.cut(random.Random(1), NOTHING_KEPT).files == {"f": b"a" * 2000}
+
+
+def test_a_page_that_is_written_to_again_is_synced_again():
+    medium = medium_of(*NAMED, write(b"b" * PAGE, 2000), failed_sync())
+    for call in (write(b"c", 2000), Call(SYNC_FILE, FILE)):
+        medium.take(call)
+    content = medium.cut(random.Random(1), NOTHING_KEPT).files["f"]
+    assert content == b"a" * 2000 + b"c" + b"b" * (PAGE - 2001)
