@@ -482,8 +482,7 @@ class Topics:
                 made = self._factory.create(topic, len(topic.partitions), self._numbers(count))
             yield [partition.partition_id for partition in made]
         except storage.errors.StorageError as error:
-            # After a failed write the catalogue may name them: what it does not is set aside then.
-            if not isinstance(error, storage.errors.StorageFailed):
+            if not isinstance(error, storage.errors.StorageFailed):  # Else a record may name them.
                 self._discard(made or ())
             raise self._translate(error) from error
         topic.partitions.extend(made)
