@@ -51,9 +51,7 @@ class PartitionRepair:
         for hole in self._survey.holes:
             if hole.segment is not None:
                 by_segment.setdefault(hole.segment.base_offset, []).append(hole)
-            elif hole.offset in segments:  # A segment with nothing in it begins just there.
-                by_segment.setdefault(hole.offset, []).append(hole)
-            else:
+            else:  # A segment of that name, if there is one, has nothing but its header.
                 plan.steps.append(self._step_for_missing(hole))
         for base, holes in by_segment.items():
             plan.steps.append(self._step_for_segment(segments[base], holes))

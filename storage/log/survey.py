@@ -120,7 +120,7 @@ class LogWalk:
         self._slot = slot
         self._folder = folder
         self._stop = stop
-        self._open_hole: Hole | None = None  # At the end of the log, if that is what it ends with.
+        self._ends_with_hole = False
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
         """From segment number `first` on; bodies are checked from that offset on. Raises
@@ -139,9 +139,7 @@ class LogWalk:
             following = self.segments[number + 1 : number + 2]
             limit = following[0].base_offset if following else None
             yield from self._segment(one, limit, check_bodies_from)
-        if self._open_hole is not None and self.offset < self.proven:
-            self._open_hole.next_offset = self.offset = self.proven
-        elif self.offset < self.proven:
+        if self.offset < self.proven and not self._ends_with_hole:
             last = self.segments[-1]
             reason = f"the records up to {self.proven} are missing"
             yield self._missing(last.path, last.size, self.proven, reason)
@@ -212,7 +210,7 @@ class LogWalk:
             hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
         hole.is_unreadable = fault.is_unreadable
-        self._open_hole = hole if next_offset is None else None
+        self._ends_with_hole = next_offset is None
         return hole
 
 
@@ -257,7 +255,7 @@ class LogSurvey:
                 found.end_offset = hole.offset
                 break
             if hole.next_offset is None:
-                hole.next_offset = max(found.proven, hole.offset)
+                hole.next_offset = found.end_offset = max(found.proven, hole.offset)
             found.holes.append(hole)
 
 

@@ -8,6 +8,7 @@ from storage.errors import DamagedLog, DirectoryLocked
 from storage.log.batch import HEADER_BYTES
 from storage.log.repair import Repair
 from storage.log.segment import SEGMENT_HEADER_BYTES
+from storage.log.topic_file import TopicFile, pack_topic_file
 from storage.log.verify import NoDataDir
 from tests.storage.log.conftest import BATCHES, END, SMALL
 from tests.storage.log.directories import (
@@ -200,7 +201,7 @@ def test_only_the_topic_or_partition_that_is_named_is_repaired(crashed):
     assert verified(crashed.path)[0] == []
 
 
-@pytest.mark.parametrize("harmed", ["damaged", "missing", "another's"])
+@pytest.mark.parametrize("harmed", ["damaged", "missing", "another's", "another topic's"])
 def test_a_topic_file_is_written_again_from_the_catalogue(crashed, harmed):
     path = crashed.file("topic")
     content = path.read_bytes()
@@ -208,10 +209,13 @@ def test_a_topic_file_is_written_again_from_the_catalogue(crashed, harmed):
         flip(path, 34)
     elif harmed == "missing":
         path.unlink()
-    else:
+    elif harmed == "another's":
         shutil.copy(crashed.file("topic", 2), path)
-    with pytest.raises(DamagedLog):
-        Directory(crashed.path)
+    else:
+        path.write_bytes(pack_topic_file(TopicFile(1, "public/default/clicks", 0)))
+    if harmed != "another topic's":  # A start does not ask the catalogue for the name.
+        with pytest.raises(DamagedLog):
+            Directory(crashed.path)
     repaired(crashed.path)
     assert path.read_bytes() == content
     check_mended(crashed.path, ())
@@ -230,6 +234,8 @@ def test_a_missing_folder_is_made_again_above_every_position(crashed):
 def test_a_lost_reservation_is_replaced_by_one_that_is_high_enough(tmp_path):
     one = Directory(tmp_path / "data", durability="written")
     one.fill(2)
+    one.logs[1].append_gap(5_000_000, 1)
+    one.committer.commit()
     reserved = one.logs[1]._reservation.limit
     one.crash()
     flip(one.file("reserved"), 30)

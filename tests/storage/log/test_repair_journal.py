@@ -4,6 +4,8 @@ import pytest
 
 from storage.errors import DamagedLog
 from storage.log.batch import HEADER_BYTES
+from storage.log.segment import KIND_CURSORS
+from storage.log.watermark import read_watermark
 from tests.storage.log.conftest import END, SMALL
 from tests.storage.log.directories import (
     GROUP,
@@ -28,6 +30,8 @@ def test_lost_commits_set_a_position_back_to_the_one_before(crashed):
     lines, _ = repaired(crashed.path)
     assert f"cursors: the changes at offset {offset} are lost" in lines[0]
     assert list((crashed.path / "set-aside").glob("cursors.*.log"))
+    slot = read_watermark(str(crashed.path / "cursors"), 1, KIND_CURSORS)
+    assert slot.log_start_offset == int(journal_segment(crashed.path, "cursors").stem)
     again = Directory(crashed.path, **SMALL)
     assert again.cursors.get(1, 0, GROUP).position == 7
     again.move_cursor(11)

@@ -10,7 +10,9 @@ from storage.log.findings import Level
 from storage.log.log_check import FINDINGS_MAX
 from storage.log.reader import list_partitions
 from storage.log.segment import SEGMENT_HEADER_BYTES
+from storage.log.topic_file import TopicFile, pack_topic_file
 from storage.log.verify import NoDataDir, Verifier
+from storage.metadata.names import parse_topic
 from tests.storage.log.conftest import SMALL
 from tests.storage.log.directories import (
     FORMATS,
@@ -66,6 +68,13 @@ def test_a_directory_that_was_never_written_to_is_clean(tmp_path):
     assert verified(tmp_path / "data")[0] == []
 
 
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_first_start_that_was_killed_is_clean(tmp_path, journal):
+    """The folder is there, its first segment is not yet."""
+    (tmp_path / journal).mkdir()
+    assert verified(tmp_path)[0] == []
+
+
 def test_a_folder_that_is_no_data_directory_is_refused(tmp_path):
     with pytest.raises(NoDataDir):
         Verifier(tmp_path, print, print)
@@ -82,9 +91,11 @@ def test_a_flipped_bit_in_a_batch_is_named_with_place_and_offsets(healthy, part,
     }
     flip(path, file_pos + into[part])
     found, report = verified(healthy.path)
-    (fault,) = levels(found, Level.FAULT)
-    assert (fault.path, fault.file_pos) == (path, file_pos)
+    (fault,) = found
+    assert (fault.level, fault.path, fault.file_pos) == (Level.FAULT, path, file_pos)
     assert (fault.offset, fault.next_offset) == (3 * number, 3 * number + 3)
+    orders = next(log for log in report.logs if log.log == "public/default/orders/0")
+    assert (orders.end_offset, orders.records) == (36, 33)
     assert fault.log == "public/default/orders/0"
     assert report.faults == 1
     assert "checksum is wrong" in fault.reason
@@ -204,7 +215,9 @@ def test_a_lost_reservation_is_a_fault(tmp_path):
     assert fault.path == str(one.file("reserved"))
 
 
-@pytest.mark.parametrize("harm", ["damaged", "missing", "another partition's", "another topic's"])
+@pytest.mark.parametrize(
+    "harm", ["damaged", "missing", "another partition's", "another number's", "another topic's"]
+)
 def test_a_wrong_topic_file_is_a_fault(healthy, harm):
     path = healthy.file("topic")
     if harm == "damaged":
@@ -213,6 +226,8 @@ def test_a_wrong_topic_file_is_a_fault(healthy, harm):
         path.unlink()
     elif harm == "another partition's":
         shutil.copy(healthy.file("topic", 2), path)
+    elif harm == "another number's":
+        path.write_bytes(pack_topic_file(TopicFile(3, "public/default/orders", 0)))
     else:
         other = Directory(path.parent.parent.parent.parent / "other", topic="clicks")
         other.stop()
@@ -308,6 +323,36 @@ def test_a_journal_that_a_snapshot_shortened_is_clean(tmp_path):
     one.move_cursor(4)
     one.crash()
     assert verified(one.path)[0] == []
+
+
+def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
+    """A power cut took the slot back; what it still names went with the snapshot."""
+    one = Directory(tmp_path / "data")
+    slot = (one.path / "cursors" / "watermark").read_bytes()
+    one.move_cursor(4)
+    one.cursors.rewrite()
+    for _ in range(4):  # The snapshot, then the slot, then the files that it leaves out.
+        one.committer.commit()
+        one.committer.promote_lazy()
+    one.crash()
+    assert len(list((one.path / "cursors").glob("*.log"))) == 1
+    (one.path / "cursors" / "watermark").write_bytes(slot)
+    assert verified(one.path)[0] == []
+
+
+def test_records_behind_a_torn_tail_of_a_journal_do_not_count(tmp_path):
+    """The topic's record is torn and will be cut off, with the one behind it that names it."""
+    one = Directory(tmp_path / "data")
+    one.crash()
+    again = Directory(one.path)
+    again.catalogue.create_topic(parse_topic("torn"), [], partitioned=False, created_us=1)
+    again.catalogue.alter_settings(2, {"retention_ms": 5})
+    again.crash()
+    path = one.path / "catalogue" / f"{0:020d}.log"
+    size = path.stat().st_size
+    flip(path, size - HEADER_BYTES - 60)
+    found, report = verified(one.path)
+    assert (report.faults, [one.level for one in found]) == (0, [Level.NOTE])
 
 
 def test_an_unfinished_snapshot_at_the_end_is_no_fault(tmp_path):
