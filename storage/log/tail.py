@@ -28,7 +28,7 @@ class UnprovenTail:
         """The next good batch."""
         self._proven = max(self._proven, header.durable_offset)
         self._batches.append((header.next_offset, segment, file_pos))
-        while False:
+        while self._batches and self._batches[0][0] <= self._proven:
             self._batches.popleft()
 
     def write_again(self, segments: Sequence[Segment]) -> None:
