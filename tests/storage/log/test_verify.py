@@ -175,6 +175,24 @@ def test_what_is_behind_the_slot_but_proven_by_a_later_batch_is_damage(healthy):
     assert levels(verified(healthy.path)[0], Level.FAULT)[0].offset == 9
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (f"partitions/1/{0:020d}.log", "cannot be read"),
+        ("partitions/1/topic", "Is a directory"),
+        (f"catalogue/{0:020d}.log", "cannot be read"),
+        (f"cursors/{0:020d}.log", "cannot be read"),
+    ],
+)
+def test_what_the_disk_cannot_read_is_a_fault(healthy, name, said):
+    """A folder in the place of a file: every read of it fails."""
+    path = healthy.path / name
+    path.unlink()
+    path.mkdir()
+    faults = levels(verified(healthy.path)[0], Level.FAULT)
+    assert any(fault.path == str(path) and said in fault.reason for fault in faults)
+
+
 @pytest.mark.parametrize("harm", ["flip entry", "flip header", "old", "cut"])
 def test_a_wrong_index_is_a_warning(healthy, harm):
     path = healthy.segments()[0].with_suffix(".index")
