@@ -33,9 +33,16 @@ CODEC = InstalledCodec()
 """
 
 
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_by_format", dict(registry._by_format))
+    monkeypatch.setattr(registry, "_by_name", dict(registry._by_name))
+
+
 @pytest.fixture
 def other() -> OtherCodec:
-    registry.register(OTHER)  # Stays: nobody else's number or name.
+    registry.register(OTHER)
     return OTHER
 
 
