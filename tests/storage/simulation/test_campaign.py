@@ -41,6 +41,11 @@ def test_a_log_cut_short_is_found_or_harmless(folder, seed):
     assert [found for found in truncations(seed, folder, far) if found] == []
 
 
+def test_a_log_that_ends_above_all_that_was_acknowledged_may_do_so_in_silence(folder):
+    """With this seed a batch ends there that no round has covered."""
+    assert list(truncations(119, folder, range(5752, 5753))) == [None]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_failing_call_leaves_nothing_half_done(folder, seed):
