@@ -111,6 +111,7 @@ def pack(header: BatchHeader, salt: int) -> bytes:
     first, latest = header.first_publish_us, header.max_publish_us
     return pack_fields(
         salt,
+        VERSION,
         header.body_version,
         header.body_format,
         header.flags,
@@ -130,12 +131,13 @@ def pack(header: BatchHeader, salt: int) -> bytes:
         header.positions_bytes,
         header.body_bytes,
         header.body_crc,
+        0,
     )
 
 
 def pack_fields(salt: int, *fields: int) -> bytes:
     """The same of the fields in their stored order (`REST`), for whoever has no BatchHeader."""
-    rest = REST.pack(VERSION, *fields, 0)
+    rest = REST.pack(*fields)
     return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
 
 

@@ -156,13 +156,14 @@ class SparseIndex:
     def _last_pos(self) -> int:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
-    def flush(self, *, pending_min: int = 1) -> None:
-        """Write out entries once at least `pending_min` wait; no room on the disk is no error.
+    @property
+    def has_many_pending(self) -> bool:
+        """Whether enough entries wait to be written."""
+        return len(self._entries) - max(self._written, 0) >= PENDING_ENTRIES_MAX * ENTRY_BYTES
 
-        Raises: StorageFailed.
-        """
-        pending = len(self._entries) - max(self._written, 0)
-        if pending < pending_min * ENTRY_BYTES and not (self._written < 0 and pending_min == 1):
+    def flush(self) -> None:
+        """Write out what waits; no room on the disk is no error. Raises StorageFailed."""
+        if self._written == len(self._entries):
             return
         try:
             if self._written < 0:

@@ -102,7 +102,7 @@ class JournalLog:
         recovered = recover(self._files, self._identity, self._slot.mark, NO_INDEX)
         self.recovery: RecoveryReport = recovered.report
         for damage in recovered.report.damages:
-            raise DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
+            raise damage.error()
         self._end_offset = recovered.log_end_offset
         self.durable_offset = recovered.durable_offset
         self._segments = recovered.segments
@@ -240,8 +240,8 @@ class JournalLog:
             body_crc=body_checksum([body]),
         )
         self._hold(segment.file)
-        segment.append([pack(header, segment.salt), body], header.stored_bytes)
-        segment.note(header.append_us, header.time_us)
+        parts = [pack(header, segment.salt), body]
+        segment.append(parts, header.stored_bytes, header.append_us, header.time_us)
         self._end_offset += covered
 
     def snapshot(self, bodies: Iterable[bytes]) -> None:

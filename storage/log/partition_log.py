@@ -12,11 +12,12 @@ from struct import pack as struct_pack
 from time import time_ns
 
 from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
-from storage.errors import DamagedLog, LogClosed, OffsetOutOfRange, StorageFull
+from storage.errors import LogClosed, OffsetOutOfRange, StorageFull
 from storage.log.batch import (
     ABSENT_US,
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
+    VERSION,
     Batch,
     Buffer,
     body_checksum,
@@ -64,6 +65,7 @@ class PartitionLog:
         self.log_end_offset = recovered.log_end_offset
         self.durable_offset = recovered.durable_offset
         self.owner_epoch = 0
+        self._is_written_mode = settings.durability == Durability.WRITTEN
         self._files = place.files
         self._identity = identity
         self._committer = place.committer
@@ -121,10 +123,6 @@ class PartitionLog:
         return self.log_end_offset if self._is_written_mode else self.durable_offset
 
     @property
-    def _is_written_mode(self) -> bool:
-        return self.settings.durability == Durability.WRITTEN
-
-    @property
     def folder(self) -> str:
         """The folder of its files."""
         return self._identity.folder
@@ -172,6 +170,7 @@ class PartitionLog:
         first_us, latest_us = info.first_publish_us, info.max_publish_us
         head = pack_fields(
             segment.salt,
+            VERSION,
             body_version,
             body_format,
             info.flags,
@@ -191,12 +190,14 @@ class PartitionLog:
             len(table),
             body_bytes,
             body_checksum(parts),
+            0,
         )
         before_us = segment.max_time_us
-        file_pos = segment.append([head, *parts], stored_bytes)
-        segment.note(append_us, append_us if latest_us is None else latest_us)
+        time_us = append_us if latest_us is None else latest_us
+        file_pos = segment.append([head, *parts], stored_bytes, append_us, time_us)
         self.log_end_offset = next_offset
-        segment.note_in_index(base_offset, file_pos, before_us, self.settings.index_interval_bytes)
+        if file_pos - segment.indexed_pos >= self._segments.interval_bytes:
+            segment.note_in_index(base_offset, file_pos, before_us, self._segments.interval_bytes)
         self._segments.remember(next_offset, segment, file_pos + stored_bytes)
         if not self._marked:
             self._mark()
@@ -211,21 +212,17 @@ class PartitionLog:
             segment = self._roll(segment)
         if self._is_written_mode and next_offset > self._reservation.limit:
             self._reservation.reserve_now(next_offset)
-        self._hold(segment.file)
+        if segment.file not in self._dirty:
+            self._hold(segment.file)
         return segment
 
     def _refuse_append(self) -> None:
         if self._sealed:
             raise LogClosed(self.folder)
         if self.recovery.damages:
-            raise self._damage()
+            raise self.recovery.damages[-1].error()
         self._fill_gap()  # Only now is there room for it, and the next append can be taken.
         raise StorageFull(f"{self.folder} had no room to go on above its reservation")
-
-    def _damage(self) -> DamagedLog:
-        """The damage that reaches the log's end."""
-        damage = self.recovery.damages[-1]
-        return DamagedLog(damage.path, damage.file_pos, damage.offset, damage.reason)
 
     def _roll(self, segment: Segment) -> Segment:
         """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
@@ -276,7 +273,7 @@ class PartitionLog:
             if offset == stop:
                 return []
             if not self._segments.view.segments:
-                raise self._damage()
+                raise self.recovery.damages[-1].error()
             try:
                 return self._segments.read(Want(offset, stop, bytes_max, wait))
             except Fault as fault:
@@ -455,6 +452,7 @@ class PartitionLog:
                 self._sync_here()
         self._segments.interval_bytes = settings.index_interval_bytes
         self.settings = settings
+        self._is_written_mode = settings.durability == Durability.WRITTEN
 
     def _sync_here(self) -> None:
         """Leave `written` mode: wait for the disk, and give the reservation back."""

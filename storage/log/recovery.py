@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from storage.errors import DamagedLog
 from storage.log.batch import BatchHeader
 from storage.log.files import Files
 from storage.log.index import BadIndex
@@ -40,6 +41,10 @@ class Damage:
     offset: int
     next_offset: int
     reason: str
+
+    def error(self) -> DamagedLog:
+        """What a reader gets there, or a writer behind it."""
+        return DamagedLog(self.path, self.file_pos, self.offset, self.reason)
 
 
 @dataclass(slots=True)

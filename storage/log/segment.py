@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from storage.log.batch import Buffer
 from storage.log.files import File, Files
-from storage.log.index import PENDING_ENTRIES_MAX, BadIndex, SparseIndex
+from storage.log.index import BadIndex, SparseIndex
 from storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
@@ -105,7 +105,7 @@ class Segment:
         self.last_append_us = 0  # Of a segment from before this start: when the file was changed.
         self._files = files
         self._index: SparseIndex | None = None
-        self._indexed_pos = SEGMENT_HEADER_BYTES
+        self.indexed_pos = SEGMENT_HEADER_BYTES  # Where the last entry's batch begins.
         self._index_lock = threading.Lock()
 
     @classmethod
@@ -155,11 +155,9 @@ class Segment:
 
     def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
         """Whether a batch of that size and time begins a new segment; one alone always fits."""
-        if self.is_empty:
-            return False
         if self.size + stored_bytes > settings.segment_bytes:
-            return True
-        first_us = self.first_append_us
+            return not self.is_empty
+        first_us = self.first_append_us  # None while it is empty.
         return first_us is not None and append_us - first_us >= settings.segment_ms * 1000
 
     @property
@@ -196,15 +194,16 @@ class Segment:
                 self._index.close()
                 self._index = None
 
-    def append(self, parts: Sequence[Buffer], size: int) -> int:
+    def append(self, parts: Sequence[Buffer], size: int, append_us: int, time_us: int) -> int:
         """Write one batch of `size` bytes, header first, at the end with one call; returns where.
 
-        Owner's thread, which holds the file, and is to `note` the batch.  # hot
+        Owner's thread, which holds the file.  # hot
         Raises: StorageFull, StorageFailed; the segment is then as it was.
         """
         file_pos = self.size
         self.file.write_held(parts, file_pos, size)
         self.size = file_pos + size
+        self.note(append_us, time_us)
         return file_pos
 
     def note(self, append_us: int, time_us: int) -> None:
@@ -222,10 +221,12 @@ class Segment:
 
         Raises: StorageFailed.
         """
-        if file_pos - self._indexed_pos >= interval_bytes:
-            self._indexed_pos = file_pos
-            self.index.add(offset, file_pos, max_time_before_us)
-            self.index.flush(pending_min=PENDING_ENTRIES_MAX)
+        if file_pos - self.indexed_pos >= interval_bytes:
+            self.indexed_pos = file_pos
+            index = self.index
+            index.add(offset, file_pos, max_time_before_us)
+            if index.has_many_pending:
+                index.flush()
 
     def end_index(self, next_offset: int) -> None:
         """Add the end entry and write the index out. Raises StorageFailed."""
@@ -233,12 +234,12 @@ class Segment:
         if last is None or last[1] != self.size:
             self.index.add(next_offset, self.size, self.max_time_us)
         self.index.flush()
-        self._indexed_pos = self.size
+        self.indexed_pos = self.size
 
     def resume_index(self) -> None:
         """Go on behind the last entry, after recovery."""
         last = self.index.last()
-        self._indexed_pos = last[1] if last is not None else SEGMENT_HEADER_BYTES
+        self.indexed_pos = last[1] if last is not None else SEGMENT_HEADER_BYTES
 
     def remove(self) -> None:
         """Remove log file and index; readers that hold them finish. Raises StorageFailed."""

@@ -44,19 +44,17 @@ class SegmentSet:
 
     def __init__(self, segments: Sequence[Segment], interval_bytes: int) -> None:
         self.view = View((), ())
+        self.last: Segment
         self.interval_bytes = interval_bytes
         self._places: list[tuple[int, Segment, int] | None] = [None] * PLACES
         self._loaded: list[Segment] = []
         self.show(segments)
 
     def show(self, segments: Sequence[Segment]) -> None:
-        """Let readers see these from now on."""
+        """Let readers see these from now on; the last one takes the appends."""
         self.view = View(tuple(one.base_offset for one in segments), tuple(segments))
-
-    @property
-    def last(self) -> Segment:
-        """The segment that takes the appends."""
-        return self.view.segments[-1]
+        if segments:
+            self.last = segments[-1]
 
     @property
     def size_bytes(self) -> int:

@@ -191,7 +191,7 @@ def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
     if log.log_start_offset > known.start or log.log_end_offset > known.end:
         raise Broken(f"log has [{log.log_start_offset}, {log.log_end_offset}), was {known}")
     if log.log_end_offset < known.shown and not (log.recovery.cuts or log.recovery.damages):
-        raise Broken(f"log ends in silence at {log.log_end_offset}, {known.shown} were acknowledged")
+        raise Broken(f"it ends in silence at {log.log_end_offset}, acknowledged were {known.shown}")
     met = False
     for base in known.batches:
         if base < log.log_end_offset:
