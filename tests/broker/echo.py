@@ -39,7 +39,7 @@ class EchoSession:
         self.frames = 0
         self.deadlines = []
         self.deadline_answer = float("inf")
-        self.is_closed = False
+        self.closed_at = None  # trio's time
 
     def frame_size(self, view):
         if len(view) < 4:
@@ -102,7 +102,11 @@ class EchoSession:
         self.connection.outbox.answer([framed(b"goodbye")])
 
     async def closed(self):
-        self.is_closed = True
+        self.closed_at = trio.current_time()
+
+    @property
+    def is_closed(self):
+        return self.closed_at is not None
 
 
 class EchoAdapter:

@@ -6,7 +6,6 @@ import errno
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from broker.app import serve_doors
 from broker.broker import Broker
@@ -18,6 +17,7 @@ from storage.log.data_dir import DataDir
 from storage.log.files import Files
 from storage.metadata.names import parse_topic
 from tests.storage.files_twins import FailingDisk
+from tests.waiting import until
 
 from .echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
 from .records import append, make_partition, read_values
@@ -195,12 +195,13 @@ async def test_grace_ends_connections_that_take_too_long(autojump_clock, tmp_pat
     async def client(address):
         stream = await trio.open_tcp_stream(*address)
         await stream.send_all(framed(b"W"))
-        await wait_all_tasks_blocked()
+        await until(lambda: adapter.sessions and adapter.sessions[0].frames)
         begun = trio.current_time()
         broker.stop()
         assert await receive_all(stream) == framed(b"goodbye")
-        assert 3 <= trio.current_time() - begun < 5
+        assert adapter.sessions[0].closed_at - begun == pytest.approx(3)
 
-    door = Door("echo", "echo", EchoAdapter(), None, ("127.0.0.1", 0), None)
+    adapter = EchoAdapter()
+    door = Door("echo", "echo", adapter, None, ("127.0.0.1", 0), None)
     await run_doors(broker, door, client)
     broker.close()

@@ -16,6 +16,7 @@ from broker.limits import (
     RECEIVE_BYTES,
     TURN_FRAMES_MAX,
 )
+from tests.waiting import until
 
 from .echo import Bench, framed, receive_all, receive_exactly, receive_frame
 
@@ -85,8 +86,7 @@ async def test_a_frame_larger_than_the_receive_buffer_arrives_whole(bench):
         nursery.start_soon(client.send_all, framed(b"E" + text) + framed(b"Eafter"))
         assert await receive_frame(client) == text
         assert await receive_frame(client) == b"after"
-    await wait_all_tasks_blocked()
-    assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
+    await until(lambda: (bench.pool.lent, bench.pool.grown_bytes) == (0, 0))
 
 
 async def test_answers_gathered_before_a_waiting_handler_leave_before_it_waits(bench):
@@ -103,8 +103,7 @@ async def test_pending_answers_hold_up_later_answers_but_not_reading(bench):
     await client.send_all(framed(b"T1 one") + framed(b"Etwo"))
     await wait_all_tasks_blocked()
     await client.send_all(framed(b"Ethree"))
-    await wait_all_tasks_blocked()
-    assert sum(session(bench).turns) == 3
+    await until(lambda: sum(session(bench).turns) == 3)
     bench.tickets.reach(1)
     assert [await receive_frame(client) for _ in range(3)] == [b"one", b"two", b"three"]
 
@@ -114,8 +113,9 @@ async def test_too_many_pending_answers_stop_reading_until_the_disk_follows(benc
     for _ in range(ANSWERS_MAX // 512 + 20):
         await client.send_all(framed(b"T1 x") * 512)
         await wait_all_tasks_blocked()
-    handled = sum(session(bench).turns)
-    assert ANSWERS_MAX <= handled < ANSWERS_MAX + 20 * 512
+    await until(lambda: sum(session(bench).turns) >= ANSWERS_MAX)
+    await wait_all_tasks_blocked()
+    assert sum(session(bench).turns) < ANSWERS_MAX + 20 * 512
     bench.tickets.reach(1)
     total = (ANSWERS_MAX // 512 + 20) * 512
     assert await receive_exactly(client, 5 * total) == framed(b"x") * total
@@ -125,6 +125,7 @@ async def test_a_slow_reader_is_read_from_no_further_until_it_reads(bench):
     client = await bench.connect(send_buffer=32 * 1024)
     request = framed(b"L200000")
     await client.send_all(request * 100)
+    await until(lambda: bench.connections[0].outbox.over_limit)
     await wait_all_tasks_blocked()
     assert bench.connections[0].outbox.unsent_bytes <= OUTBOX_BYTES_MAX + 200_004
     assert session(bench).frames < 20  # still in the first turn
@@ -137,18 +138,16 @@ async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 late") + framed(b"Eand this"))
     await client.send_eof()
-    await wait_all_tasks_blocked()
-    assert session(bench).is_closed
+    await until(lambda: session(bench).is_closed)
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"late") + framed(b"and this")
-    await wait_all_tasks_blocked()
-    assert bench.ended == bench.connections
+    await until(lambda: bench.ended == bench.connections)
 
 
 async def test_protocol_error_sends_its_reply_after_earlier_answers_and_ends(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending") + framed(b"P") + framed(b"Enever"))
-    await wait_all_tasks_blocked()
+    await until(lambda: session(bench).is_closed)
     assert session(bench).turns == [2]  # the turn of the bad frame was ended too
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"pending") + framed(b"bye")
@@ -214,14 +213,13 @@ async def test_bytes_that_nobody_reads_do_not_turn_the_last_answer_into_a_reset(
 async def test_drain_says_goodbye_finishes_answers_and_reads_no_more(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending"))
-    await wait_all_tasks_blocked()
+    await until(lambda: session(bench).turns == [1])
     bench.connections[0].drain()
     await client.send_all(framed(b"Eignored"))
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"pending") + framed(b"goodbye")
     await client.aclose()
-    await wait_all_tasks_blocked()
-    assert bench.ended == bench.connections
+    await until(lambda: bench.ended == bench.connections)
 
 
 @pytest.mark.parametrize("ending", [b"P", b"Q"])
@@ -234,8 +232,7 @@ async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, cap
     await wait_all_tasks_blocked()
     assert last in (framed(b"bye"), framed(b"quiet"))
     await client.aclose()
-    await wait_all_tasks_blocked()
-    assert bench.ended == bench.connections
+    await until(lambda: bench.ended == bench.connections)
     output = capsys.readouterr()
     assert "connection_failed" not in output.out + output.err
 
@@ -243,7 +240,7 @@ async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, cap
 async def test_end_from_a_task_lets_answers_leave(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending") + framed(b"W"))
-    await wait_all_tasks_blocked()
+    await until(lambda: session(bench).frames == 2)
     bench.connections[0].end("its time is over")
     await wait_all_tasks_blocked()
     bench.tickets.reach(1)
@@ -253,13 +250,11 @@ async def test_end_from_a_task_lets_answers_leave(bench):
 async def test_a_client_that_vanishes_ends_the_session_and_its_buffers(bench):
     client = await bench.connect()
     await client.send_all(struct.pack(">I", 300_000) + bytes(100_000))
-    await wait_all_tasks_blocked()
-    assert bench.pool.lent == 1
+    await until(lambda: bench.pool.lent == 1)
     await client.aclose()
-    await wait_all_tasks_blocked()
+    await until(lambda: bench.ended == bench.connections)
     assert session(bench).is_closed
     assert bench.pool.lent == 0
-    assert bench.ended == bench.connections
 
 
 async def test_session_is_told_the_time_when_it_asked_for_it(autojump_clock, bench):
@@ -314,6 +309,5 @@ async def test_hostile_connections_leave_nothing_behind(bench):
         except trio.BrokenResourceError:
             pass
         await client.aclose()
-    await wait_all_tasks_blocked()
+    await until(lambda: len(bench.ended) == 100)
     assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
-    assert len(bench.ended) == 100

@@ -6,11 +6,11 @@ import socket
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from broker.adapters import discover
 from broker.config import ConfigError, load
 from broker.doors import Door, accept, make_doors
+from tests.waiting import until
 
 from .echo import EchoAdapter, framed, receive_all, receive_frame
 
@@ -135,8 +135,7 @@ async def test_connections_are_counted_and_forgotten(broker, opened):
     await client.send_eof()
     assert await receive_all(client) == b""
     await client.aclose()
-    await wait_all_tasks_blocked()
-    assert not broker.connections
+    await until(lambda: not broker.connections)
     assert broker.metrics.number("braidlog_open_connections", "echo").value == 0
     assert broker.metrics.number("braidlog_connections", "echo").value == 1
 
