@@ -87,6 +87,7 @@ async def read_as(
             await reader.take(batch)
             if reader.is_full:
                 break
+        reader.expect_more_like(batches[-1])
     return reader.result
 
 
@@ -139,6 +140,13 @@ class _Reader:
             return DECODE_RECORDS_MAX
         return self._records_max - self.result.record_count
 
+    def expect_more_like(self, batch: Batch) -> None:
+        """End the read where a batch as large as the last one finds no room: what follows is most
+        likely no smaller, and reading it would be in vain.
+        """
+        if batch.header.body_format == self._codec.format and self.result.parts:
+            self._ended |= self.result.size + len(batch.body) > self._bytes_max
+
     async def take(self, batch: Batch) -> None:
         """Add what the batch has for this reader, from `next_offset` on."""
         header = batch.header
@@ -185,7 +193,8 @@ class _Reader:
     async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
         """The next piece of a body; in a thread where that takes long, since it may inflate."""
         average = max(len(batch.body) // max(batch.header.record_count, 1), 1)
-        wanted = max(self._bytes_max - self.result.size, 0) // average + 1
+        room = max(self._bytes_max - self.result.size, 0)
+        wanted = min(room, READ_PIECE_BYTES) // average + 1
         wanted = min(max(wanted, DECODE_RECORDS_MIN), DECODE_RECORDS_MAX, self._records_left)
 
         def decode() -> Decoded:

@@ -87,8 +87,10 @@ def _fetch(reply: FetchReply) -> list[Buffer]:
                 if len(piece) < PIECE_BYTES_MIN:
                     small += piece
                     continue
-                parts += [bytes(small), piece]
-                small.clear()
+                if small:
+                    parts.append(bytes(small))
+                    small.clear()
+                parts.append(piece)
     return [*parts, bytes(small)] if small else parts
 
 

@@ -7,8 +7,8 @@ it. Knows no file.
 import sys
 import threading
 
-# What a fetch turn, a poll or a dispatcher reads at once, with what is read beyond it.
-BUFFER_BYTES = 544 * 1024
+# What a fetch, a poll or a dispatcher reads at once, with what is read beyond it.
+BUFFER_BYTES = 1088 * 1024
 # Smaller reads get memory that the allocator has at hand.
 POOLED_BYTES_MIN = 64 * 1024
 # Buffers kept: those whose readers are slow are replaced, and given up with their readers.

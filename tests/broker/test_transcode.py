@@ -32,6 +32,18 @@ def partition(broker):
     return make_partition(broker)
 
 
+class CountingPartition:
+    """A partition that counts how often its log is read."""
+
+    def __init__(self, partition):
+        self._partition = partition
+        self.reads = 0
+
+    async def read(self, offset, bytes_max):
+        self.reads += 1
+        return await self._partition.read(offset, bytes_max)
+
+
 async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition):
     await append(broker, partition, "kafka", [b"a", b"b"])
     await append(broker, partition, "kafka", [b"c"])
@@ -99,6 +111,19 @@ async def test_nothing_is_read_at_the_watermark_and_outside_is_refused(broker, p
     with pytest.raises(OffsetOutOfRange) as caught:
         await read_as(partition, KAFKA, 2, bytes_max=ALL)
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 1)
+
+
+async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_room(
+    broker, partition
+):
+    for _ in range(4):
+        await append(broker, partition, "kafka", [b"x" * 1000])
+    size = len((await partition.read(0, 1))[0].body)
+    counting = CountingPartition(partition)
+    result = await read_as(counting, KAFKA, 0, bytes_max=2 * size + size // 2)
+    assert (result.next_offset, counting.reads) == (2, 1)
+    result = await read_as(counting, KAFKA, 2, bytes_max=2 * size)
+    assert (result.next_offset, counting.reads) == (4, 2)
 
 
 async def test_unsynced_records_are_not_read(broker, partition):
