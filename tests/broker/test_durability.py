@@ -13,6 +13,7 @@ from broker.outbox import Outbox
 from broker.waiters import Waiters
 from storage.errors import StorageFailed
 from storage.log.committer import Committer, SyncPoint
+from tests.waiting import HANG_S
 
 from .echo import receive_exactly, tcp_pair
 
@@ -37,7 +38,7 @@ class Disk:
 
     def datasync(self):
         self.syncing.set()
-        assert self.may_sync.wait(10)
+        assert self.may_sync.wait(HANG_S)
         self.threads.add(threading.current_thread().name)
         if self.failing:
             raise StorageFailed("fdatasync of 0.log: Input/output error")

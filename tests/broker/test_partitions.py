@@ -7,6 +7,7 @@ import trio
 
 from broker.errors import InvalidRequest, TopicNotFound
 from storage.metadata.names import parse_topic
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,5 @@ async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):
     topic = broker.topics.create(parse_topic("t"), 3)
     folders = [partition.log.folder for partition in topic.partitions]
     broker.topics.delete(topic.name)
-    with trio.fail_after(10):
-        while os.listdir(os.path.dirname(folders[0])):
-            await trio.sleep(0.001)
+    await until(lambda: not os.listdir(os.path.dirname(folders[0])))
     assert not any(map(os.path.exists, folders))

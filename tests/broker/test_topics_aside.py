@@ -11,6 +11,7 @@ import trio.testing
 from broker import errors
 from broker.topic import TopicEvent
 from storage.metadata.names import TopicName
+from tests.waiting import HANG_S, until
 
 from .metadata_fakes import FakeFactory, Heard, House
 
@@ -29,7 +30,7 @@ class SlowFactory(FakeFactory):
     def create(self, topic, first_index, partition_ids):
         self.begun += 1
         if threading.current_thread() is not self.loop_thread:
-            assert self.gate.wait(10)
+            assert self.gate.wait(HANG_S)
         return super().create(topic, first_index, partition_ids)
 
 
@@ -40,8 +41,7 @@ def house():
 
 async def begun(house, count=1):
     """Wait until that many makings are in their threads."""
-    while house.factory.begun < count:
-        await trio.sleep(0.001)
+    await until(lambda: house.factory.begun >= count)
 
 
 async def test_a_topic_is_seen_once_its_folders_are_there(house):

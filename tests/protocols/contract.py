@@ -25,10 +25,10 @@ import trio.testing
 from broker import errors
 from broker.adapters import ProtocolError
 from broker.limits import OUTBOX_BYTES_MAX
+from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]
 
-HANG_S = 20.0  # A test that waits so long hangs; nothing here is about speed.
 HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 FLOOD_BYTES = 24 * 1024 * 1024  # More than the kernel holds for both ends of a socket.
 

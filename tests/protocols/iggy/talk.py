@@ -8,9 +8,8 @@ import trio
 
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
+from tests.waiting import HANG_S, PAUSE_S
 
-HANG_S = 20.0  # A test that waits so long hangs.
-PAUSE_S = 0.001  # Between two looks at what another task is about to do.
 NEVER = (1 << 64) - 1
 OK = bytes(8)
 

@@ -7,8 +7,8 @@ import trio
 
 from protocols.kafka import messages as m
 from tests.protocols.kafka.layouts import build_request, parse_reply
+from tests.waiting import HANG_S
 
-HANG_S = 20.0
 API_KEYS: dict[type, int] = {
     m.ProduceRequest: 0,
     m.FetchRequest: 1,

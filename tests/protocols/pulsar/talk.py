@@ -11,8 +11,8 @@ from protocols.pulsar.machine import FIELDS, Type
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 from storage.metadata.names import TopicName
 from tests.protocols.pulsar.golden import taken_apart
+from tests.waiting import HANG_S
 
-HANG_S = 20.0
 TOPIC = "persistent://public/default/t"
 NAME = TopicName("public", "default", "t")
 

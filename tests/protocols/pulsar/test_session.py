@@ -3,8 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-import trio
-import trio.testing
 
 from broker.adapters import EndConnection
 from broker.metrics import Metrics
@@ -13,7 +11,8 @@ from protocols.pulsar.messages import PING
 from protocols.pulsar.session import KEEPALIVE_S, PulsarSession
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, sent
-from tests.protocols.pulsar.talk import TOPIC, Client, command_bytes, entry, talking
+from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
+from tests.waiting import until
 
 
 async def test_ping_is_answered_before_connect(open_client):
@@ -120,7 +119,7 @@ async def test_goodbye_sends_producers_and_consumers_elsewhere_after_receipts(br
     await client.produce()
     await client.subscribe(consumer_id=3)
     await client.stream.send_all(command_bytes(Type.SEND, entry(), producer_id=0, sequence_id=0))
-    await trio.testing.wait_all_tasks_blocked(0.01)
+    await until(lambda: broker.topics.partition(NAME, 0).next_offset == 1)
     for connection in broker.connections:
         connection.drain()
     await client.next(Type.SEND_RECEIPT)
@@ -137,8 +136,7 @@ async def test_connection_that_ends_gives_everything_back(broker, open_client, c
         await gone.subscribe()
         (topic,) = broker.topics.all()
         assert topic.layout_users == 2
-    await trio.testing.wait_all_tasks_blocked(0.05)
-    assert topic.layout_users == 0
+    await until(lambda: topic.layout_users == 0)
     await client.produce(producer_name="p")
     await client.subscribe()
 
