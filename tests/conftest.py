@@ -12,9 +12,13 @@ from broker.doors import Door, accept
 
 
 @pytest.fixture
-async def broker(tmp_path):
-    """A broker on an empty directory, its committer running; no door is open."""
+async def broker(request, tmp_path):
+    """A broker on an empty directory, its committer running; no door is open.
+
+    Its settings can be given as a dict, by `parametrize` with `indirect`.
+    """
     flags = [("data_dir", str(tmp_path / "data"), "test")]
+    flags += [(*setting, "test") for setting in getattr(request, "param", {}).items()]
     opened = Broker.open(load(environment={}, file="/dev/null", flags=flags))
     async with trio.open_nursery() as running:
         running.start_soon(opened.run)

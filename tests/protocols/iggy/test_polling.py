@@ -113,6 +113,7 @@ async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(
     assert await filled.stored() == 7
 
 
+@pytest.mark.parametrize("broker", [{"log.flush_interval_ms": "1h"}], indirect=True, ids=[""])
 async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_interval(broker, filled):
     await filled.payloads(NEXT, count=4, commit=True)  # The first makes the subscription.
     await broker.durability.settled()
