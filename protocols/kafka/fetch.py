@@ -58,7 +58,7 @@ async def fetch(context: Context, request: FetchRequest) -> Answer:
         for name, targets in request.topics.items()
     }
     readings = [reading for partitions in topics.values() for reading in partitions.values()]
-    await _read_all(context, readings)
+    await _read_all(context, readings, request.bytes_min)
     if request.wait_ms_max > 0 and not _enough(readings, request.bytes_min):
         with trio.move_on_after(request.wait_ms_max / 1000):
             await _wait(context, readings, request.bytes_min)
@@ -109,10 +109,10 @@ async def _wait(context: Context, readings: Sequence[Reading], bytes_min: int) -
             if reading.partition is not None and not reading.full
         ]
         await broker.wait_any(growing)
-        await _read_all(context, readings)
+        await _read_all(context, readings, bytes_min)
 
 
-async def _read_all(context: Context, readings: Sequence[Reading]) -> None:
+async def _read_all(context: Context, readings: Sequence[Reading], bytes_min: int) -> None:
     """Add to every partition what is there, within the limit for the whole answer.
 
     Each time another partition comes first, so that one which fills the answer starves no other.
@@ -130,6 +130,8 @@ async def _read_all(context: Context, readings: Sequence[Reading]) -> None:
         before = reading.size
         try:
             await _read(reading, reading.partition, budget)
+            if reading.full and reading.size < bytes_min:
+                _count_beyond(reading, reading.partition)
         except BrokerError as error:
             reading.full = True
             if not reading.size:  # Else the next fetch begins there, and is told.
@@ -186,8 +188,12 @@ def _close(reading: Reading, partition: Partition) -> None:
     if not start <= reading.offset <= end:
         raise OffsetOutOfRange(reading.offset, start, end)
     reading.full = True
+
+
+def _count_beyond(reading: Reading, partition: Partition) -> None:
+    """What cannot be added counts for whoever waits for more bytes. Raises BrokerError."""
     try:
-        reading.beyond = partition.log.bytes_between(reading.offset, end)
+        reading.beyond = partition.log.bytes_between(reading.offset, partition.high_watermark)
     except StorageError as error:
         raise broker_error(error) from error
 
