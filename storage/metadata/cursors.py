@@ -18,7 +18,7 @@ from storage.metadata.ranges import RangeSet
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
 
-# Cursors that each change adds to a snapshot that is being made: half a millisecond.
+# Cursors that each record adds to a snapshot that is being made: half a millisecond.
 GATHER_CURSORS: Final = 2048
 
 
@@ -123,7 +123,7 @@ class CursorStore:
         """Replay the journal.
 
         `lost` is told of changes left out because records before them are missing; without it they
-        are an error. `gather_max`: cursors that a change adds to a snapshot that is being made.
+        are an error. `gather_max`: cursors that a record adds to a snapshot that is being made.
         Raises DamagedLog, UnknownRecord.
         """
         self._gathering: Gathering | None = None
@@ -169,8 +169,7 @@ class CursorStore:
         """Make a subscription with cursors never set, unless it is there; return the ticket."""
         if self.find(topic_id, name) is not None:
             return self.settle()
-        new = StoredSubscription(partitions, dict(properties or {}), {})
-        return self._change(Subscribed(topic_id, {name: new}))
+        return self._change(made(topic_id, name, partitions, properties))
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
         """Change a cursor of a subscription that is there; return the ticket, 0 for a lazy change.
@@ -178,6 +177,12 @@ class CursorStore:
         The ranges in it are the store's from now on.
         """
         return self._change(moved, lazy=lazy)
+
+    def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
+        """Make new subscriptions, and change cursors of these and of others, in one record: all of
+        it happens, or nothing where that cannot be written; return the ticket.
+        """
+        return self._change(*making, *moves)
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
         """End the cursor of one partition, and with the last one the subscription; the ticket."""
@@ -215,16 +220,17 @@ class CursorStore:
         """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""
         self._journal.rewrite(self._state())
 
-    def _change(self, change: CursorChange, *, lazy: bool = False) -> int:
-        ticket = self._journal.append(change, lazy=lazy)
-        if self._gathering is not None:
-            self._gather(self._gathering.before(change))
-        self._apply(change)
+    def _change(self, *changes: CursorChange, lazy: bool = False) -> int:
+        ticket = self._journal.append(*changes, lazy=lazy)
+        for change in changes:
+            if self._gathering is not None:
+                self._gather(self._gathering.before(change))
+            self._apply(change)
         self._shorten()
         return ticket
 
     def _shorten(self) -> None:
-        """Go on with a snapshot, or begin one that is due: a little with each change, because all
+        """Go on with a snapshot, or begin one that is due: a little with each record, because all
         at once would hold up everybody for as long as 100,000 cursors take.
         """
         if self._gathering is None:
@@ -276,6 +282,13 @@ class CursorStore:
             cursor.acked = None
         if cursor.acked is not None or change.ranges is not None:
             cursor.acked = _joined(cursor.acked, change.ranges, change.position)
+
+
+def made(
+    topic_id: int, name: bytes, partitions: int, properties: dict[str, str] | None = None
+) -> Subscribed:
+    """The change that makes a subscription with cursors never set."""
+    return Subscribed(topic_id, {name: StoredSubscription(partitions, dict(properties or {}), {})})
 
 
 def _told(

@@ -97,12 +97,12 @@ class ChangeJournal(Generic[ChangeT]):
         """Replace all records by `state`. Raises StorageFull, StorageFailed."""
         self._journal.snapshot(self._body(changes) for changes in state)
 
-    def append(self, change: ChangeT, *, lazy: bool = False) -> int:
-        """Write one change; return its ticket, 0 for a lazy one.
+    def append(self, *changes: ChangeT, lazy: bool = False) -> int:
+        """Write changes as one record; return its ticket, 0 for a lazy one.
 
-        Raises StorageFull, StorageFailed.
+        Raises StorageFull, StorageFailed: none of them is written then.
         """
-        body = self._body([change])
+        body = self._body(changes)
         if lazy:
             self._journal.append_lazy(body)
         else:

@@ -4,7 +4,7 @@ import pytest
 
 from storage.errors import StorageFull
 from storage.metadata import cursors as module
-from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved
+from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, made
 from storage.metadata.journal import UnknownRecord
 from storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
@@ -89,6 +89,20 @@ def test_lazy_changes_are_seen_at_once_and_have_no_ticket(store, journal):
     assert store.settle() == 2
 
 
+def test_cursors_moved_together_are_one_record_with_the_subscriptions_that_are_new(store, journal):
+    opened(store)
+    before = len(journal.records)
+    other = Moved(TOPIC + 1, NAME, 0, 7, 7)
+    ticket = store.move_all(
+        [moved(0, 5, 5), moved(1, 6, 6), other], making=[made(TOPIC + 1, NAME, 1)]
+    )
+    assert len(journal.records) == before + 1
+    assert ticket == store.ticket
+    for seen in (store, CursorStore(journal.reopened())):
+        assert [seen.get(TOPIC, index, NAME).position for index in range(2)] == [5, 6]
+        assert seen.get(TOPIC + 1, 0, NAME).position == 7
+
+
 def test_the_last_cursor_takes_the_subscription_with_it(store):
     opened(store)
     store.move(moved(0, 5, 5))
@@ -163,6 +177,7 @@ def test_a_refused_change_changes_nothing(store, journal):
     journal.full = True
     for change in (
         lambda: store.move(moved(0, 9, 9)),
+        lambda: store.move_all([moved(0, 9, 9), moved(1, 9, 9)]),
         lambda: store.delete(TOPIC, 0, NAME),
         lambda: store.open(TOPIC, b"audit", partitions=2),
         lambda: store.resize(TOPIC, 5),
@@ -202,13 +217,24 @@ def change_at_random(rng, store):
             rng.random() < 0.2,
             ranges,
         )
-        store.move(change, lazy=rng.random() < 0.5)
+        if rng.random() < 0.2:
+            make_together_at_random(rng, store, change)
+        else:
+            store.move(change, lazy=rng.random() < 0.5)
     elif kind < 0.93:
         store.delete(topic_id, rng.randrange(3), name)
     elif kind < 0.97:
         store.resize(topic_id, rng.randrange(1, 5))
     else:
         rng.choice([lambda: store.drop(topic_id, name), lambda: store.drop_topic(topic_id)])()
+
+
+def make_together_at_random(rng, store, change):
+    """That change, and some to subscriptions of every topic, new ones too."""
+    topics = rng.sample(range(5), rng.randrange(1, 5))
+    new = [made(topic_id, b"n", 4) for topic_id in topics if store.find(topic_id, b"n") is None]
+    moves = [Moved(topic_id, b"n", rng.randrange(4), 5, rng.randrange(5)) for topic_id in topics]
+    store.move_all([change, *moves], making=new)
 
 
 @pytest.mark.parametrize("gather_max", [module.GATHER_CURSORS, 1])

@@ -43,6 +43,13 @@ def test_a_record_is_a_version_and_an_array_of_changes():
     assert journal.records == [bytes.fromhex("01 91 92 01 a2 6869")]
 
 
+def test_changes_made_together_are_one_record():
+    journal = MemoryJournal()
+    assert opened(journal).append(Said("a"), Said("b")) == 1
+    assert journal.records == [bytes.fromhex("01 92 92 01 a1 61 92 01 a1 62")]
+    assert replayed(journal) == [Said("a"), Said("b")]
+
+
 def test_lazy_changes_have_no_ticket_until_they_are_settled():
     journal = MemoryJournal()
     changes = opened(journal)
