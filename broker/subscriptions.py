@@ -8,35 +8,41 @@ entry of Pulsar's and no clock.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 import storage.errors
-from broker import errors
-from broker.partition import broker_error
+from broker import cursor_moves, errors
+from broker.cursor_moves import CursorEvent, CursorKey
+from broker.partition import Partition, broker_error
 from broker.topic import Topic, TopicEvent
 from broker.topics import Topics
-from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, StoredSubscription
-from storage.metadata.ranges import RANGES_MAX, RangeSet
+from storage.metadata.cursors import (
+    Cursor,
+    CursorStore,
+    KafkaCommit,
+    Moved,
+    StoredSubscription,
+    Subscribed,
+    made,
+)
+from storage.metadata.ranges import RangeSet
 
-__all__ = ["CursorEvent", "KafkaCommit", "Subscription", "SubscriptionListener", "Subscriptions"]
+__all__ = [
+    "Commits",
+    "CursorEvent",
+    "KafkaCommit",
+    "Subscription",
+    "SubscriptionListener",
+    "Subscriptions",
+]
 
-OFFSET_MAX: Final = (1 << 63) - 1  # What an int64 holds: Kafka's, Iggy's and Pulsar's own bound.
 NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
 TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loop of random names.
 
 Translate = Callable[[storage.errors.StorageError], errors.BrokerError]
-
-
-class CursorEvent(enum.Enum):
-    """How a cursor was changed."""
-
-    ACKED = "acked"  # More is acknowledged than before, by an ack or a forward commit.
-    SOUGHT = "sought"  # Set anew: what follows comes again, whatever was acknowledged.
-    DELETED = "deleted"  # Ended: never set, or the subscription or topic is no more.
 
 
 class SubscriptionListener(Protocol):
@@ -110,17 +116,10 @@ class Subscription:
         Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
         """
         topic = self.topic
-        if topic.deleted:
-            raise errors.TopicNotFound(f"{topic.name} was deleted")
         if self._stored() is None:
-            if len(self.name) > NAME_BYTES_MAX:
-                raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
-            if self._cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
-                raise errors.LimitExceeded(
-                    f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions"
-                )
+            _check_new(topic, self.name, self._cursors)
         partitions = len(topic.partitions)
-        with self._translated():
+        with _translated(self._translate):
             return self._cursors.open(
                 topic.meta.topic_id, self.name, partitions=partitions, properties=properties
             )
@@ -135,7 +134,9 @@ class Subscription:
         counts as 0. `kafka` is read back as given until another door moves the cursor. Raises
         PartitionNotFound and what `open` raises.
         """
-        moved, event = self._committed(index, _bounded(position), kafka)
+        moved, event = cursor_moves.committed(
+            self._key(index), self._cursor(index), position, kafka
+        )
         return self._move(moved, event, lazy=lazy)
 
     def start(self, index: int, position: int) -> int:
@@ -152,8 +153,7 @@ class Subscription:
 
         Raises what `commit` raises.
         """
-        position = _bounded(position)
-        return self._move(self._sought(index, position), CursorEvent.SOUGHT)
+        return self._move(cursor_moves.sought(self._key(index), position), CursorEvent.SOUGHT)
 
     def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
@@ -165,9 +165,11 @@ class Subscription:
         cursor = self._cursor(index)
         if cursor is None:
             return 0 if lazy else self._settled()
-        fresh, refused = _taken(cursor, ranges)
+        fresh, refused = cursor_moves.taken(cursor, ranges)
         if fresh:
-            ticket = self._acknowledge(index, cursor, _closed(cursor, fresh), fresh, lazy=lazy)
+            position = cursor_moves.closed(cursor, fresh)
+            moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
+            ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy)
         else:
             ticket = 0 if lazy else self._settled()
         if refused:
@@ -180,17 +182,19 @@ class Subscription:
         Never moves back. A cursor that is not set takes no acks. Raises StorageFull, StorageFailed.
         """
         cursor = self._cursor(index)
-        position = _bounded(position)
+        position = cursor_moves.bounded(position)
         if cursor is None or position <= cursor.position:
             return 0 if lazy else self._settled()
-        return self._acknowledge(index, cursor, _past(cursor, position), None, lazy=lazy)
+        position = cursor_moves.past(cursor, position)
+        moved = cursor_moves.acknowledged(self._key(index), cursor, position)
+        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
 
     def delete_cursor(self, index: int) -> int:
         """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
         one the subscription; return the ticket. Raises StorageFull, StorageFailed.
         """
         was_set = self._cursor(index) is not None
-        with self._translated():
+        with _translated(self._translate):
             ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
         if was_set:
             self.tell(index, CursorEvent.DELETED)
@@ -206,7 +210,7 @@ class Subscription:
             raise errors.SubscriptionNotFound(
                 f"{self.topic.name} has no subscription {self.name!r}"
             )
-        with self._translated():
+        with _translated(self._translate):
             ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
         for index in sorted(stored.cursors):
             self.tell(index, CursorEvent.DELETED)
@@ -216,6 +220,9 @@ class Subscription:
         """Let every listener know."""
         for listener in tuple(self.listeners):
             listener.moved(index, event)
+
+    def _key(self, index: int) -> CursorKey:
+        return self.topic.meta.topic_id, self.name, index
 
     def _stored(self) -> StoredSubscription | None:
         if self.topic.deleted:
@@ -227,55 +234,59 @@ class Subscription:
         return stored.cursors.get(index) if stored else None
 
     def _settled(self) -> int:
-        with self._translated():
+        with _translated(self._translate):
             return self._cursors.settle()
-
-    def _committed(
-        self, index: int, position: int, kafka: KafkaCommit | None
-    ) -> tuple[Moved, CursorEvent | None]:
-        """What a commit to `position` does."""
-        cursor = self._cursor(index)
-        if cursor is None:
-            return self._sought(index, position, kafka), CursorEvent.SOUGHT
-        topic_id, name = self.topic.meta.topic_id, self.name
-        if position > cursor.position:
-            moved = Moved(topic_id, name, index, _past(cursor, position), position, kafka)
-            return moved, CursorEvent.ACKED
-        # A client commits one number again and again: where acks that were there already closed the
-        # way behind it, that is no step back.
-        if position < cursor.position and not _is_repeated(cursor.kafka, kafka):
-            return self._sought(index, position, kafka), CursorEvent.SOUGHT
-        kafka = kafka or cursor.kafka
-        return Moved(topic_id, name, index, cursor.position, cursor.floor, kafka), None
-
-    def _sought(self, index: int, position: int, kafka: KafkaCommit | None = None) -> Moved:
-        topic_id = self.topic.meta.topic_id
-        return Moved(topic_id, self.name, index, position, position, kafka, cleared=True)
-
-    def _acknowledge(
-        self, index: int, cursor: Cursor, position: int, ranges: RangeSet | None, *, lazy: bool
-    ) -> int:
-        kafka = cursor.kafka if position == cursor.position else None
-        topic_id, floor = self.topic.meta.topic_id, cursor.floor
-        moved = Moved(topic_id, self.name, index, position, floor, kafka, ranges=ranges)
-        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
 
     def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
         self.topic.partition(moved.index)
         if self.topic.deleted or self._stored() is None:
             self.open()
-        with self._translated():
+        with _translated(self._translate):
             ticket = self._cursors.move(moved, lazy=lazy)
         if event is not None:
             self.tell(moved.index, event)
         return ticket
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except storage.errors.StorageError as error:
-            raise self._translate(error) from error
+
+class Commits:
+    """Commits under one name, on any topics, that share one record of the journal: each is as
+    `Subscription.commit`, and all of them happen, or none where the record cannot be written.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
+        self._subscriptions = subscriptions
+        self._name = name
+        self._making: dict[int, Subscribed] = {}
+        self._moves: list[tuple[Moved, CursorEvent | None]] = []
+
+    def add(self, partition: Partition, position: int, *, kafka: KafkaCommit | None = None) -> None:
+        """One more, of a partition that has none yet.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded: then it is left out.
+        """
+        cursors, topic, name = self._subscriptions.cursors, partition.topic, self._name
+        topic_id = topic.meta.topic_id
+        stored = None if topic.deleted else cursors.find(topic_id, name)
+        if stored is None and topic_id not in self._making:
+            _check_new(topic, name, cursors)
+            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
+        cursor = stored.cursors.get(partition.index) if stored else None
+        key = (topic_id, name, partition.index)
+        self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
+
+    def write(self) -> int:
+        """Make all of them; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
+        if not self._moves:
+            return 0
+        subscriptions = self._subscriptions
+        with _translated(subscriptions.translate):
+            ticket = subscriptions.cursors.move_all(
+                (moved for moved, _ in self._moves), making=self._making.values()
+            )
+        for moved, event in self._moves:
+            if event is not None:
+                subscriptions.tell(moved, event)
+        return ticket
 
 
 class Subscriptions:
@@ -289,15 +300,15 @@ class Subscriptions:
         translate: Translate = broker_error,
     ) -> None:
         """`translate` tells what doors hear of a storage error (and may stop the broker)."""
-        self._cursors = cursors
-        self._translate = translate
+        self.cursors = cursors
+        self.translate = translate
         # Whoever holds one must see what another does to it; who holds none needs no object.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)
 
     def find(self, topic: Topic, name: bytes) -> Subscription | None:
         """The subscription of that name, if there is one."""
-        if topic.deleted or self._cursors.find(topic.meta.topic_id, name) is None:
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
             return None
         return self._object(topic, name)
 
@@ -316,13 +327,17 @@ class Subscriptions:
         Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
         """
         subscription = self._object(topic, name)
-        if topic.deleted or self._cursors.find(topic.meta.topic_id, name) is None:
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
             subscription.open(properties)
         return subscription
 
+    def commits(self, name: bytes) -> Commits:
+        """Commits under that name, to be made together."""
+        return Commits(self, name)
+
     def names(self, topic: Topic) -> list[bytes]:
         """The subscriptions of a topic, by name."""
-        return [] if topic.deleted else self._cursors.names(topic.meta.topic_id)
+        return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
 
     def delete(self, topic: Topic, name: bytes) -> int:
         """End a subscription with all its cursors; return the ticket.
@@ -340,54 +355,37 @@ class Subscriptions:
                 for index in range(len(topic.partitions)):
                     subscription.tell(index, CursorEvent.DELETED)
 
+    def tell(self, moved: Moved, event: CursorEvent) -> None:
+        """Let the listeners of a subscription know, if anybody holds it."""
+        subscription = self._held.get((moved.topic_id, moved.name))
+        if subscription is not None:
+            subscription.tell(moved.index, event)
+
     def _object(self, topic: Topic, name: bytes) -> Subscription:
         key = (topic.meta.topic_id, name)
         subscription = self._held.get(key)
         if subscription is None:
-            subscription = Subscription(topic, name, self._cursors, self._translate)
+            subscription = Subscription(topic, name, self.cursors, self.translate)
             self._held[key] = subscription
         return subscription
 
 
-def _bounded(position: int) -> int:
-    return min(max(position, 0), OFFSET_MAX)
+@contextmanager
+def _translated(translate: Translate) -> Iterator[None]:
+    try:
+        yield
+    except storage.errors.StorageError as error:
+        raise translate(error) from error
 
 
-def _is_repeated(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:
-    return last is not None and kafka is not None and last.offset == kafka.offset
+def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:
+    """Whether a topic can have one more subscription, of that name.
 
-
-def _past(cursor: Cursor, position: int) -> int:
-    """Where the position comes to rest when all below `position` is acknowledged."""
-    return position if cursor.acked is None else cursor.acked.next_gap(position)
-
-
-def _taken(cursor: Cursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
-    """Those ranges that say something new and find room; how many found none."""
-    acked = cursor.acked or RangeSet()
-    room = RANGES_MAX - len(acked)
-    fresh = RangeSet()
-    refused = 0
-    for first, end in ranges:
-        start = max(first, cursor.position)
-        if start >= end or acked.contains(start, end):
-            continue
-        # What the position moves over, or what joins another range, needs no room.
-        is_apart = start > cursor.position and not acked.touches(start, end)
-        if is_apart and not fresh.touches(start, end):
-            if room == 0:
-                refused += 1
-                continue
-            room -= 1
-        fresh.add(start, min(end, OFFSET_MAX))
-    return fresh, refused
-
-
-def _closed(cursor: Cursor, fresh: RangeSet) -> int:
-    """Where the position comes to rest when `fresh` is acknowledged besides."""
-    position = cursor.position
-    while True:
-        reached = _past(cursor, fresh.next_gap(position))
-        if reached == position:
-            return position
-        position = reached
+    Raises InvalidName, TopicNotFound, LimitExceeded.
+    """
+    if topic.deleted:
+        raise errors.TopicNotFound(f"{topic.name} was deleted")
+    if len(name) > NAME_BYTES_MAX:
+        raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")

@@ -1,0 +1,102 @@
+"""What a commit, an ack and a seek make of one cursor: the change to it that follows, and no more.
+
+The rules are in docs/positions.md. Changes nothing, and knows no topic, no listener and no disk.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+from storage.metadata.cursors import Cursor, KafkaCommit, Moved
+from storage.metadata.ranges import RANGES_MAX, RangeSet
+
+OFFSET_MAX: Final = (1 << 63) - 1  # What an int64 holds: Kafka's, Iggy's and Pulsar's own bound.
+
+CursorKey = tuple[int, bytes, int]  # The topic's id, the subscription's name, the partition.
+
+
+class CursorEvent(enum.Enum):
+    """How a cursor was changed."""
+
+    ACKED = "acked"  # More is acknowledged than before, by an ack or a forward commit.
+    SOUGHT = "sought"  # Set anew: what follows comes again, whatever was acknowledged.
+    DELETED = "deleted"  # Ended: never set, or the subscription or topic is no more.
+
+
+def committed(
+    key: CursorKey, cursor: Cursor | None, position: int, kafka: KafkaCommit | None
+) -> tuple[Moved, CursorEvent | None]:
+    """A commit to `position`: where the cursor is behind, all below is acknowledged; where it is
+    ahead, or was never set, it is set anew; else only what Kafka reads back changes.
+    """
+    position = bounded(position)
+    if cursor is None:
+        return sought(key, position, kafka), CursorEvent.SOUGHT
+    if position > cursor.position:
+        return Moved(*key, past(cursor, position), position, kafka), CursorEvent.ACKED
+    # A client commits one number again and again: where acks that were there already closed the way
+    # behind it, that is no step back.
+    if position < cursor.position and not _is_repeated(cursor.kafka, kafka):
+        return sought(key, position, kafka), CursorEvent.SOUGHT
+    return Moved(*key, cursor.position, cursor.floor, kafka or cursor.kafka), None
+
+
+def sought(key: CursorKey, position: int, kafka: KafkaCommit | None = None) -> Moved:
+    """The cursor set anew: what was acknowledged above `position` is forgotten."""
+    position = bounded(position)
+    return Moved(*key, position, position, kafka, cleared=True)
+
+
+def acknowledged(
+    key: CursorKey, cursor: Cursor, position: int, ranges: RangeSet | None = None
+) -> Moved:
+    """Acks that take the position there, and acknowledge `ranges` besides."""
+    kafka = cursor.kafka if position == cursor.position else None
+    return Moved(*key, position, cursor.floor, kafka, ranges=ranges)
+
+
+def bounded(position: int) -> int:
+    """The nearest position that can be stored."""
+    return min(max(position, 0), OFFSET_MAX)
+
+
+def past(cursor: Cursor, position: int) -> int:
+    """Where the position comes to rest when all below `position` is acknowledged."""
+    return position if cursor.acked is None else cursor.acked.next_gap(position)
+
+
+def taken(cursor: Cursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
+    """Those ranges that say something new and find room; how many found none."""
+    acked = cursor.acked or RangeSet()
+    room = RANGES_MAX - len(acked)
+    fresh = RangeSet()
+    refused = 0
+    for first, end in ranges:
+        start = max(first, cursor.position)
+        if start >= end or acked.contains(start, end):
+            continue
+        # What the position moves over, or what joins another range, needs no room.
+        is_apart = start > cursor.position and not acked.touches(start, end)
+        if is_apart and not fresh.touches(start, end):
+            if room == 0:
+                refused += 1
+                continue
+            room -= 1
+        fresh.add(start, min(end, OFFSET_MAX))
+    return fresh, refused
+
+
+def closed(cursor: Cursor, fresh: RangeSet) -> int:
+    """Where the position comes to rest when `fresh` is acknowledged besides."""
+    position = cursor.position
+    while True:
+        reached = past(cursor, fresh.next_gap(position))
+        if reached == position:
+            return position
+        position = reached
+
+
+def _is_repeated(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:
+    return last is not None and kafka is not None and last.offset == kafka.offset
