@@ -6,8 +6,12 @@ A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and
 
 from __future__ import annotations
 
+from itertools import islice
+
+import trio
+
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
-from broker.subscriptions import KafkaCommit
+from broker.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import (
@@ -22,42 +26,72 @@ from protocols.kafka.messages import (
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
 
+# Written at once: about two milliseconds. Then other connections have their turn.
+PIECE_COMMITS = 256
+
+Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
+
 
 async def commit_offsets(context: Context, request: OffsetCommitRequest) -> Answer:
-    """Keep each position as given, also beyond the log; the consumer's generation is ignored."""
-    topics: dict[bytes | None, dict[int, int]] = {}
+    """Keep each position as given, also beyond the log; the consumer's generation is ignored.
+
+    Many are written at once, and each is answered for itself.
+    """
+    answers: dict[bytes | None, dict[int, int]] = {name: {} for name in request.topics}
+    wanted = (
+        (name, index, target)
+        for name, targets in request.topics.items()
+        for index, target in targets.items()
+    )
     ticket = 0
-    for name, targets in request.topics.items():
-        codes = topics[name] = {}
-        for index, target in targets.items():
-            codes[index], needed = _commit(context, request, name, index, target)
-            ticket = max(ticket, needed)
-    return Answer(OffsetCommitReply(topics), ticket)
+    while piece := list(islice(wanted, PIECE_COMMITS)):
+        codes, needed = _commit(context, request, piece)
+        for (name, index, _), code in zip(piece, codes, strict=True):
+            answers[name][index] = code
+        ticket = max(ticket, needed)
+        if len(piece) == PIECE_COMMITS:
+            await trio.lowlevel.checkpoint()
+    return Answer(OffsetCommitReply(answers), ticket)
 
 
 def _commit(
+    context: Context, request: OffsetCommitRequest, piece: list[Wanted]
+) -> tuple[list[int], int]:
+    """The code for each partition, and the ticket that the answer waits for."""
+    if request.group is None:
+        return [Code.UNKNOWN] * len(piece), 0
+    commits = context.broker.subscriptions.commits(request.group)
+    codes = [_add(context, request.version, commits, *one) for one in piece]
+    try:
+        ticket = commits.write()
+    except BrokerError as error:
+        return [context.refused(error) if code is None else code for code in codes], 0
+    return [Code.NONE if code is None else code for code in codes], ticket
+
+
+def _add(
     context: Context,
-    request: OffsetCommitRequest,
+    version: int,
+    commits: Commits,
     name: bytes | None,
     index: int,
     target: CommitTarget,
-) -> tuple[int, int]:
-    """The code for one partition, and the ticket that its answer waits for."""
-    if request.group is None or name is None:
-        return Code.UNKNOWN, 0
+) -> Code | None:
+    """Have the commit made with the others; the code for one that is not made."""
+    if name is None:
+        return Code.UNKNOWN
     if _characters(target.metadata) > context.options.offset_metadata_chars_max:
-        return Code.OFFSET_METADATA_TOO_LARGE, 0
+        return Code.OFFSET_METADATA_TOO_LARGE
     try:
         partition = context.partition(name, index)
-        subscription = context.broker.subscriptions.open(partition.topic, request.group)
-        ticket = subscription.commit(index, target.offset, kafka=_as_given(context, target))
+        commits.add(partition, target.offset, kafka=_as_given(context, target))
     except PartitionNotFound:
-        return Code.NONE, 0  # 0.8.2 takes it without a look, and version 1 never gives it back.
+        return Code.NONE  # 0.8.2 takes it without a look, and version 1 never gives it back.
     except TopicNotFound as error:
-        return (Code.NONE if request.version else context.refused(error)), 0
+        return Code.NONE if version else context.refused(error)
     except BrokerError as error:
-        return context.refused(error), 0
-    return Code.NONE, ticket
+        return context.refused(error)
+    return None
 
 
 def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:

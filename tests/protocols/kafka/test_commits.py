@@ -1,15 +1,55 @@
 """Group positions through the wire: kept as given, shared by both versions and all doors."""
 
+import errno
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
 import pytest
+import trio
 
 from broker.broker import Broker
+from broker.config import load
+from protocols.kafka import commits as module
 from protocols.kafka import messages as m
+from storage.log.data_dir import DataDir
+from storage.log.files import Buffer, Files
+from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     produce_one,
 )
+from tests.storage.files_twins import FailingDisk
+
+
+class CountingDisk(FailingDisk):
+    """A disk that fails when it is told to; counts the batches written to the cursors' journal."""
+
+    cursor_writes = 0
+
+    def write(self, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> int:
+        self.cursor_writes += path.endswith(".log") and "cursors" in path
+        return super().write(path, fd, parts, pos)
+
+
+@pytest.fixture
+def disk() -> CountingDisk:
+    return CountingDisk()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, disk: CountingDisk) -> AsyncIterator[Broker]:
+    """A broker over that disk, its committer running."""
+    config = load(environment={}, file="/dev/null", flags=[("data_dir", str(tmp_path), "test")])
+    opened = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
+    async with trio.open_nursery() as running:
+        running.start_soon(opened.run)
+        opened.ready.set()
+        yield opened
+        opened.stop()
+        running.cancel_scope.cancel()
+    opened.close()
 
 
 async def commit(
@@ -111,3 +151,80 @@ async def test_an_answered_commit_is_on_disk(broker: Broker, client: Client) -> 
     before = broker.durability.durable_ticket
     await commit(client, 1, 5, b"")
     assert broker.durability.durable_ticket > before
+
+
+# Many partitions in one request.
+
+BAR = b"bar"
+BAR_NAME = TopicName("public", "default", "bar")
+
+
+def target(offset: int, metadata: bytes = b"") -> m.CommitTarget:
+    return m.CommitTarget(offset, metadata, None)
+
+
+async def commit_many(
+    client: Client, targets: dict[bytes, dict[int, m.CommitTarget]], version: int = 1
+) -> m.ByPartition[int]:
+    reply = await client.call(m.OffsetCommitRequest(version, b"g", -1, b"", targets))
+    assert isinstance(reply, m.OffsetCommitReply)
+    return reply.topics
+
+
+async def all_committed(client: Client, indexes: range) -> list[int]:
+    reply = await client.call(m.OffsetFetchRequest(1, b"g", {BAR: list(indexes)}))
+    assert isinstance(reply, m.OffsetFetchReply)
+    return [found.offset for found in reply.topics[BAR].values()]
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        (0, 3),
+        (1, 3),
+        pytest.param(0, module.PIECE_COMMITS, marks=pytest.mark.slow),
+        pytest.param(1, module.PIECE_COMMITS + 1, marks=pytest.mark.slow),
+    ],
+)
+async def test_many_partitions_take_few_writes(
+    broker: Broker, client: Client, disk: CountingDisk, version: int, count: int
+) -> None:
+    broker.topics.create(BAR_NAME, count)
+    await broker.durability.settled()
+    disk.cursor_writes = 0
+    answer = await commit_many(client, {BAR: {i: target(i) for i in range(count)}}, version)
+    assert answer == {BAR: dict.fromkeys(range(count), 0)}
+    assert disk.cursor_writes == 1 + (count > module.PIECE_COMMITS)
+    assert await all_committed(client, range(count)) == list(range(count))
+
+
+@pytest.mark.parametrize(("version", "unknown"), [(0, 3), (1, 0)])
+async def test_each_partition_has_an_error_of_its_own(
+    broker: Broker, client: Client, version: int, unknown: int
+) -> None:
+    broker.topics.create(BAR_NAME, 3)
+    targets = {
+        BAR: {0: target(5), 1: target(6, b"m" * 4097), 2: target(7), 3: target(8)},
+        b"nowhere": {0: target(9)},
+        FOO: {0: target(10)},
+    }
+    answer = await commit_many(client, targets, version)
+    assert answer == {BAR: {0: 0, 1: 12, 2: 0, 3: 0}, b"nowhere": {0: unknown}, FOO: {0: 0}}
+    assert await all_committed(client, range(4)) == [5, -1, 7, -1]
+    assert (await committed(client, 1)).offset == 10
+
+
+async def test_a_full_disk_refuses_those_that_could_be_written_and_moves_none(
+    broker: Broker, client: Client, disk: CountingDisk
+) -> None:
+    broker.topics.create(BAR_NAME, 2)
+    await commit_many(client, {BAR: {0: target(5)}})
+    disk.fail("write", errno.ENOSPC)
+    targets = {BAR: {0: target(6), 1: target(6, b"m" * 4097)}, FOO: {0: target(6), 1: target(6)}}
+    assert await commit_many(client, targets) == {BAR: {0: 56, 1: 12}, FOO: {0: 56, 1: 0}}
+    assert await all_committed(client, range(2)) == [5, -1]
+    assert (await committed(client, 1)).offset == -1
+    assert broker.subscriptions.find(broker.topics.get(FOO_NAME), b"g") is None
+    disk.heal()
+    assert await commit_many(client, targets) == {BAR: {0: 0, 1: 12}, FOO: {0: 0, 1: 0}}
+    assert await all_committed(client, range(2)) == [6, -1]
