@@ -35,7 +35,7 @@ def main() -> int:
     started = time.monotonic()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="braidlog-demo-")))
-        broker = stack.enter_context(RunningBroker(scratch / "data"))
+        broker = stack.enter_context(RunningBroker(scratch))
         console.print("One broker, one log, four doors:", broker.addresses)
         drivers = [_open(stack, broker, name) for name in NAMES]
         sent = _produce(console, drivers)

@@ -1,110 +1,189 @@
-"""A broker of our own for a run: started by the command line that users have, seen through its
-ready file.
+"""A broker of our own for a run: started by the command line that users have, in a process of its
+own, seen through its ready file, its output and its files.
 """
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+from storage.log.verify import Verifier, is_data_dir
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
+ANY_PORT = "127.0.0.1:0"
 DOORS = ("kafka", "pulsar", "iggy", "http")
 
 
-class StartFailed(Exception):
-    """The broker ended or did not become ready; the text is its own."""
+class BrokerFailed(Exception):
+    """The broker did not become ready or did not end; the text is its own."""
 
 
 class RunningBroker:
-    """`braidlog serve` in a process of its own on loopback ports; also a context manager.
+    """`braidlog serve` on loopback ports; a context manager, which verifies the log at its end.
 
-    The data directory is kept over `stop`, `kill` and another `start`, and removed at the end when
-    it was made here.
+    `listen` maps doors to addresses or "off"; doors that it leaves out get any free port, which
+    they keep over restarts, or are off with `others=False`. Everything is kept below `folder`, so
+    that a next one there goes on with the data; without one, in a folder that is removed at the
+    end.
     """
 
-    def __init__(self, data_dir: Path | None = None, *options: str) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="braidlog-")
-        self.data_dir = data_dir or Path(self._scratch.name) / "data"
-        self.options = options
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        listen: Mapping[str, str] | None = None,
+        others: bool = True,
+        settings: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._held = ExitStack()
+        if folder is None:
+            scratch = tempfile.TemporaryDirectory(prefix="braidlog-")
+            folder = Path(self._held.enter_context(scratch))
+        self.folder = folder
+        self.data_dir = folder / "data"
+        self.ready_file = folder / "ready.json"
         self.addresses: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
-        self.log_path = Path(self._scratch.name) / "broker.log"
-
-    def start(self) -> "RunningBroker":
-        """Returns when every door accepts. A restart uses the ports of the start before it.
-
-        Raises:
-            StartFailed: with the last words of the broker.
-        """
-        ready = Path(self._scratch.name) / "ready.json"
-        ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "broker.cli", "serve", "--data-dir", str(self.data_dir)]
-        command += ["--ready-file", str(ready)]
-        for door in DOORS:
-            command += ["--listen", f"{door}={self.addresses.get(door, '127.0.0.1:0')}"]
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *self.options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not ready.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise StartFailed(self.log_tail())
-            time.sleep(0.01)
-        self.addresses = json.loads(ready.read_text())["listeners"]
-        return self
+        self._listen = dict.fromkeys(DOORS, ANY_PORT if others else "off") | dict(listen or {})
+        self._ports: dict[str, str] = {}
+        self._settings = settings
+        self._environment = os.environ | (environment or {})
 
     @property
-    def pid(self) -> int:
-        """The process id of the running broker."""
-        assert self.process is not None
-        return self.process.pid
+    def command(self) -> list[str]:
+        """The command line."""
+        command = [sys.executable, "-m", "broker.cli", "serve", "--data-dir", str(self.data_dir)]
+        command += ["--ready-file", str(self.ready_file)]
+        for door, address in self._listen.items():
+            command += ["--listen", f"{door}={self._ports.get(door, address)}"]
+        for setting in self._settings:
+            command += ["--set", setting]
+        return command
+
+    def run_to_end(self) -> tuple[int, str, str]:
+        """Start a broker that is expected to end by itself: (exit code, stdout, stderr)."""
+        ended = subprocess.run(
+            self.command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=START_TIMEOUT_S,
+        )
+        return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+
+    def start(self) -> Self:
+        """Returns when every door accepts. Raises BrokerFailed with the broker's last words."""
+        for door, address in self._listen.items():
+            if address == ANY_PORT and door not in self._ports:
+                self._ports[door] = self._reserved()
+        self.ready_file.unlink(missing_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "output", "ab") as output, open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.ready_file.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"it did not start: {self.log_tail()}")
+            time.sleep(0.005)
+        ready = json.loads(self.ready_file.read_text())
+        assert ready["pid"] == self.process.pid
+        self.addresses = ready["listeners"]
+        return self
+
+    def _reserved(self) -> str:
+        """A free port that nobody else is given from now on: it is bound, and never listens."""
+        holder = self._held.enter_context(socket.socket())
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{holder.getsockname()[1]}"
+
+    def address(self, door: str) -> tuple[str, int]:
+        """Host and port of a door."""
+        host, _, port = self.addresses[door].rpartition(":")
+        return host, int(port)
 
     @property
     def url(self) -> str:
         """Where the HTTP door is, for `--url`."""
         return f"http://{self.addresses['http']}"
 
-    def stop(self) -> int:
-        """A clean stop by SIGTERM; returns the exit code."""
+    @property
+    def pid(self) -> int:
+        """The process id."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        return self.process.pid
+
+    def resident_bytes(self) -> int:
+        """Memory that it holds now."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def output(self) -> str:
+        """What it printed for people."""
+        return (self.folder / "output").read_text()
+
+    def log(self) -> str:
+        """What it logged."""
+        return (self.folder / "log").read_text(errors="backslashreplace")
+
+    def log_tail(self) -> str:
+        """The last lines that it logged."""
+        return "\n".join(self.log().splitlines()[-20:])
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once it has ended. Raises BrokerFailed if it does not end."""
+        assert self.process is not None
         try:
             return self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise StartFailed("no end after SIGTERM: " + self.log_tail()) from None
+            raise BrokerFailed(f"it did not end: {self.log_tail()}") from None
+
+    def stop(self) -> int:
+        """A clean stop by SIGTERM; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the process is."""
+        """SIGKILL, if it still runs: what a crash of the process is."""
         if self.process is not None and self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait()
 
     def verify(self) -> None:
         """Whatever clients did, `log verify` finds nothing wrong. Raises AssertionError."""
-        command = [sys.executable, "-m", "broker.cli", "log", "verify"]
-        command += ["--data-dir", str(self.data_dir)]
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        found: list[object] = []
+        report = Verifier(self.data_dir, found.append, lambda done, total: None).run()
+        assert report.faults == 0, found
 
-    def log_tail(self) -> str:
-        """The last lines that the broker wrote."""
-        return "\n".join(self.log_path.read_text(errors="backslashreplace").splitlines()[-20:])
-
-    def __enter__(self) -> "RunningBroker":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.kill()
-        try:
-            if kind is None:
+        with self._held:
+            self._ports.clear()
+            self.kill()
+            if kind is None and is_data_dir(self.data_dir):
                 self.verify()
-        finally:
-            self._scratch.cleanup()

@@ -18,7 +18,6 @@ from rich.table import Table
 
 from conformance.bench.append_path import append_ratios
 from conformance.bench.limits import measure_limits
-from conformance.bench.process import resident_mb
 from conformance.bench.sample import Round, Sample, Workload
 from conformance.bench.workloads import WORKLOADS
 from conformance.server import RunningBroker
@@ -54,9 +53,9 @@ def main() -> int:
     started = time.perf_counter()
     with RunningBroker() as broker:
         ready_s = time.perf_counter() - started
-        idle_mb = resident_mb(broker.pid)
+        idle_mb = broker.resident_bytes() / 1e6
         limits, samples, ratios = _measure(broker, chosen, rounds, seconds)
-        loaded_mb = resident_mb(broker.pid)
+        loaded_mb = broker.resident_bytes() / 1e6
         append = append_ratios(broker.data_dir.parent)
     results = [_summary(w, samples[w.name], ratios[w.name]) for w in chosen]
     report = {

@@ -6,21 +6,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of all threads so far, ended ones too: the process's CPU clock."""
     clock_id = (~pid << 3) | 2  # As clock_getcpuclockid(3) makes it; 2: time on the scheduler.
     return time.clock_gettime(clock_id)
-
-
-def resident_mb(pid: int) -> float:
-    """Resident memory in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1000
-    raise ProcessLookupError(pid)
 
 
 @contextmanager

@@ -38,8 +38,7 @@ class Round:
 
     def address(self, door: str) -> tuple[str, int]:
         """Host and port of a door."""
-        host, _, port = self.broker.addresses[door].rpartition(":")
-        return host, int(port)
+        return self.broker.address(door)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,22 +37,18 @@ class Run:
         self.random = rng
         self.ledgers = {name: Ledger(name) for name in WRITERS}
         self.positions = {"kafka": 0, "iggy": 0}
-        with IggyWire(self.address("iggy")) as wire:
+        with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(topic)
-
-    def address(self, door: str) -> tuple[str, int]:
-        """Host and port of a door."""
-        host, _, port = self.broker.addresses[door].rpartition(":")
-        return host, int(port)
 
     def kill_once(self) -> list[str]:
         """Write and commit for a while, SIGKILL, restart; returns what was broken."""
+        address = self.broker.address
         writers = [
-            kind(self.address(name.split("-")[0]), self.topic, self.ledgers[name], self._seed())
+            kind(address(name.split("-")[0]), self.topic, self.ledgers[name], self._seed())
             for name, kind in WRITERS.items()
         ]
         committers = [
-            Committer(door, self.address(door), self.topic, position, self._seed())
+            Committer(door, address(door), self.topic, position, self._seed())
             for door, position in self.positions.items()
         ]
         threads: list[Writer | Committer] = [*writers, *committers]
@@ -65,9 +61,9 @@ class Run:
             thread.join(30)
         self.broker.start()
         broken = [f"{thread!r}: {thread.fault!r}" for thread in threads if thread.fault]
-        log = read_back(self.address("kafka"), self.topic, 0)
+        log = read_back(address("kafka"), self.topic, 0)
         broken += faults(log, list(self.ledgers.values()))
-        broken += position_faults(self.address("kafka"), self.topic, committers)
+        broken += position_faults(address("kafka"), self.topic, committers)
         self.positions = {member.door: member.position for member in committers}
         return broken
 

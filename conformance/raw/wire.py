@@ -5,7 +5,7 @@ import struct
 from types import TracebackType
 from typing import Self
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0  # A broker that takes so long hangs.
 
 
 class Wire:

@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +30,9 @@ def test_ready_file_names_every_door_and_output_says_how_to_connect(tmp_path):
         ready = json.loads(broker.ready_file.read_text())
         assert set(ready) == {"pid", "listeners"}
         assert {"kafka", "iggy", "http"} <= set(ready["listeners"])
-        for name, (host, port) in broker.addresses.items():
-            socket.create_connection((host, port), timeout=5).close()
-            assert f"{host}:{port}" in broker.output(), name
+        for name, address in broker.addresses.items():
+            socket.create_connection(broker.address(name), timeout=HANG_S).close()
+            assert address in broker.output(), name
         assert not list(tmp_path.glob("*.new"))
         assert broker.stop() == 0
     assert '"stopped"' in broker.log()
@@ -39,8 +40,7 @@ def test_ready_file_names_every_door_and_output_says_how_to_connect(tmp_path):
 
 def test_an_idle_broker_with_every_door_open_is_small(tmp_path):
     with RunningBroker(tmp_path) as broker:
-        host, port = broker.addresses["http"]  # Its server is imported after the start.
-        with urlopen(f"http://{host}:{port}/healthz") as answer:
+        with urlopen(f"{broker.url}/healthz") as answer:  # Imports its server after the start.
             assert answer.status == 200
         assert broker.resident_bytes() < IDLE_BYTES_MAX
 
@@ -58,7 +58,7 @@ def test_second_broker_on_the_directory_is_refused(tmp_path):
         second.data_dir = broker.data_dir
         code, _, error = second.run_to_end()
         assert code == 1
-        assert f"in use by process {broker.process.pid}" in one_line(error)
+        assert f"in use by process {broker.pid}" in one_line(error)
         assert broker.stop() == 0
 
 

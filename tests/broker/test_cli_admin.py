@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from broker.cli import run
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
 
 ORDERS = {
     "name": "public/default/orders",
@@ -284,8 +284,7 @@ def test_help_of_each_command_shows_an_example(capsys, command):
 def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
     others = dict.fromkeys(("kafka", "pulsar", "iggy"), "off")
     with RunningBroker(tmp_path, listen=others) as broker:
-        host, port = broker.addresses["http"]
-        where = ["--url", f"http://{host}:{port}", "--output", "json"]
+        where = ["--url", broker.url, "--output", "json"]
         assert run(["topics", "create", "orders", "--partitions", "2", *where]) == 0
         made = json.loads(capsys.readouterr().out)
         assert run(["topics", "show", "orders", *where]) == 0

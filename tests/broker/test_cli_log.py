@@ -9,10 +9,10 @@ import pytest
 
 from broker.cli import run
 from conformance.raw.kafka import KafkaWire, message, parse_set
+from conformance.server import RunningBroker
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.codecs.registry import codec_named
 from storage.log.batch import HEADER_BYTES
-from tests.server import RunningBroker
 from tests.storage.log.directories import Directory
 from tests.storage.log.logs import flip
 from tests.storage.log.test_verify import places
@@ -302,14 +302,14 @@ def test_what_cannot_be_repaired_is_told_and_is_a_failure(capsys, healthy):
 @pytest.mark.slow
 def test_a_broker_that_cannot_start_names_the_way_and_starts_after_it(capsys, tmp_path):
     broker = RunningBroker(tmp_path, others=False, listen={"kafka": "127.0.0.1:0"})
-    with broker, KafkaWire(broker.addresses["kafka"]) as wire:
+    with broker, KafkaWire(broker.address("kafka")) as wire:
         wire.create("orders")
         for number in range(4):
             assert wire.produce("orders", message(None, b"order %d" % number)) == (0, number)
         wire.commit("billing", "orders", 1)
         data_dir = str(broker.data_dir)
         out, _ = said(capsys, "verify", "--data-dir", data_dir)
-        assert f"process {broker.process.pid} runs a broker there" in out
+        assert f"process {broker.pid} runs a broker there" in out
         broker.kill()
     said(capsys, "verify", "--data-dir", data_dir)
     path, file_pos, _ = places(broker.data_dir)[1]
@@ -321,7 +321,7 @@ def test_a_broker_that_cannot_start_names_the_way_and_starts_after_it(capsys, tm
     said(capsys, "verify", "--data-dir", data_dir, code=1)
     said(capsys, "repair", "--yes", "--data-dir", data_dir)
     said(capsys, "verify", "--data-dir", data_dir)
-    with broker, KafkaWire(broker.addresses["kafka"]) as wire:
+    with broker, KafkaWire(broker.address("kafka")) as wire:
         assert wire.produce("orders", message(None, b"order 4")) == (0, 4)
         found, offset = {}, 0
         while offset < 5:

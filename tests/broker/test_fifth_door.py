@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,7 @@ def start(tmp_path, lines_package):
 
 class Client:
     def __init__(self, broker, greeting="hello"):
-        self.socket = socket.create_connection(broker.addresses["lines"], timeout=20)
+        self.socket = socket.create_connection(broker.address("lines"), timeout=HANG_S)
         self.file = self.socket.makefile("rwb")
         assert self.line() == greeting
 

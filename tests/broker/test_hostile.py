@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def read_to_the_end(stream):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
 def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(broker, door, kind):
-    with socket.create_connection(broker.addresses[door], timeout=10) as stream:
+    with socket.create_connection(broker.address(door), timeout=HANG_S) as stream:
         stream.sendall(KINDS[kind])
         read_to_the_end(stream)
 
@@ -49,19 +50,19 @@ def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(b
 @pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
 def test_a_thousand_such_connections_at_a_time_leave_next_to_nothing(broker, door):
     kinds = list(KINDS.values())
-    with socket.create_connection(broker.addresses[door], timeout=10):
+    with socket.create_connection(broker.address(door), timeout=HANG_S):
         before = broker.resident_bytes()
         for _ in range(4):
             streams = []
             for number in range(CONNECTIONS // 4):
-                stream = socket.create_connection(broker.addresses[door], timeout=20)
+                stream = socket.create_connection(broker.address(door), timeout=HANG_S)
                 stream.sendall(kinds[number % len(kinds)])
                 streams.append(stream)
             for stream in streams:
                 read_to_the_end(stream)
                 stream.close()
         assert broker.resident_bytes() - before < GROWTH_BYTES_MAX
-    with socket.create_connection(broker.addresses["http"], timeout=10) as stream:
+    with socket.create_connection(broker.address("http"), timeout=HANG_S) as stream:
         stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert b"200" in read_to_the_end(stream)
     assert '"error"' not in broker.log()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
@@ -32,8 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         settings=["topics.num_partitions=3"],
     )
     with running:
-        host, port = running.addresses["kafka"]
-        yield f"{host}:{port}"
+        yield running.addresses["kafka"]
 
 
 @pytest.fixture

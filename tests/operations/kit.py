@@ -8,9 +8,8 @@ import sys
 from conformance.raw.iggy import IggyWire
 from conformance.raw.kafka import KafkaWire
 from conformance.raw.pulsar import PulsarWire
-from tests.server import RunningBroker
-
-ANSWER_S = 20
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S
 
 
 class SwitchedBroker(RunningBroker):
@@ -42,22 +41,22 @@ class SwitchedBroker(RunningBroker):
 
 def kafka(broker):
     """A raw Kafka connection."""
-    return KafkaWire(broker.addresses["kafka"])
+    return KafkaWire(broker.address("kafka"))
 
 
 def pulsar(broker):
     """A raw Pulsar connection."""
-    return PulsarWire(broker.addresses["pulsar"])
+    return PulsarWire(broker.address("pulsar"))
 
 
 def iggy(broker):
     """A raw Iggy connection."""
-    return IggyWire(broker.addresses["iggy"])
+    return IggyWire(broker.address("iggy"))
 
 
 def api(broker, method, path, body=None):
     """(status, JSON) of the HTTP door's answer below /api/v1."""
-    connection = http.client.HTTPConnection(*broker.addresses["http"], timeout=ANSWER_S)
+    connection = http.client.HTTPConnection(*broker.address("http"), timeout=HANG_S)
     try:
         sent = None if body is None else json.dumps(body)
         connection.request(method, f"/api/v1/{path}", sent, {"Content-Type": "application/json"})

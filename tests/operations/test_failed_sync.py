@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from conformance.raw.kafka import message
+from tests.waiting import HANG_S
 
 from .doors import OK, Doors
 from .kit import SwitchedBroker, kafka
@@ -58,15 +59,15 @@ def write_until_it_ends(broker, break_disk):
                     return
                 acknowledged[offset] = value
                 if number == 20:
-                    started.wait(20)
+                    started.wait(HANG_S)
 
     threads = [threading.Thread(target=write, args=(name,)) for name in range(WRITERS)]
     for thread in threads:
         thread.start()
-    started.wait(20)
+    started.wait(HANG_S)
     break_disk()
     for thread in threads:
-        thread.join(20)
+        thread.join(HANG_S)
         assert not thread.is_alive()
     assert len(acknowledged) > 20 * WRITERS
     return acknowledged

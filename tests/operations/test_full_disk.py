@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from conformance.raw.pulsar import ACK, encode
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
 
 from .doors import IGGY_CANNOT_APPEND, KAFKA_STORAGE_ERROR, OK, PULSAR_PERSISTENCE_ERROR, Doors
 from .kit import SwitchedBroker, api, pulsar, topic_path
@@ -71,6 +71,21 @@ def test_writers_are_refused_readers_read_on_and_all_resumes(doors, fault):
     restart(doors)
     assert doors.check() == before
     assert doors.kafka.committed("kafka-group", TOPIC) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("full", "No space left on device"), ("read-only", "Read-only file system")],
+)
+def test_clients_are_told_the_reason_and_the_operator_the_file(doors, fault, reason):
+    with doors.broker.fault(fault):
+        assert doors.write() == REFUSED
+        doors.make_topic("other")
+    assert doors.told == [f"public/default/{TOPIC}/0: {reason}", reason]
+    (line, *_) = [line for line in doors.broker.log().splitlines() if "storage_full" in line]
+    assert str(doors.broker.data_dir / "partitions") in line
+    assert reason in line
 
 
 @pytest.mark.slow
@@ -146,7 +161,7 @@ class SmallDiskBroker(RunningBroker):
     @property
     def inside(self):
         """The data directory as others reach it while the broker runs."""
-        return f"/proc/{self.process.pid}/root{self.data_dir}"
+        return f"/proc/{self.pid}/root{self.data_dir}"
 
     def verify(self):
         """Nothing: the file system goes with the broker."""

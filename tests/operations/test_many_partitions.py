@@ -10,7 +10,7 @@ import pytest
 
 from conformance.raw.iggy import PING
 from conformance.raw.kafka import FETCH, PRODUCE, message, string
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
 
 from .kit import api, iggy, kafka, topic_path
 
@@ -80,7 +80,7 @@ def test_thousands_of_partitions_are_served_with_few_descriptors(tmp_path):
             assert pinger.answered > before + 20, "the making of a topic held up everybody"
             produce_to_all(broker, topic)
         assert [records_of_all(broker, topic) for topic in TOPICS] == [PARTITIONS] * 2
-        assert len(os.listdir(f"/proc/{broker.process.pid}/fd")) <= IDLE_MAX
+        assert len(os.listdir(f"/proc/{broker.pid}/fd")) <= IDLE_MAX
         pinger.stopping.set()
         pinger.join()
         broker.kill()

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import threading
-import time
 
 import pytest
 
@@ -11,7 +10,8 @@ from broker.cli import run
 from conformance.raw.iggy import BY_OFFSET, IggyWire
 from conformance.raw.kafka import KafkaWire, message, parse_set
 from conformance.raw.pulsar import FLOW, PulsarWire
-from tests.server import RunningBroker
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S, until_seen
 
 from .kit import api, iggy, kafka, partition_of, pulsar, topic_path
 
@@ -19,7 +19,6 @@ TOPIC = "t"
 KAFKA_OUT_OF_RANGE = 1
 SEGMENT = "segment_bytes=64KiB"
 RECORDS = 300
-WAIT_S = 20
 
 
 @pytest.fixture
@@ -42,22 +41,13 @@ def fill(broker, records=RECORDS):
 
 def alter(broker, *options):
     """What a user types."""
-    host, port = broker.addresses["http"]
-    command = ["topics", "alter", TOPIC, "--url", f"http://{host}:{port}", *options]
+    command = ["topics", "alter", TOPIC, "--url", broker.url, *options]
     assert run(command) == 0
 
 
 def log_start(broker):
     """The first offset that is kept, as the API and Kafka's door both tell it."""
     return partition_of(broker, TOPIC)["log_start_offset"]
-
-
-def until(condition):
-    """Wait until that is so."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.slow
@@ -69,7 +59,7 @@ def test_readers_in_the_middle_of_what_goes_are_told_in_their_own_words(broker, 
         subscriber.subscribe(TOPIC, "slow", permits=2)
         assert [subscriber.next_message().entry for _ in range(2)] == [0, 1]
         alter(broker, "--set", limit)
-        until(lambda: log_start(broker) > 0)
+        until_seen(lambda: log_start(broker) > 0)
         alter(broker, "--set", "retention_ms=1h", "--set", "retention_bytes=none")
         fill(broker, 70)
         start = log_start(broker)
@@ -100,7 +90,7 @@ def test_limits_stop_at_what_a_group_has_still_to_read_if_the_topic_says_so(brok
         assert 0 < log_start(broker) <= 100
         assert wire.fetch(TOPIC, 100, wait_ms=0)[0] == 0
         assert wire.commit("billing", TOPIC, 250) == 0
-        until(lambda: log_start(broker) > 100)
+        until_seen(lambda: log_start(broker) > 100)
         assert log_start(broker) <= 250
         assert wire.commit("late", TOPIC, 0) == 0  # Holds what is left, and brings nothing back.
         assert wire.fetch(TOPIC, log_start(broker), wait_ms=0)[0] == 0
@@ -113,10 +103,10 @@ def test_what_every_group_has_read_goes_at_once_if_the_topic_says_so(broker):
     with kafka(broker) as wire:
         assert wire.commit("audit", TOPIC, 130) == 0
         assert wire.commit("billing", TOPIC, 200) == 0
-        until(lambda: log_start(broker) > 0)
+        until_seen(lambda: log_start(broker) > 0)
         assert log_start(broker) <= 130
         assert wire.commit("audit", TOPIC, RECORDS) == 0
-        until(lambda: log_start(broker) > 130)
+        until_seen(lambda: log_start(broker) > 130)
         assert log_start(broker) <= 200
         assert wire.fetch(TOPIC, 200, wait_ms=0)[0] == 0
 
@@ -138,8 +128,7 @@ def test_settings_survive_a_kill_and_are_taken_back(broker, capsys):
     assert ["durability", "synced", "broker"] in rows
     assert ["retention_ms", "no", "limit", "topic"] in rows
     for bad in ("durability=maybe", "retention_ms=-5", "segment_bytes=1", "colour=red"):
-        host, port = broker.addresses["http"]
-        command = ["topics", "alter", TOPIC, "--url", f"http://{host}:{port}", "--set", bad]
+        command = ["topics", "alter", TOPIC, "--url", broker.url, "--set", bad]
         assert run(command) != 0
         error = capsys.readouterr().err
         assert error.count("\n") == 1
@@ -213,14 +202,14 @@ def test_a_topic_is_deleted_while_clients_write_read_and_commit(broker):
     ]
     for client in clients:
         client.start()
-    until(lambda: all(client.steps > 20 or client.ended_by for client in clients))
+    until_seen(lambda: all(client.steps > 20 or client.ended_by for client in clients))
     assert api(broker, "DELETE", topic_path(TOPIC))[0] == 204
     for client in clients:
-        client.join(WAIT_S)
+        client.join(HANG_S)
         assert not client.is_alive(), client.step
         assert client.ended_by is not None, client.step
         assert client.steps > 20, (client.step, client.ended_by)
-    until(lambda: not os.listdir(folder.parent))
+    until_seen(lambda: not os.listdir(folder.parent))
     assert api(broker, "GET", topic_path(TOPIC))[0] == 404
     fill(broker, 3)
     assert partition_of(broker, TOPIC)["log_end_offset"] == 3

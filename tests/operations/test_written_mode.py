@@ -11,8 +11,8 @@ import pytest
 
 from broker.cli import run
 from conformance.raw.iggy import BY_OFFSET
+from conformance.server import RunningBroker
 from storage.log.segment import segment_path
-from tests.server import RunningBroker
 
 from .doors import OK, Doors
 from .kit import api, partition_of, pulsar, topic_path
