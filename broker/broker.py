@@ -23,7 +23,7 @@ from broker.retention import Retention
 from broker.subscriptions import Subscriptions
 from broker.topics import TopicDefaults, Topics
 from broker.waiters import Awaited, Waiters
-from storage.errors import StorageError, StorageFailed
+from storage.errors import StorageError
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
 from storage.metadata.catalogue import Catalogue
@@ -141,8 +141,7 @@ class Broker:
 
     def translated(self, error: StorageError) -> BrokerError:
         """What a door is told for an error of storage; one that is final stops the broker."""
-        if isinstance(error, StorageFailed):
-            self.durability.fail(error)
+        self.durability.refused(error)
         return broker_error(error)
 
     def _journal(self, name: str) -> JournalLog:

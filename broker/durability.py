@@ -19,8 +19,9 @@ import trio
 from broker.limits import SYNC_STOP_S
 from broker.metrics import Histogram
 from broker.outbox import Outbox
+from broker.refusals import Refusals
 from broker.waiters import Waiters
-from storage.errors import StorageFailed
+from storage.errors import StorageError, StorageFailed
 
 if TYPE_CHECKING:
     from broker.partition import Partition
@@ -43,6 +44,7 @@ class Durability:
         self.waiters = waiters
         self.round_listeners: list[Callable[[int], None]] = []
         """Called after each round with its ticket, before readers wake and answers leave."""
+        self._refusals = Refusals()
         self._sync_seconds = sync_seconds or Histogram()
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
@@ -70,6 +72,14 @@ class Durability:
     def appended(self, partition: Partition) -> None:
         """Wake the partition's readers once the gathering round is on disk."""
         self._appended.add(partition)
+
+    def refused(self, error: StorageError) -> None:
+        """A door is about to be told of it: the operator is too, and one that is final stops the
+        broker.
+        """
+        self._refusals.note(error)
+        if isinstance(error, StorageFailed):
+            self.fail(error)
 
     def fail(self, error: StorageFailed) -> None:
         """A write failed for good outside a round: the broker has to stop."""

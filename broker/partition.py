@@ -36,11 +36,12 @@ BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]]
 }
 
 
-def broker_error(error: storage.errors.StorageError) -> errors.BrokerError:
-    """What the doors are told for an error of storage."""
+def broker_error(error: storage.errors.StorageError, place: str = "") -> errors.BrokerError:
+    """What the doors are told for an error of storage; `place` says where, in a client's words."""
     if isinstance(error, storage.errors.OffsetOutOfRange):
         return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
-    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(str(error))
+    text = f"{place}: {error.told}" if place else error.told
+    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)
 
 
 @dataclass(slots=True)
@@ -105,9 +106,7 @@ class Partition:
                 body, info, body_format=body_format, append_us=append_us, positions=positions
             )
         except storage.errors.StorageError as error:
-            if isinstance(error, storage.errors.StorageFailed):
-                self._durability.fail(error)
-            raise broker_error(error) from error
+            raise self._refused(error) from error
         if log.high_watermark > base_offset:  # durability "written": to be delivered at once
             self._durability.waiters.wake(self)
             return Appended(base_offset, 0)
@@ -130,7 +129,11 @@ class Partition:
             except storage.errors.WouldBlock:
                 return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
         except storage.errors.StorageError as error:
-            raise broker_error(error) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: storage.errors.StorageError) -> errors.BrokerError:
+        self._durability.refused(error)
+        return broker_error(error, f"{self.topic.name}/{self.index}")
 
     async def wait_for(self, offset: int) -> None:
         """Return when the high watermark is above `offset`, the partition is removed or the

@@ -1,16 +1,49 @@
-"""What storage can say went wrong. Knows no protocol: `broker/partition.py` makes broker errors."""
+"""What storage can say went wrong. Knows no protocol: `broker/partition.py` makes broker errors.
+
+The text of an error is for the operator, and may name files. `told` is for clients, and does not.
+"""
+
+import errno
+import os
+
+OUT_OF_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class StorageError(Exception):
     """Base of every error that storage raises on purpose."""
 
+    @property
+    def told(self) -> str:
+        """What clients may hear of it: no path of this machine."""
+        return str(self)
+
 
 class StorageFull(StorageError):
     """No space left, or a read-only file system: nothing was written, a later try may succeed."""
 
+    def __init__(self, text: str = "", number: int = errno.ENOSPC) -> None:
+        """`number` is the errno that the system call gave."""
+        super().__init__(text)
+        self.number = number
+
+    @property
+    def is_out_of_space(self) -> bool:
+        """Whether room is what is missing, and not a descriptor or the permission to write."""
+        return self.number in OUT_OF_SPACE
+
+    @property
+    def told(self) -> str:
+        """The system's own words: "No space left on device"."""
+        return os.strerror(self.number)
+
 
 class StorageFailed(StorageError):
     """A write or sync failed in a way that must not be retried. The broker has to stop."""
+
+    @property
+    def told(self) -> str:
+        """Not which file it was."""
+        return "storage failed, the broker is stopping"
 
 
 class OffsetOutOfRange(StorageError):
@@ -33,9 +66,19 @@ class DamagedLog(StorageError):
         self.offset = offset
         self.reason = reason
 
+    @property
+    def told(self) -> str:
+        """The offset, not the file."""
+        return f"offset {self.offset} is damaged: {self.reason}"
+
 
 class LogClosed(StorageError):
     """The log is no longer open: its topic was deleted, or the broker is stopping."""
+
+    @property
+    def told(self) -> str:
+        """Not which folder it was."""
+        return "the topic was deleted"
 
 
 class WouldBlock(StorageError):

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from storage.errors import StorageFailed, StorageFull, WouldBlock
+from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
 from storage.log.file_system import FileSystem
 from storage.log.read_buffers import ReadBuffers
 
@@ -25,13 +25,15 @@ HANDLES_MAX = 512
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE}
+FULL = OUT_OF_SPACE | {errno.EROFS, errno.EMFILE, errno.ENFILE}
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageFull | StorageFailed:
     """The error type that a failed system call stands for, with a text that names call and file."""
-    kind = StorageFull if error.errno in FULL else StorageFailed
-    return kind(f"cannot {doing} {path}: {error.strerror or error}")
+    text = f"cannot {doing} {path}: {error.strerror or error}"
+    if error.errno in FULL:
+        return StorageFull(text, error.errno)
+    return StorageFailed(text)
 
 
 class FileGone(Exception):
@@ -300,7 +302,8 @@ class Files:
                 self._close_idle()
             else:
                 if file.read_only and not to_read:
-                    raise StorageFull(f"cannot write to {file.path}: {os.strerror(errno.EROFS)}")
+                    reason = OSError(errno.EROFS, os.strerror(errno.EROFS))
+                    raise storage_error(reason, "write to", file.path)
                 if file.holds == 0:
                     del self._idle[file]
                 file.holds += 1

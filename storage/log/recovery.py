@@ -12,7 +12,7 @@ from storage.errors import DamagedLog
 from storage.log.batch import BatchHeader
 from storage.log.files import Files
 from storage.log.index import BadIndex
-from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, pass_over, walk
 from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment, segment_bases
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
@@ -203,6 +203,8 @@ class _Recovery:
             offset, file_pos = self.starting_place(segment)
         elif not segment.has_index:  # Its header could not be read the first time.
             segment.index.create()
+        if segment.kind != KIND_PARTITION:  # A journal has no index to complete.
+            offset, file_pos = self.behind_proven(segment, file_pos, offset)
         for pos, header in self.batches(segment, file_pos, offset):
             self.report.batches_walked += 1
             self.tail.add(segment, pos, header)
@@ -213,6 +215,9 @@ class _Recovery:
         if segment is not self.segments[-1] and segment.kind == KIND_PARTITION:
             segment.end_index(offset)
         return offset
+
+    def behind_proven(self, segment: Segment, file_pos: int, offset: int) -> tuple[int, int]:
+        return pass_over(segment, file_pos, offset, below=self.proven, end_pos=segment.size)
 
     def batches(
         self, segment: Segment, file_pos: int, offset: int
@@ -262,7 +267,8 @@ class _Recovery:
     def check_joint(self, segment: Segment, following: list[Segment], offset: int) -> None:
         """Raise Fault where the log does not go on as it should at the end of a segment."""
         if following and following[0].base_offset < offset:
-            raise Fault(following[0], 0, offset, f"it begins below the end of {segment.path}")
+            before = os.path.basename(segment.path)
+            raise Fault(following[0], 0, offset, f"it begins below the end of {before}")
         expected = following[0].base_offset if following else self.proven
         if expected > offset:
             reason = f"the records up to {expected} are missing"

@@ -1,5 +1,6 @@
 """One partition as the doors see it."""
 
+import re
 import threading
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from storage.metadata.names import parse_topic
 from .records import APPEND_US, append, make_partition
 
 KAFKA = codec_named("kafka").format
+NAME = parse_topic("t")
 
 
 async def test_append_gives_the_offset_at_once_and_a_ticket_for_the_answer(broker):
@@ -119,7 +121,7 @@ class ColdLog:
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(SimpleNamespace(), 0, cold, durability)
+    partition = Partition(SimpleNamespace(name=NAME), 0, cold, durability)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
     with pytest.raises(errors.OffsetOutOfRange) as caught:
@@ -149,8 +151,8 @@ class RefusingLog:
 )
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(SimpleNamespace(), 0, RefusingLog(raised), durability)
-    with pytest.raises(told):
+    partition = Partition(SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability)
+    with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.told)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
         await durability.run()

@@ -25,6 +25,8 @@ class Doors:
         self.topic = topic
         self.acknowledged = {}
         """Offset to value of everything that was acknowledged."""
+        self.told = []
+        """What refusals said in words, where a protocol has room for them."""
         self._number = 0
         self.connect()
 
@@ -61,7 +63,10 @@ class Doors:
     def make_topic(self, name):
         """Make a topic over HTTP; the error's name or `OK`."""
         status, answer = api(self.broker, "PUT", topic_path(name), {"partitions": 2})
-        return OK if status == 201 else answer["code"]
+        if status == 201:
+            return OK
+        self.told.append(answer["message"])
+        return answer["code"]
 
     def read(self):
         """Offset to value of the whole topic, which each door must tell the same."""
@@ -114,6 +119,7 @@ class Doors:
         self.pulsar.command(PULSAR_SEND, [(1, 0), (2, number)], payload)
         kind, fields, _ = self.pulsar.take_command()
         if kind == SEND_ERROR:
+            self.told.append(field_of(fields, 4).decode())
             return field_of(fields, 3)
         assert kind == RECEIPT, f"command {kind} {fields}"
         self.acknowledged[_entry(fields)] = value

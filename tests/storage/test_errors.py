@@ -1,0 +1,41 @@
+"""What clients may hear of storage's errors: the reason, and no path of this machine."""
+
+import errno
+
+import pytest
+
+from storage.errors import DamagedLog, LogClosed, StorageError, StorageFailed, StorageFull
+from storage.log.files import storage_error
+
+PATH = "/srv/braidlog/partitions/1/00000000000000000000.log"
+
+
+def refused(number):
+    return storage_error(OSError(number, "reason"), "write to", PATH)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (refused(errno.ENOSPC), "No space left on device"),
+        (refused(errno.EDQUOT), "Disk quota exceeded"),
+        (refused(errno.EROFS), "Read-only file system"),
+        (refused(errno.EMFILE), "Too many open files"),
+        (refused(errno.EIO), "storage failed, the broker is stopping"),
+        (StorageFull(PATH), "No space left on device"),
+        (DamagedLog(PATH, 64, 7, "bad checksum"), "offset 7 is damaged: bad checksum"),
+        (LogClosed(PATH), "the topic was deleted"),
+    ],
+)
+def test_the_operator_is_told_the_path_and_clients_are_not(error, told):
+    assert isinstance(error, StorageError)
+    assert PATH in str(error)
+    assert error.told == told
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_only_a_lack_of_room_is_one_that_room_can_end(number):
+    assert refused(number).is_out_of_space
+    assert not refused(errno.EROFS).is_out_of_space
+    assert not refused(errno.EMFILE).is_out_of_space
+    assert isinstance(refused(errno.EIO), StorageFailed)
