@@ -36,10 +36,12 @@ class HealthApi:
 
     async def readyz(self, _: Request) -> Response:
         """200 when new work is welcome, else 503; both with the reasons."""
+        disk = os.statvfs(self._broker.data_dir)
         checks = {
             "started": self._broker.ready.is_set(),
             "not_stopping": not self._broker.stopping.is_set(),
-            "disk_space": self._disk_free_bytes() >= self._disk_free_bytes_min,
+            "disk_space": disk.f_bavail * disk.f_frsize >= self._disk_free_bytes_min,
+            "disk_writable": not disk.f_flag & os.ST_RDONLY,
         }
         readiness = messages.Readiness(ready=all(checks.values()), checks=checks)
         return json_response(readiness, 200 if readiness.ready else 503)
@@ -54,10 +56,6 @@ class HealthApi:
         else:
             text = encode(families)
         return Response(text, media_type=content_type)
-
-    def _disk_free_bytes(self) -> int:
-        disk = os.statvfs(self._broker.data_dir)
-        return disk.f_bavail * disk.f_frsize
 
 
 class Families:
