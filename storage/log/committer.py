@@ -61,11 +61,6 @@ class Committer:
         self._lazy: dict[Member, None] = {}
         self._running: Round | None = None
 
-    @property
-    def has_lazy(self) -> bool:
-        """Whether something waits for `promote_lazy`."""
-        return bool(self._lazy)
-
     def mark(self, member: Member) -> int:
         """Put the member into the gathering round; returns the round's ticket."""
         gathering = self._gathering
@@ -76,7 +71,11 @@ class Committer:
         return self.ticket
 
     def mark_lazy(self, member: Member) -> None:
-        """Let the member ride along with the next round, or with `promote_lazy`."""
+        """Let the member wait for `promote_lazy`.
+
+        It does not join rounds of others: nobody waits for it, and a second file makes each of
+        them dearer.
+        """
         self._lazy[member] = None
 
     def promote_lazy(self) -> None:
@@ -100,8 +99,9 @@ class Committer:
         assert self._running is None, "one round at a time"
         if not self._gathering:
             return None
-        members = self._gathering | self._lazy
-        self._gathering, self._lazy = {}, {}
+        members, self._gathering = self._gathering, {}
+        for member in members:
+            self._lazy.pop(member, None)
         self._running = Round(self.ticket, [])
         self.ticket += 1
         try:

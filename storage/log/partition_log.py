@@ -462,6 +462,7 @@ class PartitionLog:
         self._files.sync_folder(self.folder)
         self.durable_offset = self.log_end_offset
         self._pending_limit = None
+        self._marked = False  # Lazily, if it is: for a synced append that is not enough.
         self._reservation.settle(self.log_end_offset)
 
     def seal(self) -> None:

@@ -109,22 +109,33 @@ def test_on_dirty_is_called_with_the_first_mark_of_a_round(tmp_path):
     committer.finish(running)
 
 
-def test_lazy_members_ride_along_or_are_promoted(tmp_path):
+def test_lazy_members_wait_to_be_promoted(tmp_path):
     files, _, _ = made(tmp_path, OneByOne, 0)
     calls = []
     committer = Committer(files, lambda: calls.append(1))
     lazy, eager = FakeMember(), FakeMember()
     committer.mark_lazy(lazy)
     assert committer.begin() is None
-    assert (calls, committer.has_lazy) == ([], True)
+    assert calls == []
     committer.mark(eager)
     committer.finish(committer.begin())
-    assert (lazy.finished, committer.has_lazy) == (1, False)
-    committer.mark_lazy(lazy)
+    assert (eager.finished, lazy.finished) == (1, 0)
     committer.promote_lazy()
     assert len(calls) == 2
     committer.finish(committer.begin())
-    assert lazy.finished == 2
+    assert lazy.finished == 1
+    assert committer.begin() is None
+
+
+def test_a_lazy_member_that_a_round_has_taken_anyway_is_done(tmp_path):
+    files, _, _ = made(tmp_path, OneByOne, 0)
+    committer = Committer(files)
+    member = FakeMember()
+    committer.mark_lazy(member)
+    committer.mark(member)
+    committer.finish(committer.begin())
+    committer.promote_lazy()
+    assert committer.begin() is None
 
 
 def test_a_failed_sync_is_never_retried(tmp_path):

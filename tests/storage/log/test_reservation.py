@@ -18,7 +18,6 @@ def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
     assert (one.log.high_watermark, one.log.durable_offset) == (3, 0)
     assert one.all_bodies() == [b"a"]
     assert one.committer.begin() is None
-    assert one.committer.has_lazy
     one.commit()
     assert one.log.durable_offset == 3
 
@@ -69,6 +68,15 @@ def test_a_topic_that_became_synced_still_heeds_the_reservation(tmp_path):
     one.crash()
     again = one.again()
     assert again.append(b"b") == RESERVE_OFFSETS
+
+
+def test_the_next_round_covers_the_first_append_of_a_log_that_became_synced(tmp_path):
+    one = OneLog(tmp_path, durability=Durability.WRITTEN)
+    one.append(b"a")
+    one.log.alter(LogSettings(durability=Durability.SYNCED))
+    one.append(b"b")
+    one.committer.finish(one.committer.begin())
+    assert one.log.high_watermark == 2
 
 
 def test_durability_can_change_while_the_log_is_open(tmp_path):

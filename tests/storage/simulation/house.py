@@ -139,6 +139,13 @@ class House:
         return [journal.recovery for journal in self._dir._journals]
 
     @property
+    def round_covers_cursors(self) -> bool:
+        """Whether the round under way takes all that the cursors' journal has, lazy or not."""
+        members = [one for one, _ in self._round.points] if self._round is not None else []
+        folders = [one.folder for one in members if isinstance(one, JournalLog)]
+        return any(os.path.basename(folder) == "cursors" for folder in folders)
+
+    @property
     def in_round(self) -> bool:
         """Whether a round is under way."""
         return self._round is not None

@@ -155,7 +155,9 @@ class Life:
         # A ticket of an earlier round says that the journal asked, the cursors', had nothing new.
         is_new = ticket >= self.house.broker.committer.ticket
         catalogue = self.facts.catalogue.newest if is_new else 0
-        owed = Owed(ticket, catalogue, self.facts.cursors.newest, partition_id, next_offset)
+        # Lazy changes of cursors come with the rounds that their journal takes part in.
+        cursors = self.facts.cursors.newest if ticket == self.house.cursors.ticket else 0
+        owed = Owed(ticket, catalogue, cursors, partition_id, next_offset)
         self.owed.append(owed)
 
     def _answer(self) -> None:
@@ -227,6 +229,8 @@ class Life:
         step = self.house.step_round()
         if step == "begin":
             whole = self.shape_refusals() == refused_before
+            catalogue, cursors = newest
+            newest = catalogue, cursors if self.house.round_covers_cursors else 0
             self._in_round = newest if whole else None
         elif step == "finish" and self._in_round is not None:
             self._promise(*self._in_round)
@@ -247,6 +251,6 @@ class Life:
 
     def settle(self) -> None:
         """Everything durable, lazy or not."""
-        for _ in range(3):  # What a round marks lazily rides with the next.
+        for _ in range(3):  # A round may mark something lazily.
             self.do(Life.promote)
             self.do(Life.whole_round)
