@@ -128,7 +128,8 @@ class Outbox:
             self._unsent_bytes += size
             self._answer_bytes -= size
         self.flush()
-        self._changed.unpark_all()
+        if self._changed:  # Somebody waits: rare, and looking is quicker than waking nobody.
+            self._changed.unpark_all()
         return bool(answers)
 
     def flush(self) -> None:
