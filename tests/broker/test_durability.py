@@ -12,43 +12,10 @@ from broker.durability import Durability
 from broker.outbox import Outbox
 from broker.waiters import Waiters
 from storage.errors import StorageFailed
-from storage.log.committer import Committer, SyncPoint
-from tests.waiting import HANG_S
+from storage.log.committer import Committer
 
 from .echo import receive_exactly, tcp_pair
-
-
-class Disk:
-    """A file that syncs when it is let, as a member of rounds."""
-
-    def __init__(self):
-        self.syncs = 0
-        self.threads = set()
-        self.failing = False
-        self.may_sync = threading.Event()
-        self.may_sync.set()
-        self.syncing = threading.Event()
-        self.marked = self.durable = 0
-        self.waits = {}
-        self.removed = False
-
-    @property
-    def high_watermark(self):
-        return self.durable
-
-    def datasync(self):
-        self.syncing.set()
-        assert self.may_sync.wait(HANG_S)
-        self.threads.add(threading.current_thread().name)
-        if self.failing:
-            raise StorageFailed("fdatasync of 0.log: Input/output error")
-        self.syncs += 1
-
-    def begin_sync(self):
-        return SyncPoint([self], (), self.marked)
-
-    def finish_sync(self, point):
-        self.durable = point.end_offset
+from .held_disk import HeldDisk
 
 
 class OneByOne:
@@ -57,7 +24,7 @@ class OneByOne:
 
 class Bench:
     def __init__(self, nursery, flush_interval_ms=250):
-        self.disk = Disk()
+        self.disk = HeldDisk()
         self.committer = Committer(OneByOne())
         self.waiters = Waiters()
         self.durability = Durability(
@@ -88,11 +55,6 @@ async def bench(nursery):
     return bench
 
 
-async def syncing(disk):
-    await trio.to_thread.run_sync(disk.syncing.wait)
-    disk.syncing.clear()
-
-
 async def test_answers_leave_and_readers_wake_after_the_sync_not_before(bench, nursery):
     outbox, client, sock = await bench.outbox()
     bench.disk.may_sync.clear()
@@ -104,7 +66,7 @@ async def test_answers_leave_and_readers_wake_after_the_sync_not_before(bench, n
         woken.set()
 
     nursery.start_soon(read)
-    await syncing(bench.disk)
+    await bench.disk.is_syncing()
     assert outbox.pending_answers == 1
     assert not woken.is_set()
     bench.disk.may_sync.set()
@@ -116,7 +78,7 @@ async def test_answers_leave_and_readers_wake_after_the_sync_not_before(bench, n
 async def test_what_gathers_while_a_round_runs_shares_the_next_sync(bench):
     bench.disk.may_sync.clear()
     bench.append()
-    await syncing(bench.disk)
+    await bench.disk.is_syncing()
     tickets = {bench.append() for _ in range(1000)}
     assert len(tickets) == 1
     bench.disk.may_sync.set()
@@ -178,7 +140,7 @@ async def test_cancelling_waits_for_the_sync_that_runs(nursery):
     bench.append()
     async with trio.open_nursery() as inner:
         inner.start_soon(bench.durability.run)
-        await syncing(bench.disk)
+        await bench.disk.is_syncing()
         threading.Timer(0.02, bench.disk.may_sync.set).start()
         inner.cancel_scope.cancel()
     assert bench.disk.syncs == 1

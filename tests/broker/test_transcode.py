@@ -14,6 +14,7 @@ from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
 from tests.storage.codecs.entries_of import body, entry, metadata
 
+from .held_disk import HeldDisk
 from .records import (
     append,
     append_unreadable,
@@ -127,11 +128,15 @@ async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_r
 
 
 async def test_unsynced_records_are_not_read(broker, partition):
-    body = KAFKA.encode([], 0)
     await append(broker, partition, "kafka", [b"a"])
     body = (await partition.read(0, ALL))[0].body
+    disk = HeldDisk()
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
     partition.append([body], BodyInfo(1), body_format=KAFKA.format, append_us=1)
     result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    disk.may_sync.set()
     assert result.next_offset == 1
 
 

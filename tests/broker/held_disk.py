@@ -1,0 +1,47 @@
+"""A member of commit rounds whose sync lasts as long as a test says."""
+
+import threading
+
+import trio
+
+from storage.errors import StorageFailed
+from storage.log.committer import SyncPoint
+from tests.waiting import HANG_S
+
+
+class HeldDisk:
+    """A file that syncs when it is let, as a member of rounds."""
+
+    def __init__(self):
+        self.syncs = 0
+        self.threads = set()
+        self.failing = False
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self.syncing = threading.Event()
+        self.marked = self.durable = 0
+        self.waits = {}
+        self.removed = False
+
+    @property
+    def high_watermark(self):
+        return self.durable
+
+    def datasync(self):
+        self.syncing.set()
+        assert self.may_sync.wait(HANG_S)
+        self.threads.add(threading.current_thread().name)
+        if self.failing:
+            raise StorageFailed("fdatasync of 0.log: Input/output error")
+        self.syncs += 1
+
+    def begin_sync(self):
+        return SyncPoint([self], (), self.marked)
+
+    def finish_sync(self, point):
+        self.durable = point.end_offset
+
+    async def is_syncing(self):
+        """Wait until a round is in our sync."""
+        await trio.to_thread.run_sync(self.syncing.wait)
+        self.syncing.clear()
