@@ -8,6 +8,7 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,8 +20,12 @@ from rich.table import Table
 from conformance.bench.append_path import append_ratios
 from conformance.bench.limits import measure_limits
 from conformance.bench.sample import Round, Sample, Workload
+from conformance.bench.starting import start_times
 from conformance.bench.workloads import WORKLOADS
 from conformance.server import RunningBroker
+
+# What a start finds: the size that DESIGN's start times are promised for, or a little of it.
+LOG_BYTES, LOG_BYTES_QUICK = 1 << 30, 1 << 24
 
 # A load generator that uses so much of its core is what limits the rate, not the broker.
 CLIENT_LIMITED_CORES = 0.9
@@ -56,12 +61,17 @@ def main() -> int:
         idle_mb = broker.resident_bytes() / 1e6
         limits, samples, ratios = _measure(broker, chosen, rounds, seconds)
         loaded_mb = broker.resident_bytes() / 1e6
-        append = append_ratios(broker.data_dir.parent)
+        append = append_ratios(broker.folder)
+    starts = {"empty": ready_s}
+    if not arguments.only:
+        log_bytes = LOG_BYTES_QUICK if arguments.quick else LOG_BYTES
+        with tempfile.TemporaryDirectory(prefix="braidlog-") as folder:
+            starts |= start_times(Path(folder), log_bytes)
     results = [_summary(w, samples[w.name], ratios[w.name]) for w in chosen]
     report = {
         "limits": {name: statistics.median(values) for name, values in limits.items()},
         "append_over_pwritev": {str(size): ratio for size, ratio in append.items()},
-        "ready_s": ready_s,
+        "start_s": starts,
         "resident_mb": {"idle": idle_mb, "after": loaded_mb},
         "workloads": [asdict(result) for result in results],
     }
@@ -133,11 +143,12 @@ def _show(report: dict[str, Any], earlier: dict[str, Any] | None) -> None:
     console = Console(width=None if sys.stdout.isatty() else 190)
     console.print("limits: " + ", ".join(f"{k} {v:,.0f}" for k, v in report["limits"].items()))
     append = [f"{v:.2f} for {k} B" for k, v in report["append_over_pwritev"].items()]
-    memory = report["resident_mb"]
+    memory, starts = report["resident_mb"], report["start_s"]
     console.print(
-        f"append path over bare pwritev: {', '.join(append)}; ready after {report['ready_s']:.2f} s"
+        f"append path over bare pwritev: {', '.join(append)}"
         f"; resident MB: {memory['idle']:.0f} idle, {memory['after']:.0f} after"
     )
+    console.print("start: " + ", ".join(f"{name} {value:,.2f}" for name, value in starts.items()))
     before = {row["name"]: row for row in earlier["workloads"]} if earlier else {}
     table = Table("workload", "what", "median", "unit", "min", "max", "ratio", "of", "goal")
     for title in ("CPU us/msg", "broker cores", "client cores"):
