@@ -24,7 +24,7 @@ PRINTED = [
     ["Pulsar read b'order 2'", "Pulsar read b'order 3'"],
     ["Iggy read b'order 4'", "Iggy read b'order 5'"],
 ]
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 300
 # iggy-py 0.4.0 may abort when Python ends under its threads, after everything was done.
 EXIT_CODES = (0, -signal.SIGABRT)
 

@@ -59,7 +59,7 @@ class Timeout(Exception):
     """The client was not given what it waited for."""
 
 
-READ_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 60.0
 
 
 def _to_text(value: bytes | None) -> str | None:

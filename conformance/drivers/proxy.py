@@ -12,7 +12,7 @@ from conformance.drivers.base import Message, Timeout
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Longer than any driver waits by itself, so that the driver's own words arrive.
-CALL_TIMEOUT_S = 90.0
+CALL_TIMEOUT_S = 120.0
 
 
 class DriverFailed(Exception):

@@ -75,7 +75,7 @@ class PulsarClient:
 
     def _client(self) -> Any:
         logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
-        return pulsar.Client(self.url, logger=logger, operation_timeout_seconds=15)
+        return pulsar.Client(self.url, logger=logger, operation_timeout_seconds=int(READ_TIMEOUT_S))
 
 
 def _next(receive: Any, taken: int, count: int) -> Any:

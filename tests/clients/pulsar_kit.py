@@ -9,7 +9,8 @@ from conformance.server import RunningBroker
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
-RECEIVE_MS = 10_000
+OPERATION_S = 60
+RECEIVE_MS = 60_000
 NOTHING_MS = 400  # How long a receive that is to stay empty waits.
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
@@ -43,7 +44,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 def new_client(url: str) -> Any:
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    return pulsar.Client(url, operation_timeout_seconds=10, logger=quiet)
+    return pulsar.Client(url, operation_timeout_seconds=OPERATION_S, logger=quiet)
 
 
 def take(consumer: Any, count: int, *, ack: bool = True) -> list[Any]:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 VERSIONS = [(0, 8, 2), (0, 8, 1), (0, 8, 0)]
 CODECS = ["none", "gzip", "snappy", "lz4"]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from tests.clients.pulsar_kit import (
     url,
     values,
 )
+from tests.waiting import HANG_S
 
 __all__ = ["broker", "client", "topic", "url"]
 
@@ -117,7 +118,7 @@ def test_chunks_go_to_one_of_two_shared_consumers(client: Any, topic: str) -> No
     for payload in sent:
         producer.send(payload)
     got: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANG_S
     while len(got) < 4 and time.monotonic() < deadline:
         for consumer in consumers:
             try:
@@ -296,7 +297,8 @@ def test_position_survives_a_kill(broker: RunningBroker, url: str, topic: str) -
     for message in take(consumer, 4):
         assert message.message_id() in ids
     consumer.close()  # The client flushes its acks.
-    time.sleep(1.5)  # Acks without a receipt are on disk within the flush interval.
+    # They wait for no disk. A new subscription does, and all positions are in one journal.
+    client.subscribe(topic, "another").close()
     client.close()
     broker.kill()
     broker.start()
@@ -408,7 +410,7 @@ def test_exclusive_producer(client: Any, topic: str) -> None:
 def test_fencing_producer(url: str, client: Any, topic: str) -> None:
     old_client = new_client(url)
     exclusive = pulsar.ProducerAccessMode.Exclusive
-    old = old_client.create_producer(topic, access_mode=exclusive, send_timeout_millis=3000)
+    old = old_client.create_producer(topic, access_mode=exclusive, send_timeout_millis=30_000)
     old.send(b"old")
     fencing = pulsar.ProducerAccessMode.ExclusiveWithFencing
     client.create_producer(topic, access_mode=fencing).send(b"new")
@@ -435,6 +437,6 @@ def test_producer_waits_for_its_turn(url: str, client: Any, topic: str) -> None:
     time.sleep(0.3)
     assert not done
     first.close()
-    thread.join(10)
+    thread.join(HANG_S)
     assert len(done) == 1
     other.close()
