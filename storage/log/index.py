@@ -30,6 +30,7 @@ ENTRY_BYTES = ENTRY.size + CRC.size
 
 # Entries gathered before they are written: at the default interval one small write per MiB of log.
 PENDING_ENTRIES_MAX = 64
+PENDING_BYTES_MAX = PENDING_ENTRIES_MAX * ENTRY_BYTES
 
 
 class BadIndex(Exception):
@@ -86,10 +87,15 @@ class SparseIndex:
         """The last entry, None if there is none. Raises BadIndex."""
         return self.entry(len(self) - 1) if self._entries else None
 
-    def add(self, offset: int, file_pos: int, max_time_us: int | None) -> None:
-        """Note that the batch with that base offset begins at `file_pos`. Owner's thread only."""
+    def add(self, offset: int, file_pos: int, max_time_us: int | None) -> bool:
+        """Note that the batch with that base offset begins at `file_pos`; owner's thread only.
+
+        True if enough entries wait to be written.
+        """
+        packed = self._packed(offset, file_pos, max_time_us)
         with self._lock:
-            self._entries += self._packed(offset, file_pos, max_time_us)
+            self._entries += packed
+            return len(self._entries) - self._written >= PENDING_BYTES_MAX
 
     def replace(self, entries: list[tuple[int, int, int | None]], end_pos: int) -> None:
         """Put freshly built entries, up to `end_pos`, in place of those there are.
@@ -155,11 +161,6 @@ class SparseIndex:
 
     def _last_pos(self) -> int:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
-
-    @property
-    def has_many_pending(self) -> bool:
-        """Whether enough entries wait to be written."""
-        return len(self._entries) - max(self._written, 0) >= PENDING_ENTRIES_MAX * ENTRY_BYTES
 
     def flush(self) -> None:
         """Write out what waits; no room on the disk is no error. Raises StorageFailed."""

@@ -164,7 +164,7 @@ class PartitionLog:
         parts = [table, *body] if table else body
         base_offset = self.log_end_offset
         next_offset = base_offset + delta + 1
-        body_bytes = sum(map(len, body))
+        body_bytes = len(body[0]) if len(body) == 1 else sum(map(len, body))
         stored_bytes = HEADER_BYTES + len(table) + body_bytes
         segment = self._segment_for(stored_bytes, next_offset, append_us)
         first_us, latest_us = info.first_publish_us, info.max_publish_us
@@ -392,9 +392,17 @@ class PartitionLog:
         """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
 
         Readers are refused at once; the files go when the new log start is durable.
-        Raises: StorageFailed.
+        Raises: StorageFull, with nothing dropped; StorageFailed.
         """
-        self._roll_expired(now_us)
+        try:
+            self._roll_expired(now_us)
+        except StorageFull:
+            if dropped := self._drop_old(now_us, acknowledged_offset):
+                return dropped  # Which makes room for the next time.
+            raise
+        return self._drop_old(now_us, acknowledged_offset)
+
+    def _drop_old(self, now_us: int, acknowledged_offset: int | None) -> int:
         view = self._segments.view
         facts = self._segments.facts(self.log_end_offset)
         start = new_log_start(facts, self.settings, now_us, acknowledged_offset) if facts else 0
@@ -402,10 +410,7 @@ class PartitionLog:
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
         if count <= 0:
             return 0
-        try:
-            self._slot.write(view.bases[count], self.durable_offset)
-        except StorageFull:
-            return 0
+        self._slot.write(view.bases[count], self.durable_offset)
         self.log_start_offset = view.bases[count]
         self._segments.show(view.segments[count:])
         self._doom(view.segments[:count])
@@ -422,12 +427,8 @@ class PartitionLog:
         """Begin a new segment when even the newest record is too old, so that it can go."""
         if not self.takes_appends or self._segments.last.is_empty:
             return
-        segment = self._segments.last
-        if is_too_old(segment.last_append_us, self.settings, now_us):
-            try:
-                self._roll(segment)
-            except StorageFull:
-                return
+        if is_too_old(self._segments.last.last_append_us, self.settings, now_us):
+            self._roll(self._segments.last)
             self._mark()
 
     def _remove_doomed(self) -> None:

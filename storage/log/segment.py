@@ -224,8 +224,7 @@ class Segment:
         if file_pos - self.indexed_pos >= interval_bytes:
             self.indexed_pos = file_pos
             index = self.index
-            index.add(offset, file_pos, max_time_before_us)
-            if index.has_many_pending:
+            if index.add(offset, file_pos, max_time_before_us):
                 index.flush()
 
     def end_index(self, next_offset: int) -> None:

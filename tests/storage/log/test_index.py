@@ -57,15 +57,11 @@ def test_look_ups_give_the_last_entry_at_or_below(tmp_path, stored):
 
 def test_entries_are_written_in_pieces(tmp_path):
     index = new_index(tmp_path, ENTRIES[:1])
-    assert not index.has_many_pending
-    for number in range(1, PENDING_ENTRIES_MAX):
-        assert not index.has_many_pending
-        index.add(200 + number, 90_000 + number, 6000)
-    assert index.has_many_pending
+    due = [index.add(201 + i, 90_000 + i, 6000) for i in range(PENDING_ENTRIES_MAX - 1)]
+    assert due == [False] * (PENDING_ENTRIES_MAX - 2) + [True]
     index.flush()
     assert len(loaded(tmp_path)) == PENDING_ENTRIES_MAX
-    index.add(900, 99_000, 6000)
-    assert not index.has_many_pending
+    assert not index.add(900, 99_000, 6000)
     index.flush()
     assert len(loaded(tmp_path)) == PENDING_ENTRIES_MAX + 1
 
