@@ -5,8 +5,9 @@ Also what Pulsar's readers are. No limit of unacknowledged messages: the consume
 only brake.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 
 from broker import entries as ids
 from broker.consumer import Consumer, SubscriptionKind
@@ -78,6 +79,12 @@ class ExclusiveDispatcher(Dispatcher):
             return None
         count = self._delivered.get(message_id.entry)
         return None if count is None else Span(message_id.entry, count)
+
+    def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
+        return self._delivered.get
+
+    def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
+        consumer.messages_acked += sum(map(self._delivered.pop, entries, repeat(0)))
 
     def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
         if left == 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.errors import BrokerError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.positions import entry_id
+from protocols.pulsar.positions import entry_id, whole_entries
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandAck,
     CommandRedeliverUnacknowledgedMessages,
@@ -50,12 +50,13 @@ async def ack(session: PulsarSession, command: CommandAck) -> None:
 async def _acknowledge(
     consumer: PulsarConsumer, dispatcher: Dispatcher, command: CommandAck, lazy: bool
 ) -> int:
-    ids = [entry_id(data) for data in command.message_id]
+    named = command.message_id
     if command.ack_type == CommandAck.Individual:
-        return await dispatcher.acknowledge(consumer, ids, lazy=lazy)
-    if len(ids) != 1:  # Apache answers without error, and does nothing.
+        entries, others = whole_entries(named, dispatcher.partition.partition_id)
+        return await dispatcher.acknowledge(consumer, others, lazy=lazy, entries=entries)
+    if len(named) != 1:  # Apache answers without error, and does nothing.
         return 0
-    return await dispatcher.acknowledge_to(consumer, ids[0], lazy=lazy)
+    return await dispatcher.acknowledge_to(consumer, entry_id(named[0]), lazy=lazy)
 
 
 def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages) -> None:

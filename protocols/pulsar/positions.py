@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +34,18 @@ def entry_id(data: MessageIdData) -> EntryId:
     """The id that a client names; its batch index counts for nothing, as in Apache."""
     ack_set = tuple(data.ack_set) if data.ack_set else ()
     return EntryId(messages.signed(data.ledgerId), messages.signed(data.entryId), ack_set)
+
+
+def whole_entries(named: Iterable[MessageIdData], ledger: int) -> tuple[list[int], list[EntryId]]:
+    """Ids that name whole entries of this ledger, as their entry ids; all others apart."""
+    entries: list[int] = []
+    others: list[EntryId] = []
+    for data in named:  # hot: see make bench
+        if data.ledgerId == ledger and not data.ack_set:
+            entries.append(data.entryId)
+        else:
+            others.append(entry_id(data))
+    return entries, others
 
 
 def seek(session: PulsarSession, command: CommandSeek) -> None:

@@ -73,6 +73,11 @@ class Stage:
         return EntryId(self.partition.partition_id, offset, ack_set)
 
     async def ack(self, consumer, *offsets):
+        """As a door hands over a group of acknowledgements."""
+        return await self.dispatcher.acknowledge(consumer, [], lazy=True, entries=offsets)
+
+    async def ack_by_ids(self, consumer, *offsets):
+        """The same one by one."""
         ids = [self.id(offset) for offset in offsets]
         return await self.dispatcher.acknowledge(consumer, ids, lazy=True)
 
