@@ -81,9 +81,10 @@ class Broker:
             self.subscriptions,
             interval_ms=config.log.retention_check_ms,
             now_us=self.now_us,
+            spend_on=self._partitions.spend_on,
             translate=self.translated,
         )
-        self.durability.round_listeners.append(self.topics.round_ended)
+        self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self._recover()
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from broker.topic import Topic
     from storage.metadata.catalogue_records import Setting
 
+# Between two looks at what a full or read-only disk kept from being done: soon after an operator
+# made room, and nothing to a disk.
+TIDY_S = 10.0
+
 log = structlog.get_logger()
 
 
@@ -33,6 +37,7 @@ class Partitions:
         self._config = config
         self._durability = durability
         self._discarded = trio.Event()
+        self._has_left = False  # Discarded ones whose files the disk did not let us remove.
 
     def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
@@ -66,23 +71,33 @@ class Partitions:
 
         Raises StorageFailed.
         """
-        try:
-            self._data_dir.retire_partition(partition.partition_id)
-        except StorageFull as error:  # The next start sets aside what is left.
-            log.warning("partition_left", partition_id=partition.partition_id, reason=str(error))
+        self._data_dir.retire_partition(partition.partition_id)
         self._discarded.set()
 
+    def spend_on(self, act: Callable[[], int]) -> int:
+        """Do what makes room, in the reserve's where there is no other. Raises what it raises."""
+        return self._data_dir.reserve.spend_on(act)
+
     async def run(self) -> None:
-        """Remove the files of discarded partitions until cancelled, in a thread: a topic may have
-        thousands. Raises StorageFailed.
+        """Remove the files of discarded partitions, and make the reserve whole again, until
+        cancelled; in a thread: a topic may have thousands. Raises StorageFailed.
         """
         while True:
-            await self._discarded.wait()
-            self._discarded = trio.Event()
+            with trio.move_on_after(TIDY_S):
+                await self._discarded.wait()
+            await self._tidy()
+
+    async def _tidy(self) -> None:
+        data_dir = self._data_dir
+        if self._discarded.is_set() or self._has_left:
+            self._discarded, self._has_left = trio.Event(), False
             try:
-                await trio.to_thread.run_sync(self._data_dir.remove_retired)
-            except StorageFull as error:  # The next start does it.
+                await trio.to_thread.run_sync(data_dir.remove_retired)
+            except StorageFull as error:
                 log.warning("folders_left", reason=str(error))
+                self._has_left = True
+        if not data_dir.reserve.is_whole:
+            await trio.to_thread.run_sync(data_dir.reserve.make)
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Let the topic's logs follow these settings.

@@ -6,11 +6,12 @@ Knows when to look and what subscriptions have acknowledged; no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from storage.errors import StorageError
+from storage.errors import StorageError, StorageFull
 
 if TYPE_CHECKING:
     from broker.errors import BrokerError
@@ -29,13 +30,17 @@ class Retention:
         *,
         interval_ms: int,
         now_us: Callable[[], int],
+        spend_on: Callable[[Callable[[], int]], int],
         translate: Callable[[StorageError], BrokerError],
     ) -> None:
-        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        """`spend_on` does what makes room on a full disk; `translate` tells what doors hear of a
+        storage error (and may stop the broker).
+        """
         self._topics = topics
         self._subscriptions = subscriptions
         self._interval_ms = interval_ms
         self._now_us = now_us
+        self._spend_on = spend_on
         self._translate = translate
 
     async def run(self) -> None:
@@ -56,7 +61,11 @@ class Retention:
         for index, partition in enumerate(tuple(topic.partitions)):
             if not partition.removed:
                 acknowledged = min(self._positions(topic, index), default=None)
-                partition.log.retain(self._now_us(), acknowledged)
+                retain = partial(partition.log.retain, self._now_us(), acknowledged)
+                try:
+                    self._spend_on(retain)
+                except StorageFull as full:
+                    self._translate(full)  # For the log alone: the next look tries again.
             await trio.lowlevel.checkpoint()
 
     def _positions(self, topic: Topic, index: int) -> Iterator[int]:

@@ -6,7 +6,7 @@ Knows no file and no protocol; topics are made and changed by `broker/topics.py`
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker import errors
@@ -39,6 +39,12 @@ class PartitionFactory(Protocol):
 
     def discard(self, partition: Partition) -> None:
         """Close the partition and give its folder up: nothing names it any more."""
+
+    def spend_on(self, act: Callable[[], int]) -> int:
+        """Do what makes room, in the room that is kept for it where there is no other.
+
+        `act` changes nothing when it raises StorageFull.
+        """
 
 
 class TopicEvent(enum.Enum):

@@ -7,7 +7,6 @@ file (`PartitionFactory` makes and removes those) and no protocol but for the sh
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import trio
 
 import storage.errors
 from broker import errors
+from broker.leaving import Leaving
 from broker.partition import broker_error
 from broker.topic import PartitionFactory, Topic, TopicEvent, TopicListener
 from storage.metadata.catalogue import Catalogue
@@ -73,7 +73,7 @@ class Topics:
         self._topics: dict[TopicName, Topic] = {}
         self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are made aside by name.
         self._altering = trio.Lock()
-        self._leaving: deque[tuple[int, Topic]] = deque()
+        self.leaving = Leaving(cursors, factory)
 
     def open_all(self) -> None:
         """Open every topic of the catalogue, and let the cursors agree with it where a power cut
@@ -88,22 +88,6 @@ class Topics:
         for topic_id in self._cursors.topic_ids():
             if self.catalogue.topic_by_id(topic_id) is None:
                 self._cursors.drop_topic(topic_id)
-
-    def round_ended(self, durable_ticket: int) -> None:
-        """A round of the committer is on disk: topics whose deletion it holds lose their cursors
-        and files.
-
-        Not before, or a power cut could leave a topic in the catalogue without them.
-        Raises errors of storage.
-        """
-        while self._leaving and self._leaving[0][0] <= durable_ticket:
-            topic = self._leaving.popleft()[1]
-            try:
-                self._cursors.drop_topic(topic.meta.topic_id)
-            except storage.errors.StorageFull:
-                pass  # Numbers of topics never come again: the next start drops what is left.
-            for partition in topic.partitions:
-                self._factory.discard(partition)
 
     # Finding.
 
@@ -292,7 +276,9 @@ class Topics:
         settings = _changed(before, changes)
         try:
             self._factory.alter(topic, settings)
-            topic.ticket = self.catalogue.alter_settings(topic.meta.topic_id, settings)
+            topic.ticket = self._factory.spend_on(
+                lambda: self.catalogue.alter_settings(topic.meta.topic_id, settings)
+            )
         except storage.errors.StorageFull as error:
             self._factory.alter(topic, before)
             raise self._translate(error) from error
@@ -323,17 +309,19 @@ class Topics:
     def delete(self, name: TopicName) -> int:
         """Delete a topic with its subscriptions; return the ticket.
 
-        Cursors and files go once that is durable (`round_ended`). Raises TopicNotFound,
+        Cursors and files go once that is durable (`leaving`). Raises TopicNotFound,
         StorageFull, StorageFailed.
         """
         topic = self.get(name)
         try:
-            topic.ticket = self.catalogue.delete_topic(topic.meta.topic_id)
+            topic.ticket = self._factory.spend_on(
+                lambda: self.catalogue.delete_topic(topic.meta.topic_id)
+            )
         except storage.errors.StorageError as error:
             raise self._translate(error) from error
         del self._topics[name]
         topic.deleted = True
-        self._leaving.append((topic.ticket, topic))
+        self.leaving.add(topic)
         for partition in topic.partitions:
             partition.remove()
         self._tell(topic, TopicEvent.DELETED)
@@ -395,7 +383,9 @@ class Topics:
         for topic in topics:
             self.delete(topic.name)
         try:
-            return self.catalogue.delete_namespace(tenant, namespace)
+            return self._factory.spend_on(
+                lambda: self.catalogue.delete_namespace(tenant, namespace)
+            )
         except storage.errors.StorageError as error:
             raise self._translate(error) from error
 

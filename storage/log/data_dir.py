@@ -7,6 +7,7 @@ business. Layout in FORMAT.md section 1.
 import errno
 import fcntl
 import os
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from storage.log.files import Files, storage_error
 from storage.log.journal_log import JournalLog
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
+from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from storage.log.segment import KIND_CATALOGUE, KIND_CURSORS
 from storage.log.settings import LogSettings
 from storage.log.topic_file import (
@@ -47,13 +49,17 @@ class NewPartition:
 class DataDir:
     """An open, locked data directory. Made by `DataDir.open`."""
 
+    reserve_bytes = RESERVE_BYTES
+
     def __init__(self, path: str, files: Files, lock_fd: int) -> None:
         self.path = path
         self.files = files
+        self.reserve = Reserve(files, os.path.join(path, RESERVE_NAME), self.reserve_bytes)
         self._lock_fd = lock_fd
         self._partitions_path = os.path.join(path, PARTITIONS_NAME)
         self._logs: dict[int, PartitionLog] = {}
         self._journals: list[JournalLog] = []
+        self._retired_in_place: deque[str] = deque()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
@@ -84,6 +90,7 @@ class DataDir:
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
         self.remove_retired()
+        self.reserve.make()
         self.files.sync_folder(self.path)
 
     def partition_folder(self, partition_id: int) -> str:
@@ -211,13 +218,16 @@ class DataDir:
 
     def retire_partition(self, partition_id: int) -> None:
         """Close a partition that the catalogue no longer names, and give its folder the name under
-        which `remove_retired`, or the next start, finds it. Raises: StorageFull, StorageFailed.
+        which `remove_retired`, or the next start, finds it. Raises: StorageFailed.
         """
         log = self._logs.pop(partition_id, None)
         if log is not None:
             log.close()
         folder = self.partition_folder(partition_id)
-        self.files.rename(folder, folder + DELETED_SUFFIX)
+        try:
+            self.files.rename(folder, folder + DELETED_SUFFIX)
+        except StorageFull:  # Its removal is what makes room: under the name that it has.
+            self._retired_in_place.append(folder)
 
     def remove_retired(self) -> None:
         """Remove the folders of retired partitions; in any thread, one at a time.
@@ -230,6 +240,9 @@ class DataDir:
             self.files.sync_folder(self._partitions_path)
         for name in retired:
             self.files.remove_folder(os.path.join(self._partitions_path, name))
+        while self._retired_in_place:
+            self.files.remove_folder(self._retired_in_place[0])
+            self._retired_in_place.popleft()
 
     def _discard_folder(self, folder: str) -> None:
         if os.path.isdir(folder):
@@ -269,6 +282,7 @@ class DataDir:
         for journal in self._journals:
             journal.close()
         self._logs, self._journals = {}, []
+        self.reserve.close()
         self.files.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)

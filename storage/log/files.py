@@ -25,7 +25,12 @@ HANDLES_MAX = 512
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024
 
-FULL = OUT_OF_SPACE | {errno.EROFS, errno.EMFILE, errno.ENFILE}
+# Of these a later try may succeed: room, a quota, a limit on the size of files, a read-only file
+# system, descriptors.
+FULL = OUT_OF_SPACE | {errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
+
+# What file systems say that cannot allocate ahead, where the C library does not do it for them.
+CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageFull | StorageFailed:
@@ -62,6 +67,9 @@ class Disk:
 
     def truncate(self, path: str, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
+
+    def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
+        os.posix_fallocate(fd, pos, size)
 
     def sync_data(self, path: str, fd: int) -> None:
         os.fdatasync(fd)
@@ -197,6 +205,21 @@ class File:
             self._files.disk.truncate(self.path, fd, size)
         except OSError as error:
             raise storage_error(error, "cut", self.path) from error
+        finally:
+            self.release()
+
+    def allocate(self, size: int, pos: int) -> None:
+        """Have blocks on the disk for these bytes, zero where there were none.
+
+        Raises: StorageFull, also where the file system cannot do that; StorageFailed.
+        """
+        fd = self.hold()
+        try:
+            self._files.disk.allocate(self.path, fd, size, pos)
+        except OSError as error:
+            if error.errno in CANNOT_ALLOCATE:
+                raise StorageFull(f"cannot allocate {self.path}", errno.EOPNOTSUPP) from error
+            raise storage_error(error, "allocate", self.path) from error
         finally:
             self.release()
 

@@ -392,13 +392,12 @@ class PartitionLog:
         """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
 
         Readers are refused at once; the files go when the new log start is durable.
-        Raises: StorageFull, with nothing dropped; StorageFailed.
+        Raises: StorageFull, with what needs no room done; StorageFailed.
         """
         try:
             self._roll_expired(now_us)
         except StorageFull:
-            if dropped := self._drop_old(now_us, acknowledged_offset):
-                return dropped  # Which makes room for the next time.
+            self._drop_old(now_us, acknowledged_offset)  # Which makes room for the next time.
             raise
         return self._drop_old(now_us, acknowledged_offset)
 

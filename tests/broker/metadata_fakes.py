@@ -50,6 +50,9 @@ class FakeFactory:
     def discard(self, partition):
         self.folders.remove(partition.partition_id)
 
+    def spend_on(self, act):
+        return act()
+
 
 class House:
     """The rooms of a broker; `restarted` is another one on the same journals and folders."""

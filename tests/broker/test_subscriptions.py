@@ -356,7 +356,7 @@ def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, he
     with pytest.raises(errors.TopicNotFound):
         house.subscriptions.open(topic, b"late")
     assert house.cursors.topic_ids() == [topic.meta.topic_id]  # A power cut may undo the deletion.
-    house.topics.round_ended(ticket)
+    house.topics.leaving.round_ended(ticket)
     assert house.cursors.topic_ids() == []
 
 

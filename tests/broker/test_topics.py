@@ -189,9 +189,9 @@ def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, 
     assert topic.deleted
     assert all(partition.removed for partition in topic.partitions)
     assert topics.find(ORDERS) is None
-    topics.round_ended(ticket - 1)
+    topics.leaving.round_ended(ticket - 1)
     assert house.factory.folders == {1, 2}
-    topics.round_ended(ticket)
+    topics.leaving.round_ended(ticket)
     assert house.factory.folders == set()
     with pytest.raises(errors.TopicNotFound):
         topics.delete(ORDERS)
@@ -246,7 +246,7 @@ def test_a_namespace_goes_empty_or_with_its_topics(house, topics):
     with pytest.raises(errors.TopicInUse):
         topics.delete_namespace("public", "shop")
     ticket = topics.delete_namespace("public", "shop", with_topics=True)
-    topics.round_ended(ticket)
+    topics.leaving.round_ended(ticket)
     assert house.factory.folders == set()
     for call in (topics.namespace, topics.delete_namespace):
         with pytest.raises(errors.NamespaceNotFound):

@@ -156,7 +156,7 @@ async def test_a_growth_that_was_overtaken_is_refused_and_leaves_no_folders(
         nursery.start_soon(grow)
         await begun(house, 2)
         meanwhile(house.topics)
-        house.topics.round_ended(1 << 62)
+        house.topics.leaving.round_ended(1 << 62)
         house.factory.gate.set()
     topic = house.topics.find(ORDERS)
     assert house.factory.folders == set(topic.meta.partition_ids if topic else ())

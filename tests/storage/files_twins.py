@@ -1,9 +1,14 @@
-"""Twins of the disk under the file layer: one writes down every call, one fails on demand."""
+"""Twins of the disk under the file layer: one writes down every call, one fails on demand, one is
+small.
+"""
 
+import errno
 import os
 from dataclasses import dataclass, field
 
 from storage.log.files import Disk
+
+BLOCK_BYTES = 4096
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,6 +121,10 @@ class FailingDisk(Disk):
         self._check("truncate", path)
         super().truncate(path, fd, size)
 
+    def allocate(self, path, fd, size, pos):
+        self._check("allocate", path)
+        super().allocate(path, fd, size, pos)
+
     def sync_data(self, path, fd):
         self._check("sync_data", path)
         super().sync_data(path, fd)
@@ -131,3 +140,46 @@ class FailingDisk(Disk):
     def unlink(self, path):
         self._check("unlink", path)
         super().unlink(path)
+
+
+class SmallDisk(Disk):
+    """The real disk, on which everything below `root` has so many blocks; a folder takes one."""
+
+    def __init__(self, root, blocks):
+        self.root = os.fspath(root)
+        self.blocks = blocks
+
+    @property
+    def blocks_free(self):
+        """Blocks that nothing has."""
+        used = 0
+        for folder, folders, files in os.walk(self.root):
+            sizes = [os.path.getsize(os.path.join(folder, name)) for name in files]
+            used += len(folders) + sum(map(blocks_of, sizes))
+        return self.blocks - used
+
+    def fill(self):
+        """Let others have all that is free."""
+        self.blocks -= self.blocks_free
+
+    def _grow(self, fd, size):
+        if blocks_of(size) - blocks_of(os.fstat(fd).st_size) > self.blocks_free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self, path, fd, parts, pos):
+        self._grow(fd, max(os.fstat(fd).st_size, pos + sum(map(len, parts))))
+        return super().write(path, fd, parts, pos)
+
+    def allocate(self, path, fd, size, pos):
+        self._grow(fd, max(os.fstat(fd).st_size, pos + size))
+        super().allocate(path, fd, size, pos)
+
+    def make_folder(self, path):
+        if self.blocks_free < 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().make_folder(path)
+
+
+def blocks_of(size):
+    """How many blocks a file of that size has."""
+    return -(-size // BLOCK_BYTES)

@@ -26,7 +26,7 @@ def opened(path, disk=None):
 def test_a_directory_is_made_where_there_is_none(tmp_path):
     data_dir = DataDir.open(tmp_path / "a" / "b")
     names = os.listdir(tmp_path / "a" / "b")
-    assert sorted(names) == ["lock", "partitions", "set-aside"]
+    assert sorted(names) == ["lock", "partitions", "reserve", "set-aside"]
     assert (tmp_path / "a/b/lock").read_text() == f"{os.getpid()}\n"
     data_dir.abandon()
 

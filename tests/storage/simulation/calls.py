@@ -18,7 +18,7 @@ WRITE, TRUNCATE, SYNC_FILE = "write", "truncate", "sync_data"
 CREATE, UNLINK, RENAME = "create", "unlink", "rename"
 MAKE_FOLDER, REMOVE_FOLDER, SYNC_FOLDER = "make_folder", "remove_folder", "sync_folder"
 SYNC_ALL = "sync_file_system"
-READ = "read"
+READ, ALLOCATE = "read", "allocate"
 
 SYNCS = (SYNC_FILE, SYNC_FOLDER, SYNC_ALL)
 ROOT = 0  # Number of the folder that everything is in.
@@ -172,6 +172,12 @@ class TracedDisk(Disk):
         self._ask(TRUNCATE, path)
         super().truncate(path, fd, size)
         self.calls.append(Call(TRUNCATE, self._of_fd[fd], pos=size))
+
+    def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
+        self._ask(ALLOCATE, path)
+        super().allocate(path, fd, size, pos)
+        if pos + size == os.fstat(fd).st_size:  # To the disk it is a cut that adds zeros.
+            self.calls.append(Call(TRUNCATE, self._of_fd[fd], pos=pos + size))
 
     def sync_data(self, path: str, fd: int) -> None:
         self._sync(Call(SYNC_FILE, self._of_fd[fd]), path)

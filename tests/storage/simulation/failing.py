@@ -16,6 +16,7 @@ from types import FrameType
 from broker import errors as broker_errors
 from storage import errors as storage_errors
 from tests.storage.simulation.calls import (
+    ALLOCATE,
     CREATE,
     MAKE_FOLDER,
     READ,
@@ -82,7 +83,7 @@ def faults_of(kind: str) -> tuple[Fault, ...]:
     if kind in SYNCS:
         return SYNC_FAULTS
     known = {WRITE: WRITE_FAULTS, READ: READ_FAULTS}
-    known |= dict.fromkeys((CREATE, MAKE_FOLDER, RENAME), NAME_FAULTS)
+    known |= dict.fromkeys((CREATE, MAKE_FOLDER, RENAME, ALLOCATE), NAME_FAULTS)
     return known.get(kind, OTHER_FAULTS)
 
 

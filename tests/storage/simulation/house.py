@@ -17,6 +17,7 @@ from storage.log.files import Disk, Files
 from storage.log.journal_log import JournalLog
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import RecoveryReport
+from storage.log.reserve import Reserve
 from storage.log.settings import LogSettings
 from storage.metadata.cursors import CursorStore
 from tests.storage.simulation.calls import TracedDisk
@@ -25,6 +26,7 @@ from tests.storage.simulation.calls import TracedDisk
 SEGMENT_BYTES_ASKED = 64 * 1024
 SEGMENT_BYTES = 1500
 INDEX_INTERVAL_BYTES = 512
+RESERVE_BYTES = 4096
 
 
 @dataclasses.dataclass(slots=True, frozen=True)
@@ -65,6 +67,7 @@ class ShapedJournal(JournalLog):
 class ShapedDir(DataDir):
     """A data directory with tiny segments, and journals that are soon due for a snapshot."""
 
+    reserve_bytes = RESERVE_BYTES
     shape = Shape()
 
     def open_journal(self, name: str, committer: Committer) -> JournalLog:
@@ -144,6 +147,11 @@ class House:
         members = [one for one, _ in self._round.points] if self._round is not None else []
         folders = [one.folder for one in members if isinstance(one, JournalLog)]
         return any(os.path.basename(folder) == "cursors" for folder in folders)
+
+    @property
+    def reserve(self) -> Reserve:
+        """The room kept for what makes room."""
+        return self._dir.reserve
 
     @property
     def in_round(self) -> bool:

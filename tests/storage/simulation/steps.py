@@ -86,7 +86,8 @@ class Workload(Life):
             if (position := self._found(partition.topic, name).position(partition.index))
             is not None
         ]
-        partition.log.retain(self.house.broker.now_us() + later_us, min(positions, default=None))
+        now_us, position = self.house.broker.now_us() + later_us, min(positions, default=None)
+        self.house.reserve.spend_on(lambda: partition.log.retain(now_us, position))
 
     # Topics
 

@@ -1,0 +1,179 @@
+"""A broker on a disk without a free block: what makes room is done all the same, in the room kept
+for it, and what needs room only is refused.
+"""
+
+import contextlib
+import os
+
+import pytest
+import trio
+
+from broker import errors
+from broker.broker import Broker
+from broker.partitions import TIDY_S
+from storage.codecs.api import BodyInfo
+from storage.errors import StorageFull
+from storage.log.data_dir import DataDir
+from storage.log.files import Files
+from storage.log.reserve import PIECES, RESERVE_NAME
+from storage.metadata.names import parse_topic
+from tests.storage.files_twins import BLOCK_BYTES, SmallDisk
+from tests.waiting import until
+
+from .test_broker import config_for
+
+BLOCKS = 4000
+BODY_FORMAT = 999
+RECORD = bytes(30_000)
+TWO_A_SEGMENT = {"segment_bytes": 70_000}
+T = parse_topic("t")
+
+
+class TightDir(DataDir):
+    """A piece of the reserve is one block: nothing is left of it for others."""
+
+    reserve_bytes = PIECES * BLOCK_BYTES
+
+
+@pytest.fixture
+async def house(tmp_path):
+    """A broker that runs on a small disk, with a topic of five segments."""
+    async with trio.open_nursery() as running:
+        house = House(tmp_path)
+        running.start_soon(house.broker.run)
+        yield house
+        await house.broker.durability.settled()
+        running.cancel_scope.cancel()
+    house.broker.close()
+
+
+class House:
+    def __init__(self, folder):
+        self.disk = SmallDisk(folder, BLOCKS)
+        data_dir = TightDir.open(folder, Files(folder, self.disk))
+        self.broker = Broker(config_for(folder), data_dir)
+        self.partition = self.broker.topics.create(T, 1, settings=TWO_A_SEGMENT).partitions[0]
+        for _ in range(10):
+            self.append()
+
+    def append(self):
+        now_us = self.broker.now_us()
+        return self.partition.append(
+            [RECORD], BodyInfo(1), body_format=BODY_FORMAT, append_us=now_us
+        )
+
+    @property
+    def reserve_bytes(self):
+        return os.path.getsize(os.path.join(self.broker.data_dir, RESERVE_NAME))
+
+    @property
+    def partition_folders(self):
+        return os.listdir(os.path.join(self.broker.data_dir, "partitions"))
+
+    async def fill(self):
+        """No block is free, nor any byte in the last block of the catalogue and of the log."""
+        await self.broker.durability.settled()
+        self.disk.fill()
+        with contextlib.suppress(errors.StorageFull):
+            while True:
+                self.append()
+        with contextlib.suppress(StorageFull):
+            for number in range(BLOCKS):
+                self.broker.catalogue.create_group(self.partition.topic.meta.topic_id, f"{number}")
+        assert self.reserve_bytes == TightDir.reserve_bytes
+
+
+async def test_what_only_needs_room_is_refused(house):
+    await house.fill()
+    for change in (
+        lambda: house.append(),
+        lambda: house.broker.topics.create(parse_topic("other"), 1),
+        lambda: house.broker.topics.create_namespace("public", "other"),
+        lambda: house.broker.topics.add_partitions(T, 2),
+    ):
+        with pytest.raises(errors.StorageFull):
+            change()
+    assert house.reserve_bytes == TightDir.reserve_bytes
+
+
+async def test_a_topic_is_deleted_and_its_room_is_free_and_the_reserve_whole_again(house):
+    await house.fill()
+    house.broker.topics.delete(T)
+    assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
+    await until(lambda: not house.partition_folders)
+    await until(lambda: house.reserve_bytes == TightDir.reserve_bytes)
+    assert house.broker.topics.create(T, 1).partitions
+
+
+async def test_a_namespace_is_deleted_with_its_topics(house):
+    broker = house.broker
+    broker.topics.create_namespace("public", "shop")
+    broker.topics.create(parse_topic("public/shop/t"), 1)
+    await house.fill()
+    broker.topics.delete_namespace("public", "shop", with_topics=True)
+    assert house.reserve_bytes < TightDir.reserve_bytes
+
+
+async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
+    await house.fill()
+    ticket = house.broker.topics.alter_settings(T, {"retention_bytes": 1})
+    await house.broker.retention.apply(house.partition.topic)
+    await house.broker.durability.reached(ticket)
+    assert house.partition.log_start_offset == 8
+    await until(lambda: house.disk.blocks_free > 0)
+    house.append()
+
+
+async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(house):
+    """It has to be followed by another one first, which takes a block."""
+    await house.fill()
+    house.broker.topics.alter_settings(T, {"retention_ms": 1})
+    await trio.sleep(0.01)
+    await house.broker.retention.apply(house.partition.topic)
+    assert house.partition.log_start_offset == house.partition.log.log_end_offset
+    await until(lambda: len(os.listdir(house.partition.log.folder)) < 6)
+
+
+async def test_what_can_go_goes_though_the_reserve_is_used_up(house):
+    await house.fill()
+    house.broker.topics.alter_settings(T, {"retention_ms": 1})
+    os.truncate(os.path.join(house.broker.data_dir, RESERVE_NAME), 0)
+    house.disk.fill()
+    await trio.sleep(0.01)
+    await house.broker.retention.apply(house.partition.topic)
+    assert house.partition.log_start_offset == 8  # All but the newest segment.
+
+
+async def test_a_deletion_goes_on_where_a_folder_cannot_get_another_name(house):
+    def refuse(path, new_path):
+        raise OSError(28, "No space left on device")
+
+    house.disk.rename = refuse
+    house.broker.topics.delete(T)
+    await until(lambda: not house.partition_folders)
+
+
+async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
+    failing = []
+
+    def refuse(path):
+        failing.append(path)
+        raise OSError(30, "Read-only file system")
+
+    house.disk.unlink = refuse
+    house.broker.topics.delete(T)
+    await until(lambda: failing)
+    del house.disk.unlink
+    await trio.sleep(2 * TIDY_S)
+    await until(lambda: not house.partition_folders)
+
+
+async def test_the_reserve_is_made_whole_soon_after_others_made_room(house, autojump_clock):
+    await house.fill()
+    house.broker.topics.alter_settings(T, {"retention_ms": 3_600_000})
+    assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
+    await trio.sleep(2 * TIDY_S)
+    assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
+    house.disk.blocks += 5
+    await trio.sleep(2 * TIDY_S)
+    await until(lambda: house.reserve_bytes == TightDir.reserve_bytes)

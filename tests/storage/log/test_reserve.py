@@ -1,0 +1,177 @@
+"""The room kept for what makes room: who gets it, how much at once, and when it comes back."""
+
+import errno
+import os
+
+import pytest
+
+from storage.errors import StorageFailed, StorageFull
+from storage.log.files import Files
+from storage.log.reserve import PIECES, Reserve
+from tests.storage.files_twins import BLOCK_BYTES, FailingDisk, SmallDisk
+
+SIZE = PIECES * BLOCK_BYTES
+BLOCKS = 100
+
+
+class Home:
+    """A small disk with a reserve on it, and a file that acts write to."""
+
+    def __init__(self, folder):
+        self.disk = SmallDisk(folder, BLOCKS)
+        self.path = str(folder / "reserve")
+        self.start()
+        self.journal = self.files.create(str(folder / "journal"))
+
+    def start(self):
+        self.files = Files(self.disk.root, self.disk)
+        self.reserve = Reserve(self.files, self.path, SIZE)
+        self.reserve.make()
+
+    def write(self, blocks=1):
+        """An act: all or nothing."""
+        size = self.journal.size()
+        self.journal.write_at([bytes(blocks * BLOCK_BYTES)], size)
+        return size
+
+    @property
+    def kept(self):
+        return os.path.getsize(self.path)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+def test_its_blocks_are_really_there(home):
+    assert home.reserve.is_whole
+    assert home.disk.blocks_free == BLOCKS - PIECES
+    assert os.stat(home.path).st_blocks * 512 >= SIZE
+
+
+def test_an_act_that_has_room_leaves_it_alone(home):
+    assert home.reserve.spend_on(home.write) == 0
+    assert home.kept == SIZE
+
+
+def test_an_act_on_a_full_disk_gets_a_piece_and_no_more(home):
+    home.disk.fill()
+    assert home.reserve.spend_on(home.write) == 0
+    assert home.kept == SIZE - BLOCK_BYTES
+    assert not home.reserve.is_whole
+    with pytest.raises(StorageFull):
+        home.write()  # Who is not told to spend it gets none.
+    assert home.kept == SIZE - BLOCK_BYTES
+
+
+def test_an_act_gets_as_many_pieces_as_it_needs(home):
+    home.disk.fill()
+    assert home.reserve.spend_on(lambda: home.write(3)) == 0
+    assert home.kept == SIZE - 3 * BLOCK_BYTES
+
+
+def test_so_many_acts_have_room_and_the_next_is_refused(home):
+    home.disk.fill()
+    for _ in range(PIECES):
+        home.reserve.spend_on(home.write)
+    assert home.kept == 0
+    with pytest.raises(StorageFull):
+        home.reserve.spend_on(home.write)
+
+
+def test_what_others_leave_of_a_piece_is_made_up_by_the_next_one(home):
+    home.disk.fill()
+    calls = []
+
+    def act():
+        calls.append(1)
+        if len(calls) == 2:
+            home.disk.fill()  # Quicker than the act.
+        return home.write()
+
+    home.reserve.spend_on(act)
+    assert home.kept == SIZE - 2 * BLOCK_BYTES
+
+
+def test_it_is_whole_again_once_there_is_room(home):
+    home.disk.fill()
+    home.reserve.spend_on(home.write)
+    home.reserve.make()
+    assert not home.reserve.is_whole
+    home.disk.blocks += PIECES
+    home.reserve.make()
+    assert home.reserve.is_whole
+    assert home.kept == SIZE
+
+
+def test_a_disk_with_little_room_gives_as_much_as_it_has(tmp_path):
+    disk = SmallDisk(tmp_path, 3)
+    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    assert not reserve.is_whole
+    assert os.path.getsize(tmp_path / "reserve") == 3 * BLOCK_BYTES
+
+
+@pytest.mark.parametrize("left", [None, 0, 1, SIZE - 1, SIZE])
+def test_whatever_a_crash_left_of_it_a_start_makes_it_whole(home, left):
+    home.reserve.close()
+    if left is None:
+        os.unlink(home.path)
+    else:
+        os.truncate(home.path, left)
+    home.start()
+    assert home.reserve.is_whole
+    assert home.kept == SIZE
+
+
+def test_blocks_that_a_copy_left_out_are_there_again_after_a_start(home):
+    os.truncate(home.path, 0)
+    os.truncate(home.path, SIZE)  # A hole, as `cp` makes of bytes that are zero.
+    home.start()
+    assert os.stat(home.path).st_blocks * 512 >= SIZE
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EMFILE])
+def test_it_is_kept_where_room_is_not_what_is_missing(home, number):
+    def act():
+        raise StorageFull("", number)
+
+    with pytest.raises(StorageFull):
+        home.reserve.spend_on(act)
+    assert home.kept == SIZE
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EROFS])
+def test_a_file_system_that_cannot_do_it_leaves_acts_refused_as_before(tmp_path, number):
+    disk = FailingDisk()
+    disk.fail("allocate", number)
+    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    assert not reserve.is_whole
+
+    def act():
+        raise StorageFull("")
+
+    with pytest.raises(StorageFull):
+        reserve.spend_on(act)
+
+
+def test_a_disk_that_cannot_truncate_it_leaves_the_act_refused(tmp_path):
+    disk = FailingDisk()
+    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    disk.fail("truncate", errno.EROFS)
+
+    def act():
+        raise StorageFull("")
+
+    with pytest.raises(StorageFull):
+        reserve.spend_on(act)
+
+
+def test_a_disk_that_fails_is_no_full_one(tmp_path):
+    disk = FailingDisk()
+    disk.fail("allocate", errno.EIO)
+    with pytest.raises(StorageFailed):
+        Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE).make()
