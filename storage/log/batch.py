@@ -20,7 +20,7 @@ ABSENT_US = -(1 << 63)
 # Offsets that one batch can cover; a longer gap takes several.
 BATCH_OFFSETS_MAX = 1 << 32
 
-FLAGS_KNOWN = sum(BatchFlag)
+FLAGS_UNKNOWN = ~sum(BatchFlag)
 
 # magic, header crc
 PREFIX = Struct("<4sI")
@@ -154,27 +154,44 @@ def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:
     fields = REST.unpack_from(view, pos + PREFIX.size)
     if fields[0] != VERSION:
         raise BadHeader(f"version {fields[0]} is not known")
-    if fields[20] or fields[3] & ~FLAGS_KNOWN:
+    if fields[20] or fields[3] & FLAGS_UNKNOWN:
         raise BadHeader("reserved bits are set")
     first, latest = fields[10], fields[11]
-    return BatchHeader(
-        partition_id=fields[4],
-        base_offset=fields[6],
-        last_offset_delta=fields[7],
-        record_count=fields[8],
-        durable_offset=fields[9],
-        append_us=fields[12],
-        body_format=fields[2],
-        body_version=fields[1],
-        flags=fields[3],
-        owner_epoch=fields[5],
-        first_publish_us=None if first == ABSENT_US else first,
-        max_publish_us=None if latest == ABSENT_US else latest,
-        producer_id=fields[13],
-        producer_epoch=fields[14],
-        first_sequence=fields[15],
-        last_sequence=fields[16],
-        positions_bytes=fields[17],
-        body_bytes=fields[18],
-        body_crc=fields[19],
+    return BatchHeader(  # By position, in half the time that names take.
+        fields[4],  # partition_id
+        fields[6],  # base_offset
+        fields[7],  # last_offset_delta
+        fields[8],  # record_count
+        fields[9],  # durable_offset
+        fields[12],  # append_us
+        fields[2],  # body_format
+        fields[1],  # body_version
+        fields[3],  # flags
+        fields[5],  # owner_epoch
+        None if first == ABSENT_US else first,
+        None if latest == ABSENT_US else latest,
+        *fields[13:20],  # producer_id to body_crc
     )
+
+
+def glance(
+    view: Buffer, pos: int, salt: int, partition_id: int, base_offset: int
+) -> tuple[int, int, int] | None:
+    """What a start has to know of the batch expected at `pos`: the offset after it, the bytes of
+    positions table and body together, and their checksum.  # hot
+
+    None if it is not there whole, or not good; `unpack` says why.
+    """
+    end = pos + HEADER_BYTES
+    if len(view) < end:
+        return None
+    magic, crc = PREFIX.unpack_from(view, pos)
+    pos += PREFIX.size
+    if magic != MAGIC or crc32c(view[pos:end], salt) != crc:
+        return None
+    fields = REST.unpack_from(view, pos)
+    if fields[0] != VERSION or fields[20] or fields[3] & FLAGS_UNKNOWN:
+        return None
+    if fields[4] != partition_id or fields[6] != base_offset:
+        return None
+    return base_offset + fields[7] + 1, fields[17] + fields[18], fields[19]

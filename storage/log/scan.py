@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from storage.errors import DamagedLog, WouldBlock
-from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, unpack
+from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, glance, unpack
 from storage.log.files import FileGone
 from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, Segment
 
 # What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
 CHUNK_BYTES = 256 * 1024
+
+# The same where all of a file is wanted: four batches of a journal's snapshot.
+PIECE_BYTES = 1024 * 1024
 
 # What is read after a jump: a header, and a few more where batches are small.
 LEAP_BYTES = 4096
@@ -133,6 +136,75 @@ def walk(
         yield file_pos, header
         offset = header.next_offset
         file_pos += header.stored_bytes
+
+
+def pass_over(
+    segment: Segment, file_pos: int, offset: int, *, below: int, end_pos: int
+) -> tuple[int, int]:
+    """(offset, file_pos) behind the batches from `file_pos` on that end at or below the offset
+    `below`: as a walk that checks no bodies, for who needs nothing of their headers.  # hot
+
+    Ends early at whatever is not good: a walk from there says what it is.
+    Raises: Fault if the disk cannot read; FileGone.
+    """
+    salt, partition_id = segment.salt, segment.partition_id
+    view, view_pos = memoryview(b""), -1
+    while file_pos < end_pos:
+        found = glance(view, file_pos - view_pos, salt, partition_id, offset)
+        if found is None:
+            if view_pos == file_pos:
+                break
+            size = CHUNK_BYTES if file_pos <= view_pos + len(view) else LEAP_BYTES
+            size = min(size, end_pos - file_pos)
+            view, view_pos = memoryview(read_checked(segment, size, file_pos, offset)), file_pos
+        elif found[0] > below or file_pos + HEADER_BYTES + found[1] > end_pos:
+            break
+        else:
+            offset = found[0]
+            file_pos += HEADER_BYTES + found[1]
+    return offset, file_pos
+
+
+def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
+    """(offset, file_pos, body) of every batch of a segment without positions tables, all of it
+    checked; no more than a piece of the file is in memory.  # hot
+
+    Raises: Fault at the first batch that is not good; FileGone.
+    """
+    load_checked(segment)
+    salt, partition_id, end_pos = segment.salt, segment.partition_id, segment.size
+    offset, file_pos = segment.base_offset, SEGMENT_HEADER_BYTES
+    view, view_pos = memoryview(b""), file_pos
+    while file_pos < end_pos:
+        pos = file_pos - view_pos
+        found = glance(view, pos, salt, partition_id, offset)
+        if found is None or pos + HEADER_BYTES + found[1] > len(view):
+            view, found = piece_with(segment, file_pos, offset, end_pos)
+            view_pos, pos = file_pos, 0
+        next_offset, size, crc = found
+        pos += HEADER_BYTES
+        body = view[pos : pos + size]
+        if crc32c(body) != crc:
+            raise Fault(segment, file_pos, offset, "body checksum is wrong")
+        yield offset, file_pos, body
+        offset = next_offset
+        file_pos += HEADER_BYTES + size
+
+
+def piece_with(
+    segment: Segment, file_pos: int, offset: int, end_pos: int
+) -> tuple[memoryview, tuple[int, int, int]]:
+    """A piece of the file that begins with the batch expected there, and what `glance` says of it.
+
+    Raises: Fault, FileGone.
+    """
+    view = memoryview(read_checked(segment, min(PIECE_BYTES, end_pos - file_pos), file_pos, offset))
+    header = header_at(segment, view, file_pos, offset, end_pos)
+    if header.stored_bytes > len(view):
+        view = memoryview(read_checked(segment, header.stored_bytes, file_pos, offset))
+        if header.stored_bytes > len(view):
+            raise Fault(segment, file_pos, offset, "the file ends too early")
+    return view, (header.next_offset, header.stored_bytes - HEADER_BYTES, header.body_crc)
 
 
 def find_good(

@@ -10,6 +10,7 @@ from storage.log.batch import (
     BadHeader,
     BatchHeader,
     body_checksum,
+    glance,
     pack,
     unpack,
 )
@@ -69,6 +70,22 @@ def test_absent_times_are_not_zero():
     assert unpack(pack(some_header(first_publish_us=0), SALT), SALT).first_publish_us == 0
 
 
+def test_a_glance_sees_where_the_next_batch_is_and_what_the_body_must_be():
+    data = b"..." + pack(some_header(), SALT)
+    assert glance(data, 3, SALT, 7, 1000) == (1010, 12345 + 32, 0xCAFEBABE)
+
+
+@pytest.mark.parametrize(
+    ("pos", "salt", "partition_id", "base_offset"),
+    [(2, SALT, 7, 1000), (3, SALT + 1, 7, 1000), (3, SALT, 8, 1000), (3, SALT, 7, 1001)],
+    ids=["place", "salt", "partition", "offset"],
+)
+def test_a_glance_sees_nothing_but_the_batch_that_is_expected(pos, salt, partition_id, base_offset):
+    data = b"..." + pack(some_header(), SALT)
+    assert glance(data, pos, salt, partition_id, base_offset) is None
+    assert glance(data[:-1], 3, SALT, 7, 1000) is None
+
+
 def test_batch_time_is_the_publish_time_else_the_append_time():
     assert some_header().time_us == 1_699_999_999_500_000
     assert some_header(max_publish_us=None).time_us == 1_700_000_000_000_123
@@ -81,6 +98,7 @@ def test_every_flipped_bit_is_found():
         wrong[bit // 8] ^= 1 << bit % 8
         with pytest.raises(BadHeader):
             unpack(wrong, SALT)
+        assert glance(wrong, 0, SALT, 7, 1000) is None
 
 
 def test_a_header_of_another_salt_is_none_of_ours():
@@ -108,11 +126,14 @@ def test_what_a_later_version_wrote_is_refused(change, reason):
     data = bytes.fromhex("f34241d7") + crc32c(bytes(rest), SALT).to_bytes(4, "little") + rest
     with pytest.raises(BadHeader, match=reason):
         unpack(data, SALT)
+    assert glance(data, 0, SALT, 7, 1000) is None
 
 
 def test_unknown_flags_are_refused():
+    data = pack(some_header(flags=1 << 20), SALT)
     with pytest.raises(BadHeader, match="reserved"):
-        unpack(pack(some_header(flags=1 << 20), SALT), SALT)
+        unpack(data, SALT)
+    assert glance(data, 0, SALT, 7, 1000) is None
 
 
 def test_body_checksum_does_not_depend_on_how_the_body_is_cut():

@@ -1,6 +1,14 @@
 import pytest
 
-from storage.log.scan import NO_OFFSET, Fault, find_good, find_magic, walk
+from storage.log.scan import (
+    NO_OFFSET,
+    Fault,
+    bodies,
+    find_good,
+    find_magic,
+    pass_over,
+    walk,
+)
 from storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
@@ -9,7 +17,7 @@ START = SEGMENT_HEADER_BYTES
 
 def filled(tmp_path, sizes=(10, 300_000, 0, 20)):
     one = OneLog(tmp_path)
-    one.fill([b"x" * size for size in sizes], 2)
+    one.fill([b"x" * size for size in sizes], 2, commit=len(sizes) < 10)
     return one, one.log._segments.last
 
 
@@ -68,3 +76,63 @@ def test_the_magic_is_found_over_the_edge_of_a_piece(tmp_path):
     second = walked(segment)[1][0]
     assert find_magic(segment, START + 1, 0, segment.size) == second
     assert find_magic(segment, second + 1, 0, segment.size) == segment.size
+
+
+SIZES = [10, 300_000, 0, 20, *[100] * 1500, 700_000, 5]
+
+
+def test_bodies_are_those_of_every_batch_small_and_large(tmp_path):
+    one = OneLog(tmp_path)
+    contents = [number.to_bytes(4, "big") * (size // 4) for number, size in enumerate(SIZES)]
+    one.fill(contents, 2, commit=False)
+    segment = one.log._segments.last
+    found = [(offset, file_pos, bytes(body)) for offset, file_pos, body in bodies(segment)]
+    places = [(base, pos) for pos, base, _ in walked(segment)]
+    assert found == [(*at, content) for at, content in zip(places, contents, strict=True)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 1200, len(SIZES) - 2, len(SIZES) - 1])
+@pytest.mark.parametrize("within", [9, 130])
+def test_a_bad_header_or_body_ends_the_bodies_where_a_walk_ends(tmp_path, number, within):
+    one, segment = filled(tmp_path, SIZES)
+    file_pos = walked(segment)[number][0]
+    flip(one.file("00000000000000000000.log"), file_pos + within)
+    found = []
+    with pytest.raises(Fault) as caught:
+        found += [offset for offset, _, _ in bodies(segment)]
+    with pytest.raises(Fault) as expected:
+        walked(segment)
+    assert (caught.value.file_pos, caught.value.offset) == (file_pos, 2 * number)
+    assert str(caught.value) == str(expected.value)
+
+
+def test_bodies_of_a_file_that_was_cut_end_with_a_fault(tmp_path):
+    one, segment = filled(tmp_path, [10, 300_000])
+    path = one.file("00000000000000000000.log")
+    for size in (segment.size - 1, segment.size - 299_999, segment.size - 300_001):
+        with open(path, "r+b") as file:
+            file.truncate(size)
+        found = []
+        with pytest.raises(Fault):
+            found.extend(offset for offset, _, _ in bodies(segment))
+        assert found == [0]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5, 1300, len(SIZES)])
+def test_passing_over_ends_before_the_batch_that_reaches_further(tmp_path, number):
+    _, segment = filled(tmp_path, SIZES)
+    places = [(base, pos) for pos, base, _ in walked(segment)] + [(2 * len(SIZES), segment.size)]
+    for below in (2 * number, 2 * number + 1):
+        assert pass_over(segment, START, 0, below=below, end_pos=segment.size) == places[number]
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 1300, len(SIZES) - 1])
+def test_passing_over_ends_at_what_is_not_good(tmp_path, number):
+    one, segment = filled(tmp_path, SIZES)
+    places = [(base, pos) for pos, base, _ in walked(segment)]
+    offset, file_pos = places[number]
+    flip(one.file("00000000000000000000.log"), file_pos + 60)
+    assert pass_over(segment, START, 0, below=NO_OFFSET, end_pos=segment.size) == (offset, file_pos)
+    end_pos = file_pos - 1
+    before = places[max(number - 1, 0)]
+    assert pass_over(segment, START, 0, below=NO_OFFSET, end_pos=end_pos) == before
