@@ -13,12 +13,11 @@ from time import time_ns
 
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.errors import DamagedLog, LogClosed, StorageFull
-from storage.log.batch import Batch, BatchHeader, body_checksum, pack
+from storage.log.batch import BatchHeader, body_checksum, pack
 from storage.log.committer import Committer, SyncPoint
 from storage.log.files import File, Files
-from storage.log.reading import Want, read_batches
 from storage.log.recovery import LogIdentity, RecoveryReport, recover
-from storage.log.scan import NO_OFFSET, Fault, load_checked
+from storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
 from storage.log.segment import (
     FLAG_SNAPSHOT,
     SEGMENT_HEADER_BYTES,
@@ -41,9 +40,6 @@ LAZY_BYTES_MAX = 1 << 20
 
 # A snapshot is written in batches of about this size.
 SNAPSHOT_BATCH_BYTES = 256 * 1024
-
-# What a replay reads at once.
-REPLAY_BYTES = 1 << 20
 
 # Journals are read whole at start and keep no index.
 NO_INDEX = 1 << 62
@@ -155,31 +151,27 @@ class JournalLog:
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:
-        for batch in self._batches(segment):
-            if batch.header.flags & BatchFlag.MARKER:
-                return batch.file_pos + batch.header.stored_bytes
+        """Where the batch ends that says that the snapshot is whole. `replay` checks the bodies."""
+        start = (segment, SEGMENT_HEADER_BYTES, segment.base_offset)
+        try:
+            for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):
+                if header.flags & BatchFlag.MARKER:
+                    return file_pos + header.stored_bytes
+        except Fault as fault:
+            raise fault.damage() from None
         return None
-
-    def _batches(self, segment: Segment) -> Iterator[Batch]:
-        place = (segment.base_offset, SEGMENT_HEADER_BYTES)
-        while place[1] < segment.size:
-            try:
-                found = read_batches(segment, place, Want(place[0], NO_OFFSET, REPLAY_BYTES))
-            except Fault as fault:
-                raise fault.damage() from None
-            yield from found
-            place = (found[-1].next_offset, found[-1].file_pos + found[-1].header.stored_bytes)
 
     def replay(self) -> Iterator[bytes]:
         """All records since and with the last snapshot, in order. Raises DamagedLog."""
         for segment in self._segments:
-            for batch in self._batches(segment):
-                try:
-                    yield from unpack_records(batch.body)
-                except StructError as error:
-                    reason = f"a record is cut short: {error}"
-                    offset = batch.base_offset
-                    raise DamagedLog(segment.path, batch.file_pos, offset, reason) from error
+            try:
+                for offset, file_pos, body in bodies(segment):  # noqa: B007 (named when it fails)
+                    yield from unpack_records(body)
+            except Fault as fault:
+                raise fault.damage() from None
+            except StructError as error:
+                reason = f"a record is cut short: {error}"
+                raise DamagedLog(segment.path, file_pos, offset, reason) from error
 
     # Appending
 

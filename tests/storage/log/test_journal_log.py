@@ -8,8 +8,9 @@ import pytest
 from storage.errors import DamagedLog, LogClosed, StorageFull
 from storage.log.batch import HEADER_BYTES
 from storage.log.committer import Committer
-from storage.log.files import Files
-from storage.log.journal_log import LAZY_BYTES_MAX, JournalLog
+from storage.log.files import Disk, Files
+from storage.log.journal_log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, JournalLog
+from storage.log.scan import PIECE_BYTES
 from storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
 from storage.log.watermark import read_watermark
 from tests.storage.files_twins import FailingDisk, RecordingDisk
@@ -191,6 +192,36 @@ def test_a_large_snapshot_takes_several_batches(tmp_path):
     assert OneJournal(tmp_path).replayed == state
 
 
+class MeasuringDisk(Disk):
+    """Counts what is read."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def read(self, path, fd, size, pos):
+        data = super().read(path, fd, size, pos)
+        if path.endswith(".log"):
+            self.sizes.append(len(data))
+        return data
+
+
+def test_a_start_reads_a_snapshot_once_and_never_much_at_a_time(tmp_path):
+    """The records behind it are read once more, to see where they end."""
+    one = OneJournal(tmp_path)
+    state = [random.Random(number).randbytes(5000) for number in range(1000)]
+    one.journal.snapshot(state)
+    changes = [random.Random(number).randbytes(200) for number in range(2000)]
+    for body in changes:
+        one.journal.append(body)
+    one.stop()
+    changes_bytes = one.journal.size_bytes - one.journal.snapshot_bytes
+    disk = MeasuringDisk()
+    assert OneJournal(tmp_path, disk).replayed == state + changes
+    # What is cut off at the end of a piece is read again with the next one.
+    assert sum(disk.sizes) < 4 / 3 * one.journal.snapshot_bytes + 2.1 * changes_bytes
+    assert max(disk.sizes) == PIECE_BYTES
+
+
 def test_an_empty_snapshot_is_one_too(tmp_path):
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
@@ -271,6 +302,21 @@ def test_damage_is_one_clear_error(tmp_path, number):
     flip(path, SEGMENT_HEADER_BYTES + number * (HEADER_BYTES + 8) + HEADER_BYTES + 6)
     with pytest.raises(DamagedLog, match=r"cursors.*checksum"):
         OneJournal(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_damage_in_a_snapshot_is_one_clear_error_and_costs_nothing_else(tmp_path, number):
+    one = OneJournal(tmp_path)
+    one.journal.append(b"old")
+    one.commit()
+    one.journal.snapshot([b"x" * SNAPSHOT_BATCH_BYTES] * 3)
+    one.commit()  # Durable, but the slot that says so is not: the old segment is still there.
+    names = segment_names(one.folder)
+    one.crash()
+    flip(os.path.join(one.folder, names[1]), 1000 + number * SNAPSHOT_BATCH_BYTES)
+    with pytest.raises(DamagedLog, match=r"cursors.*checksum"):
+        OneJournal(tmp_path)
+    assert segment_names(one.folder) == names
 
 
 def test_a_journal_without_its_segments_is_damaged(tmp_path):
