@@ -2,7 +2,11 @@ import msgspec
 import pytest
 
 from storage.errors import StorageFull
-from storage.metadata.journal import SNAPSHOT_GROWTH_MIN_BYTES, ChangeJournal
+from storage.metadata.journal import (
+    SNAPSHOT_GROWTH_DIVISOR,
+    SNAPSHOT_GROWTH_MIN_BYTES,
+    ChangeJournal,
+)
 from storage.metadata.journal import UnknownRecord as Unknown
 from storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
@@ -95,7 +99,7 @@ def test_a_record_about_what_is_not_there_ends_the_replay():
         opened(journal).replay(lambda change: {}[change.text])
 
 
-def test_a_journal_is_shortened_when_it_has_grown_by_half():
+def test_a_journal_is_shortened_when_it_has_grown_by_a_quarter():
     journal = MemoryJournal()
     changes = opened(journal)
     changes.replay(print)
@@ -103,9 +107,9 @@ def test_a_journal_is_shortened_when_it_has_grown_by_half():
     while not journal.snapshots:
         assert journal.size_bytes < SNAPSHOT_GROWTH_MIN_BYTES
         changes.append(Said(text))
-        changes.snapshot_if_due([Said(text)] for _ in range(30))
-    assert journal.snapshot_bytes > 2_000_000
-    changes.append(Said("y" * (journal.snapshot_bytes // 2 - 100)))
+        changes.snapshot_if_due([Said(text)] for _ in range(50))
+    assert journal.snapshot_bytes > 4 * SNAPSHOT_GROWTH_MIN_BYTES
+    changes.append(Said("y" * (journal.snapshot_bytes // SNAPSHOT_GROWTH_DIVISOR - 100)))
     changes.snapshot_if_due([])
     assert journal.snapshots == 1
     changes.append(Said(text))
