@@ -63,3 +63,8 @@ def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, 
         words.append(word - (1 << 64) if word >> 63 else word)
         wanted >>= 64
     return tuple(words)
+
+
+def wanted_count(ack_set: Sequence[int]) -> int:
+    """How many messages are wanted by an ack set that `ack_set_of` made and that is not empty."""
+    return sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in ack_set)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from broker.ack_sets import acked_ranges
+from broker.ack_sets import acked_ranges, wanted_count
 from broker.errors import CorruptBatch, UnreadableRecord
 from broker.partition import broker_error
 from storage.codecs import registry
@@ -29,8 +29,8 @@ from storage.codecs.pulsar_entry import (
     chunk_of,
     publish_us_of,
     read_metadata,
-    record_to_entry,
 )
+from storage.codecs.pulsar_run import records_to_entries
 from storage.codecs.record import Chunk
 from storage.errors import CorruptBody, StorageError, UnreadableBody
 
@@ -65,17 +65,24 @@ class Span:
 
 @dataclass(slots=True)
 class Entry:
-    """One entry to be delivered."""
+    """One entry to be delivered, and how a dispatcher delivers it."""
 
     offset: int
     record_count: int
     body: Buffer  # From the checksum's magic (or the metadata's size) to the end of the payload.
     flags: int  # The batch's: which entries may be chunks, which may be delayed.
+    redelivery_count: int = 0
+    ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
 
     @property
     def end(self) -> int:
         """Offset after the entry's last record."""
         return self.offset + self.record_count
+
+    @property
+    def wanted(self) -> int:
+        """How many messages of it are wanted."""
+        return wanted_count(self.ack_set) if self.ack_set else self.record_count
 
 
 @dataclass(slots=True)
@@ -153,7 +160,11 @@ def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entr
     decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX)
     if decoded.failed is not None and not decoded.records and not have_some:
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
-    entries = [Entry(record.offset, 1, record_to_entry(record), 0) for record in decoded.records]
+    bodies = records_to_entries(decoded.records)
+    entries = [
+        Entry(record.offset, 1, body, 0)
+        for record, body in zip(decoded.records, bodies, strict=True)
+    ]
     if decoded.failed is not None and decoded.failed_offset is not None:
         return entries, decoded.failed_offset
     return entries, max(decoded.next_offset, start + 1)

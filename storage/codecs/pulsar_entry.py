@@ -174,13 +174,7 @@ def record_to_entry(record: Record) -> bytes:
     Names and values of properties, and keys, that are not UTF-8 are Base64, since clients in
     several languages refuse other text; `BASE64_PROPERTY` and `partition_key_b64_encoded` say so.
     """
-    metadata = EntryMetadata()
-    name = record.producer_name
-    metadata.producer_name = name if name is not None and is_text(name) else FOREIGN_PRODUCER
-    sequence_id = record.offset if record.sequence_id is None else record.sequence_id
-    metadata.sequence_id = sequence_id & UINT64_MAX
-    publish_us = record.append_us if record.publish_us is None else record.publish_us
-    metadata.publish_time = max(publish_us // 1000, 0)
+    metadata = plain_metadata(record)
     if record.headers:
         metadata.properties.extend(_properties(record.headers))
     if record.event_us is not None and record.event_us >= 1000:
@@ -197,6 +191,18 @@ def record_to_entry(record: Record) -> bytes:
     packed = metadata.SerializeToString()
     checked = b"".join((_U32.pack(len(packed)), packed, record.value or b""))
     return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(checked)), checked))
+
+
+def plain_metadata(record: Record) -> EntryMetadata:
+    """What an entry says of every record of another protocol."""
+    metadata = EntryMetadata()
+    name = record.producer_name
+    metadata.producer_name = name if name is not None and is_text(name) else FOREIGN_PRODUCER
+    sequence_id = record.offset if record.sequence_id is None else record.sequence_id
+    metadata.sequence_id = sequence_id & UINT64_MAX
+    publish_us = record.append_us if record.publish_us is None else record.publish_us
+    metadata.publish_time = max(publish_us // 1000, 0)
+    return metadata
 
 
 def _decode_batch(

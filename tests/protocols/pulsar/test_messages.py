@@ -1,9 +1,12 @@
 """Answers to bytes: as recorded from Apache's broker, and from a stub that clients took."""
 
+import random
+import struct
+
 import pytest
 
 from protocols.pulsar import messages
-from storage.codecs.pb.PulsarApi_pb2 import Schema, ServerError
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.protocols.pulsar.golden import answered, by_stub, sent, taken_apart
 
 ALL_ONES = 2**64 - 1
@@ -158,6 +161,33 @@ def test_writers_keep_nothing_from_one_frame_to_the_next():
     plain = writer.head(0, 0, (), 10)
     writer.head(1, 3, (5, -2), 10)
     assert writer.head(0, 0, (), 10) == plain
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_heads_are_those_of_a_writer_that_has_written_nothing_before(seed):
+    rng = random.Random(seed)
+    writer, epoch, entry = messages.MessageWriter(3, 489, 0), None, rng.choice([0, 100, 2**34])
+    for _ in range(300):
+        if rng.random() < 0.05:
+            entry = rng.getrandbits(rng.randint(1, 62))
+        if rng.random() < 0.02:
+            epoch = rng.randint(0, 300)
+            writer.set_epoch(epoch)
+        rare = (rng.randint(0, 2), rng.choice([(), (5, -2)])) if rng.random() < 0.1 else (0, ())
+        body_bytes = rng.randint(0, 300)
+        command = BaseCommand(type=BaseCommand.MESSAGE)
+        message = command.message
+        message.consumer_id = 3
+        message.message_id.CopyFrom(messages.message_id(489, entry, 0))
+        if rare[0]:
+            message.redelivery_count = rare[0]
+        message.ack_set.extend(rare[1])
+        if epoch is not None:
+            message.consumer_epoch = epoch
+        packed = command.SerializeToString()
+        sizes = struct.pack(">II", 4 + len(packed) + body_bytes, len(packed))
+        assert writer.head(entry, *rare, body_bytes) == sizes + packed, f"seed {seed}"
+        entry += 1
 
 
 def test_head_counts_the_body_in():

@@ -1,0 +1,65 @@
+"""Entries made of records of other protocols, many in a row. Knows as much as `pulsar_entry.py`.
+
+Records of one batch mostly differ in number, key and value only: what else their metadata says is
+serialised once for many.
+"""
+
+import struct
+from collections.abc import Iterable
+
+from crc32c import crc32c
+
+from storage.codecs.headers import is_text
+from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
+from storage.codecs.pulsar_entry import CHECKSUM_MAGIC, plain_metadata, record_to_entry
+from storage.codecs.record import Record
+from storage.codecs.varints import LOW, LOW_BITS, LOW_MASK, around
+
+_SIZE = struct.Struct(">I")
+_CHECKSUM = struct.Struct(">2sI")
+_NO_KEY = EntryMetadata(null_partition_key=True).SerializeToString()
+_KEY_TAG = b"\x32"  # partition_key: field 6, bytes.
+_KEY_BYTES_MAX = 127  # The size of a longer one takes more than a byte.
+
+
+def records_to_entries(records: Iterable[Record]) -> list[bytes]:
+    """As `record_to_entry` of each, in half the time where they differ as said above."""
+    entries: list[bytes] = []
+    run: tuple[int, int, bytes | None] | None = None
+    before = after = b""  # Around the sequence number in the metadata of this run, if known.
+    for record in records:  # hot: see make bench
+        key, value = record.key, record.value
+        sequence = record.offset if record.sequence_id is None else record.sequence_id
+        time_us = record.append_us if record.publish_us is None else record.publish_us
+        this = (sequence >> LOW_BITS, time_us // 1000, record.producer_name)
+        if (
+            this != run
+            or this[0] <= 0
+            or value is None
+            or (key is not None and (len(key) > _KEY_BYTES_MAX or not is_text(key)))
+            or record.headers
+            or record.event_us is not None
+            or record.ordering_key is not None
+            or record.schema_version is not None
+            or record.chunk is not None
+        ):
+            run, before = this, before if this == run else b""
+            entries.append(record_to_entry(record))
+            continue
+        if not before:  # Only from the second one on: a run of one is not worth it.
+            before, after = _around(record)
+        rest = _NO_KEY if key is None else b"%b%c%b" % (_KEY_TAG, len(key), key)
+        size = len(before) + 1 + len(after) + len(rest)
+        checked = b"".join((_SIZE.pack(size), before, LOW[sequence & LOW_MASK], after, rest, value))
+        entries.append(_CHECKSUM.pack(CHECKSUM_MAGIC, crc32c(checked)) + checked)
+    return entries
+
+
+def _around(record: Record) -> tuple[bytes, bytes]:
+    metadata = plain_metadata(record)
+
+    def serialize(sequence_id: int) -> bytes:
+        metadata.sequence_id = sequence_id
+        return metadata.SerializeToString()
+
+    return around(serialize, metadata.sequence_id)
