@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.entries import Entry
-
 
 class SubscriptionKind(enum.Enum):
     """How a subscription spreads its entries over its consumers; the value is Pulsar's word."""
@@ -26,15 +24,6 @@ class Pending:
     record_count: int
     wanted: int  # Messages of it that are not acknowledged.
     chunk_uuid: bytes  # Empty unless it is a piece of a chunked message.
-
-
-@dataclass(slots=True)
-class Delivery:
-    """One entry on its way to a consumer."""
-
-    entry: Entry
-    redelivery_count: int
-    ack_set: tuple[int, ...]  # Empty: every message of the entry is wanted.
 
 
 @dataclass(slots=True, eq=False)

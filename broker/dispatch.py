@@ -19,10 +19,11 @@ import trio
 
 from broker import ack_sets
 from broker import entries as ids
-from broker.consumer import Consumer, Delivery, SubscriptionKind
+from broker.consumer import Consumer, SubscriptionKind
 from broker.dispatch_cursors import Cursor, CursorState
 from broker.entries import Entry, EntryId, Span
 from broker.errors import OffsetOutOfRange
+from storage.codecs.api import BatchFlag
 
 if TYPE_CHECKING:
     from broker.partition import Partition
@@ -31,6 +32,7 @@ READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half
 # Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
 TURN_ENTRIES_SHARED = 20
 TURN_ENTRIES = 200  # The same where no other consumer waits: one send for all of them.
+CHUNK = int(BatchFlag.CHUNK)  # Operators of a flag class cost more than an entry may.
 # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
 
@@ -89,7 +91,7 @@ class Dispatcher(abc.ABC):
 
     # Delivery.
 
-    async def pull(self, consumer: Consumer) -> list[Delivery]:
+    async def pull(self, consumer: Consumer) -> list[Entry]:
         """What this consumer is to be sent next: at least one entry.
 
         Raises UnreadableRecord where the log goes on with a record that Pulsar cannot be given,
@@ -105,7 +107,7 @@ class Dispatcher(abc.ABC):
             if taken:
                 return taken
 
-    async def _take_turn(self, consumer: Consumer) -> list[Delivery]:
+    async def _take_turn(self, consumer: Consumer) -> list[Entry]:
         self._turns.append(consumer)
         try:
             while consumer.can_take and self._may_send() and not consumer.own:
@@ -121,43 +123,41 @@ class Dispatcher(abc.ABC):
             if self._turns:
                 self._turns[0].wake()
 
-    async def _take_own(self, consumer: Consumer) -> list[Delivery]:
+    async def _take_own(self, consumer: Consumer) -> list[Entry]:
         raise AssertionError(f"{self.kind} gives no entry to one consumer alone")
 
-    def _take(self, consumer: Consumer) -> list[Delivery]:
+    def _take(self, consumer: Consumer) -> list[Entry]:
         """Take what may go to this consumer now out of what was read. No wait: what is taken gets
         sent.
         """
         turn_entries = TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES
-        taken: list[Delivery] = []
-        size = 0
+        taken: list[Entry] = []
+        size = wanted = 0
+        room = self._room(consumer)
         ahead = self._ahead
         state = self.cursor.state()
-        while ahead and len(taken) < turn_entries and size < TURN_BYTES:
-            if not (consumer.can_take and self._may_send()):
-                break
-            entry = ahead.popleft()
-            if state.covers(entry.offset, entry.end):
-                self._passed(entry)
-            elif self._is_for(consumer, entry):
-                taken.append(self._deliver(consumer, entry, state))
-                size += len(entry.body)
+        position, has_holes = state.position, bool(state.acked)
+        while ahead and wanted < room and len(taken) < turn_entries and size < TURN_BYTES:
+            entry = ahead.popleft()  # hot: see make bench
+            if has_holes or entry.offset < position:
+                if state.covers(entry.offset, entry.end):
+                    self._passed(entry)
+                    continue
+                tell_acked(entry, state)
+            if entry.flags & CHUNK and not self._is_for(consumer, entry):
+                continue
+            taken.append(entry)
+            size += len(entry.body)
+            wanted += entry.wanted if entry.ack_set else entry.record_count
+        self._hand_out(consumer, taken, wanted, size)
         return taken
 
-    def _deliver(self, consumer: Consumer, entry: Entry, state: CursorState) -> Delivery:
-        """Account for one entry that goes to this consumer."""
-        ack_set: tuple[int, ...] = ()
-        wanted = entry.record_count
-        if wanted > 1:
-            acked = state.told(entry.offset, entry.end)
-            if acked:
-                ack_set = ack_sets.ack_set_of(entry, acked)
-                wanted -= sum(end - start for start, end in acked)
-        redelivery_count = self._sent(consumer, entry, wanted)
+    def _hand_out(self, consumer: Consumer, taken: list[Entry], wanted: int, size: int) -> None:
+        """Account for entries that go to this consumer, of which so many messages are wanted."""
         consumer.permits -= wanted
         consumer.messages_out += wanted
-        consumer.bytes_out += len(entry.body)
-        return Delivery(entry, redelivery_count, ack_set)
+        consumer.bytes_out += size
+        self._sent(consumer, taken)
 
     async def _fill(self) -> None:
         """Read ahead, or wait for records; returns early when something else may have changed."""
@@ -325,10 +325,8 @@ class Dispatcher(abc.ABC):
         """A consumer leaves."""
 
     @abc.abstractmethod
-    def _sent(self, consumer: Consumer, entry: Entry, wanted: int) -> int:
-        """An entry goes to a consumer, which wants so many messages of it. Returns its redelivery
-        count.
-        """
+    def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """These go to a consumer now: remember them, and set their redelivery counts."""
 
     @abc.abstractmethod
     def _delivered_span(self, message_id: EntryId) -> Span | None:
@@ -356,12 +354,22 @@ class Dispatcher(abc.ABC):
         """Whether the subscription as a whole is below its limits."""
         return True
 
+    def _room(self, consumer: Consumer) -> int:
+        """After how many messages a consumer that can take some takes no more."""
+        return consumer.permits
+
     def _is_for(self, consumer: Consumer, entry: Entry) -> bool:
-        """Whether this consumer may have the entry."""
+        """Whether this consumer may have the entry, which is a piece of a chunked message."""
         return True
 
     def _passed(self, entry: Entry) -> None:  # noqa: B027 (most kinds keep nothing to forget)
         """An entry was read that is acknowledged already."""
+
+
+def tell_acked(entry: Entry, state: CursorState) -> None:
+    """Let the entry say which of its messages are acknowledged."""
+    if entry.record_count > 1 and (acked := state.told(entry.offset, entry.end)):
+        entry.ack_set = ack_sets.ack_set_of(entry, acked)
 
 
 def _left(span: Span, state: CursorState) -> int:

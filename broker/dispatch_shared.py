@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker import entries as ids
-from broker.consumer import Consumer, Delivery, Pending, SubscriptionKind
-from broker.dispatch import READ_AHEAD_BYTES, Dispatcher
+from broker.consumer import Consumer, Pending, SubscriptionKind
+from broker.dispatch import CHUNK, READ_AHEAD_BYTES, Dispatcher, tell_acked
 from broker.entries import Entry, EntryId, Span
 from broker.errors import OffsetOutOfRange
 
@@ -119,11 +119,11 @@ class SharedDispatcher(Dispatcher):
                 heapq.heappush(self._replay_heap, offset)
         self._interrupt()
 
-    async def _take_own(self, consumer: Consumer) -> list[Delivery]:
+    async def _take_own(self, consumer: Consumer) -> list[Entry]:
         """The next pieces of chunked messages that this consumer has begun."""
         first = min(consumer.own)
         read = await self._read_again(first)
-        taken: list[Delivery] = []
+        taken: list[Entry] = []
         state = self.cursor.state()
         for entry in read.entries:
             if entry.offset in consumer.own and consumer.can_take:
@@ -131,7 +131,9 @@ class SharedDispatcher(Dispatcher):
                 if state.covers(entry.offset, entry.end):
                     self._passed(entry)
                 else:
-                    taken.append(self._deliver(consumer, entry, state))
+                    tell_acked(entry, state)
+                    self._hand_out(consumer, [entry], entry.wanted, len(entry.body))
+                    taken.append(entry)
         if not taken:
             consumer.own.discard(first)
         return taken
@@ -153,15 +155,25 @@ class SharedDispatcher(Dispatcher):
         owner.wake()
         return False
 
-    def _sent(self, consumer: Consumer, entry: Entry, wanted: int) -> int:
-        chunk = ids.entry_chunk(entry)
-        uuid = b"" if chunk is None else chunk.uuid
-        consumer.pending[entry.offset] = Pending(entry.record_count, wanted, uuid)
-        consumer.unacked += wanted
-        self._unacked += wanted
+    def _room(self, consumer: Consumer) -> int:
+        left = UNACKED_MAX_CONSUMER - consumer.unacked, UNACKED_MAX_SUBSCRIPTION - self._unacked
+        return min(consumer.permits, *left)
+
+    def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        pending, redeliveries = consumer.pending, self._redeliveries
+        total = 0
+        for entry in entries:  # hot: see make bench
+            uuid = b""
+            if entry.flags & CHUNK and (chunk := ids.entry_chunk(entry)) is not None:
+                uuid = chunk.uuid
+            wanted = entry.wanted if entry.ack_set else entry.record_count
+            pending[entry.offset] = Pending(entry.record_count, wanted, uuid)
+            total += wanted
+            if redeliveries:
+                entry.redelivery_count = redeliveries.get(entry.offset, 0)
+        self._count_unacked(consumer, total)
         consumer.is_blocked = consumer.is_blocked or consumer.unacked >= UNACKED_MAX_CONSUMER
         self._is_blocked = self._is_blocked or self._unacked >= UNACKED_MAX_SUBSCRIPTION
-        return self._redeliveries.get(entry.offset, 0)
 
     def _may_send(self) -> bool:
         return not self._is_blocked

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.adapters import ProtocolError
-from broker.consumer import Consumer, Delivery
+from broker.consumer import Consumer
 from broker.dispatch_cursors import SubscriptionCursor
+from broker.entries import Entry
 from broker.errors import BrokerError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
@@ -41,6 +42,7 @@ CHECKSUM_VERSION = 11
 
 # Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
 HEAD_BYTES_MAX = 1024
+ENTRY_BYTES_MAX = FRAME_BYTES_MAX - HEAD_BYTES_MAX
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -94,15 +96,16 @@ async def deliver(consumer: PulsarConsumer) -> None:
             while True:
                 await trio.lowlevel.checkpoint()
                 await session.outbox.drained()
-                deliveries = await dispatcher.pull(consumer)
+                bytes_before = consumer.bytes_out
+                entries = await dispatcher.pull(consumer)
                 # Atomic: no wait until what was taken is on its way.
                 if consumer.epoch is not None:
                     writer.set_epoch(consumer.epoch)
-                if session.protocol_version < BATCH_VERSION and has_batch(deliveries):
+                if session.protocol_version < BATCH_VERSION and has_batch(entries):
                     session.end("a batch for a client that knows none")
                     return
-                session.outbox.put(frames(consumer, writer, deliveries))
-                count(consumer, deliveries)
+                session.outbox.put(frames(consumer, writer, entries))
+                count(consumer, entries, consumer.bytes_out - bytes_before)
         except BrokerError as error:
             session.connection.log.error(
                 "delivery_stopped",
@@ -114,40 +117,50 @@ async def deliver(consumer: PulsarConsumer) -> None:
 
 
 def frames(
-    consumer: PulsarConsumer, writer: messages.MessageWriter, deliveries: Sequence[Delivery]
-) -> list[Buffer]:  # hot: see make bench
+    consumer: PulsarConsumer, writer: messages.MessageWriter, entries: Sequence[Entry]
+) -> list[Buffer]:
     """MESSAGE frames: heads, and the entries as they are stored."""
     parts: list[Buffer] = []
     has_checksums = consumer.session.protocol_version >= CHECKSUM_VERSION
-    for delivery in deliveries:
-        entry = delivery.entry
-        bodies: Sequence[Buffer] = (entry.body,)
-        if len(entry.body) > FRAME_BYTES_MAX - HEAD_BYTES_MAX:
-            bodies = pieces(entry, consumer.name)
-            consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
-        for whole in bodies:
-            body = whole if has_checksums else messages.without_checksum(whole)
-            parts.append(
-                writer.head(entry.offset, delivery.redelivery_count, delivery.ack_set, len(body))
-            )
+    head = writer.head
+    for entry in entries:  # hot: see make bench
+        body = entry.body
+        if has_checksums and len(body) <= ENTRY_BYTES_MAX:
+            parts.append(head(entry.offset, entry.redelivery_count, entry.ack_set, len(body)))
             parts.append(body)
+        else:
+            parts += _unusual(consumer, writer, entry, has_checksums)
     return parts
 
 
-def has_batch(deliveries: Sequence[Delivery]) -> bool:
+def _unusual(
+    consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
+) -> Iterator[Buffer]:
+    """The same of an entry too large for one frame, or for a client that knows no checksum."""
+    bodies: Sequence[Buffer] = (entry.body,)
+    if len(entry.body) > ENTRY_BYTES_MAX:
+        bodies = pieces(entry, consumer.name)
+        consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
+    for whole in bodies:
+        body = whole if has_checksums else messages.without_checksum(whole)
+        yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, len(body))
+        yield body
+
+
+def has_batch(entries: Sequence[Entry]) -> bool:
     """Whether an entry of several messages is among them."""
-    return any(delivery.entry.record_count > 1 for delivery in deliveries)
+    return any(entry.record_count > 1 for entry in entries)
 
 
-def count(consumer: PulsarConsumer, deliveries: Sequence[Delivery]) -> None:
-    """Count what was handed over."""
+def count(consumer: PulsarConsumer, entries: Sequence[Entry], size: int) -> None:
+    """Count what was handed over, `size` bytes."""
     session, dispatcher = consumer.session, consumer.dispatcher
     assert dispatcher is not None
     session.broker.metrics.records_out(
         session.connection.protocol,
         dispatcher.partition.topic.name.full,
-        sum(delivery.entry.record_count for delivery in deliveries),
-        sum(len(delivery.entry.body) for delivery in deliveries),
+        sum([entry.record_count for entry in entries]),
+        size,
     )
 
 

@@ -29,7 +29,7 @@ class FakeConsumer(Consumer):
 
     @property
     def offsets(self):
-        return [delivery.entry.offset for delivery in self.inbox]
+        return [delivery.offset for delivery in self.inbox]
 
 
 class Stage:

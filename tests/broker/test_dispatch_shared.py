@@ -323,7 +323,7 @@ class Game:
         """Take note of what came, and check it."""
         for consumer in self.consumers:
             for delivery in consumer.inbox[self.seen[consumer] :]:
-                offset = delivery.entry.offset
+                offset = delivery.offset
                 assert offset not in self.acked, f"{offset} came again though acknowledged"
                 assert offset not in self.held, f"{offset} is with two"
                 assert delivery.redelivery_count == self.nacked.get(offset, 0)
