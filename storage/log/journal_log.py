@@ -15,7 +15,7 @@ from storage.codecs.api import BatchFlag, BodyFormat
 from storage.errors import DamagedLog, LogClosed, StorageFull
 from storage.log.batch import BatchHeader, body_checksum, pack
 from storage.log.committer import Committer, SyncPoint
-from storage.log.files import File, Files
+from storage.log.files import Files
 from storage.log.recovery import LogIdentity, RecoveryReport, recover
 from storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
 from storage.log.segment import (
@@ -26,6 +26,7 @@ from storage.log.segment import (
     new_salt,
     segment_bases,
 )
+from storage.log.unsynced import Unsynced
 from storage.log.watermark import (
     WATERMARK_MAGIC,
     WATERMARK_NAME,
@@ -62,8 +63,7 @@ class JournalLog:
         self._identity = LogIdentity(folder, kind, journal_id)
         self._lazy: list[bytes] = []
         self._lazy_bytes = 0
-        self._dirty: dict[File, None] = {}
-        self._folder_dirty = True  # Whoever made the files there may have been killed at once.
+        self._unsynced = Unsynced(folder)
         self._closed = False
         # Superseded by a snapshot; removed when that is durable, and then a slot that says so.
         self._old: list[Segment] = []
@@ -105,17 +105,17 @@ class JournalLog:
         self._old = recovered.below_start
         if not self._segments:
             self._segments = [self._new_segment(self._end_offset, flags=0)]
-            self._hold(self._segments[0].file)
-            self._folder_dirty = True
+            self._unsynced.hold(self._segments[0].file)
+            self._unsynced.names_changed = True
         self._choose_snapshot()
         for segment in recovered.unsynced:  # A start walks the old ones too, while they are there.
             if segment in self._old or segment in self._segments:
-                self._hold(segment.file)
+                self._unsynced.hold(segment.file)
         self._start_offset = (self._old or self._segments)[0].base_offset
         if self._old:
-            self._hold(self._segments[0].file)
-            self._folder_dirty = True
-        if self._dirty:
+            self._unsynced.hold(self._segments[0].file)
+            self._unsynced.names_changed = True
+        if self._unsynced.files:
             self._committer.mark(self)
         self._write_slot()
 
@@ -189,7 +189,7 @@ class JournalLog:
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Let one record ride along with the next round, behind what `append` wrote before it.
+        """Let one record wait for the journal's next round, behind what `append` wrote before it.
 
         Raises: StorageFull, if much waits and cannot be written; StorageFailed; LogClosed.
         """
@@ -231,7 +231,7 @@ class JournalLog:
             body_bytes=len(body),
             body_crc=body_checksum([body]),
         )
-        self._hold(segment.file)
+        self._unsynced.hold(segment.file)
         parts = [pack(header, segment.salt), body]
         segment.append(parts, header.stored_bytes, header.append_us, header.time_us)
         self._end_offset += covered
@@ -260,7 +260,7 @@ class JournalLog:
         self._old += self._segments
         self._segments = [segment]
         self.snapshot_bytes = segment.size
-        self._folder_dirty = True
+        self._unsynced.names_changed = True
         self._committer.mark(self)
 
     # Rounds
@@ -273,15 +273,11 @@ class JournalLog:
             self._store_lazy()
         except StorageFull:
             self._committer.mark_lazy(self)  # It is tried again with the round after this one.
-        files, self._dirty = list(self._dirty), {}
-        folders = [self.folder] if self._folder_dirty else []
-        self._folder_dirty = False
-        return SyncPoint(files, folders, self._end_offset)
+        return self._unsynced.take(self._end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
         """For the committer: that is durable. Raises StorageFailed."""
-        for file in point.files:
-            file.release()
+        self._unsynced.synced(point)
         if self._closed:
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
@@ -292,7 +288,7 @@ class JournalLog:
         self._write_slot()
         if self._old and self._old[0].base_offset < self._slot.mark.log_start_offset:
             assert self._slot.file is not None
-            self._hold(self._slot.file)
+            self._unsynced.hold(self._slot.file)
             self._committer.mark_lazy(self)
 
     def _remove_old(self) -> None:
@@ -301,23 +297,11 @@ class JournalLog:
         while self._old and self._old[0].base_offset < start_offset:
             with suppress(StorageFull):  # A disk became read-only: the next start removes it.
                 self._old.pop(0).remove()
-            self._folder_dirty = True
+            self._unsynced.names_changed = True
             self._committer.mark_lazy(self)
 
     def _write_slot(self) -> None:
-        if self._slot.says(self._start_offset, self.durable_offset):
-            return
-        try:
-            made = self._slot.write(self._start_offset, self.durable_offset)
-        except StorageFull:
-            return  # Too low is allowed.
-        self._folder_dirty |= made
-
-    def _hold(self, file: File) -> None:
-        """Keep a file open until the round that syncs it is over."""
-        if file not in self._dirty:
-            file.hold()
-            self._dirty[file] = None
+        self._unsynced.write_slot(self._slot, self._start_offset, self.durable_offset)
 
     # Ending
 
@@ -325,17 +309,15 @@ class JournalLog:
         """After a commit, for a clean stop: have the next commit make the slot durable."""
         self._write_slot()
         if self._slot.file is not None:
-            self._hold(self._slot.file)
-        self._folder_dirty = True
+            self._unsynced.hold(self._slot.file)
+        self._unsynced.names_changed = True
         self._committer.mark(self)
 
     def close(self) -> None:
         """Let go of the files without a sync."""
         self._closed = True
         self._committer.forget(self)
-        for file in self._dirty:
-            file.release()
-        self._dirty = {}
+        self._unsynced.close()
         for segment in [*self._old, *self._segments]:
             segment.close()
         self._slot.close()

@@ -1,0 +1,56 @@
+"""What one log has written since its last round began: its part of the next one.
+
+Files stay open from the first write until the round that syncs them is over, so that a sync hears
+of every error (fsync(2), "Errors"). Knows no segment.
+"""
+
+from storage.errors import StorageFull
+from storage.log.committer import SyncPoint
+from storage.log.files import File
+from storage.log.watermark import SlotFile
+
+
+class Unsynced:
+    """Files and folder of one log that the next round has to sync."""
+
+    def __init__(self, folder: str) -> None:
+        self.files: dict[File, None] = {}  # Always this one dict, so that an append may look at it.
+        self.names_changed = True  # Whoever made the files there may have been killed at once.
+        self._folder = folder
+
+    def hold(self, file: File) -> None:
+        """Have a file synced, and keep it open until then. Raises StorageFull, StorageFailed."""
+        if file not in self.files:
+            file.hold()
+            self.files[file] = None
+
+    def write_slot(self, slot: SlotFile, log_start_offset: int, durable_offset: int) -> None:
+        """Let the slot say this; no round syncs it. On a full disk it says less, as it may.
+
+        Raises: StorageFailed.
+        """
+        if slot.says(log_start_offset, durable_offset):
+            return
+        try:
+            self.names_changed |= slot.write(log_start_offset, durable_offset)
+        except StorageFull:
+            return
+
+    def take(self, end_offset: int) -> SyncPoint:
+        """All of it, for the round that begins now; what is written from now on is for the next."""
+        files = list(self.files)
+        folders = [self._folder] if self.names_changed else []
+        self.files.clear()
+        self.names_changed = False
+        return SyncPoint(files, folders, end_offset)
+
+    def synced(self, point: SyncPoint) -> None:
+        """The round that took this is over: its files may be closed."""
+        for file in point.files:
+            file.release()
+
+    def close(self) -> None:
+        """The log is closed: let go of what no round took."""
+        for file in self.files:
+            file.release()
+        self.files.clear()

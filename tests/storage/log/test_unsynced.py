@@ -1,0 +1,98 @@
+import errno
+import os
+
+import pytest
+
+from storage.errors import StorageFailed
+from storage.log.files import Files
+from storage.log.unsynced import Unsynced
+from storage.log.watermark import WATERMARK_MAGIC, SlotFile, read_watermark
+from tests.storage.files_twins import FailingDisk
+
+
+@pytest.fixture
+def disk():
+    return FailingDisk()
+
+
+@pytest.fixture
+def files(tmp_path, disk):
+    return Files(tmp_path, disk, handles_max=0)
+
+
+@pytest.fixture
+def unsynced(tmp_path):
+    return Unsynced(str(tmp_path))
+
+
+@pytest.fixture
+def slot(tmp_path, files):
+    return SlotFile(files, os.path.join(tmp_path, "watermark"), WATERMARK_MAGIC, 1, 7)
+
+
+def test_a_file_is_open_from_its_first_write_until_its_round_is_over(tmp_path, files, unsynced):
+    file = files.create(str(tmp_path / "a"))
+    assert file.fd < 0  # No more open than are held.
+    unsynced.hold(file)
+    unsynced.hold(file)
+    point = unsynced.take(9)
+    assert (point.files, point.end_offset) == ([file], 9)
+    assert file.fd >= 0
+    unsynced.synced(point)
+    assert file.fd < 0
+
+
+def test_what_is_written_during_a_round_is_for_the_next(tmp_path, files, unsynced):
+    one, other = (files.create(str(tmp_path / name)) for name in "ab")
+    unsynced.hold(one)
+    running = unsynced.take(1)
+    unsynced.hold(one)
+    unsynced.hold(other)
+    unsynced.synced(running)
+    assert one.fd >= 0
+    assert unsynced.take(2).files == [one, other]
+    assert unsynced.take(3).files == []
+
+
+def test_the_folder_is_synced_at_first_and_when_names_changed(tmp_path, unsynced):
+    assert unsynced.take(0).folders == [str(tmp_path)]
+    assert unsynced.take(0).folders == []
+    unsynced.names_changed = True
+    assert unsynced.take(0).folders == [str(tmp_path)]
+
+
+def test_a_slot_is_written_when_it_says_something_else_and_its_name_synced(
+    tmp_path, unsynced, slot
+):
+    unsynced.take(0)
+    unsynced.write_slot(slot, 0, 5)
+    assert (unsynced.take(0).folders, slot.mark.sequence) == ([str(tmp_path)], 1)
+    unsynced.write_slot(slot, 0, 5)
+    assert slot.mark.sequence == 1
+    unsynced.write_slot(slot, 2, 6)
+    assert unsynced.take(0).folders == []
+    found = read_watermark(str(tmp_path), 7)
+    assert (found.log_start_offset, found.durable_offset) == (2, 6)
+
+
+def test_a_slot_may_say_less_on_a_full_disk_but_not_on_a_broken_one(tmp_path, disk, unsynced, slot):
+    unsynced.write_slot(slot, 0, 5)
+    disk.fail("write", errno.ENOSPC)
+    unsynced.write_slot(slot, 0, 6)
+    assert read_watermark(str(tmp_path), 7).durable_offset == 5
+    disk.fail("write", errno.EIO)
+    with pytest.raises(StorageFailed):
+        unsynced.write_slot(slot, 0, 7)
+
+
+def test_closing_lets_go_of_what_no_round_took(tmp_path, files, unsynced):
+    one, other = (files.create(str(tmp_path / name)) for name in "ab")
+    unsynced.hold(one)
+    point = unsynced.take(1)
+    unsynced.hold(other)
+    unsynced.close()
+    assert other.fd < 0
+    assert one.fd >= 0  # A round still has it.
+    unsynced.synced(point)
+    assert files.open_count == 0
+    assert unsynced.take(2).files == []
