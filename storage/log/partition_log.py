@@ -24,7 +24,7 @@ from storage.log.batch import (
     pack_fields,
 )
 from storage.log.committer import Committer, SyncPoint
-from storage.log.files import File, FileGone, Files
+from storage.log.files import FileGone, Files
 from storage.log.reading import Want
 from storage.log.recovery import LogIdentity, Recovered
 from storage.log.reservation import Reservation
@@ -33,6 +33,7 @@ from storage.log.scan import Fault
 from storage.log.segment import Segment, SegmentHeader, new_salt
 from storage.log.segment_set import SegmentSet
 from storage.log.settings import Durability, LogSettings
+from storage.log.unsynced import Unsynced
 from storage.log.watermark import SlotFile
 
 
@@ -72,8 +73,7 @@ class PartitionLog:
         self._slot = slot
         self._reservation = reservation
         self._segments = SegmentSet(recovered.segments, settings.index_interval_bytes)
-        self._dirty: dict[File, None] = {}
-        self._folder_dirty = True  # Whoever made the files there may have been killed at once.
+        self._unsynced = Unsynced(identity.folder)
         self._marked = False
         self._sealed = False
         self._closed = False
@@ -89,14 +89,14 @@ class PartitionLog:
             self._segments.show([self._new_segment()])
             self._mark()
         for segment in recovered.unsynced:
-            self._hold(segment.file)
+            self._unsynced.hold(segment.file)
             self._mark()
         if recovered.below_start:
             # The slot was read, which does not make it durable, nor what follows them.
             with suppress(StorageFull):
                 self._slot.write(self.log_start_offset, self.durable_offset)
             self._doom(recovered.below_start)
-            self._hold(self._segments.view.segments[0].file)
+            self._unsynced.hold(self._segments.view.segments[0].file)
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)
@@ -212,8 +212,8 @@ class PartitionLog:
             segment = self._roll(segment)
         if self._is_written_mode and next_offset > self._reservation.limit:
             self._reservation.reserve_now(next_offset)
-        if segment.file not in self._dirty:
-            self._hold(segment.file)
+        if segment.file not in self._unsynced.files:
+            self._unsynced.hold(segment.file)
         return segment
 
     def _refuse_append(self) -> None:
@@ -236,8 +236,8 @@ class PartitionLog:
         kind, end_offset = self._identity.kind, self.log_end_offset
         header = SegmentHeader(kind, new_salt(), self.partition_id, end_offset)
         segment = Segment.create(self._files, self.folder, header)
-        self._hold(segment.file)
-        self._folder_dirty = True
+        self._unsynced.hold(segment.file)
+        self._unsynced.names_changed = True
         return segment
 
     def append_gap(self, end_offset: int, append_us: int) -> None:
@@ -334,10 +334,7 @@ class PartitionLog:
         self._marked = False
         if self._is_written_mode and not self._sealed:
             self._extend_reservation()
-        files, self._dirty = list(self._dirty), {}
-        folders = [self.folder] if self._folder_dirty else []
-        self._folder_dirty = False
-        return SyncPoint(files, folders, self.log_end_offset)
+        return self._unsynced.take(self.log_end_offset)
 
     def _extend_reservation(self) -> None:
         try:
@@ -345,13 +342,12 @@ class PartitionLog:
         except StorageFull:
             return  # Appends go on up to the limit and are refused there.
         if extended is not None:
-            self._hold(extended[0])
+            self._unsynced.hold(extended[0])
             self._pending_limit = extended[1]
 
     def finish_sync(self, point: SyncPoint) -> None:
         """For the committer: that is durable. Raises StorageFailed."""
-        for file in point.files:
-            file.release()
+        self._unsynced.synced(point)
         if self._closed:
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
@@ -363,19 +359,7 @@ class PartitionLog:
         self._write_slot()
 
     def _write_slot(self) -> None:
-        if self._slot.says(self.log_start_offset, self.durable_offset):
-            return
-        try:
-            made = self._slot.write(self.log_start_offset, self.durable_offset)
-        except StorageFull:
-            return  # Too low is allowed.
-        self._folder_dirty |= made
-
-    def _hold(self, file: File) -> None:
-        """Keep a file open until the round that syncs it is over."""
-        if file not in self._dirty:
-            file.hold()
-            self._dirty[file] = None
+        self._unsynced.write_slot(self._slot, self.log_start_offset, self.durable_offset)
 
     def _mark(self) -> None:
         if self._marked:
@@ -419,7 +403,7 @@ class PartitionLog:
         """Have these removed once the slot, which has the new log start, is durable."""
         assert self._slot.file is not None
         self._doomed += segments
-        self._hold(self._slot.file)
+        self._unsynced.hold(self._slot.file)
         self._mark()
 
     def _roll_expired(self, now_us: int) -> None:
@@ -435,7 +419,7 @@ class PartitionLog:
             while self._doomed:  # Oldest first: what is left is always one piece.
                 self._doomed[0].remove()
                 del self._doomed[0]
-        self._folder_dirty = True
+        self._unsynced.names_changed = True
         self._committer.mark_lazy(self)
 
     # Ending
@@ -481,8 +465,8 @@ class PartitionLog:
         self._reservation.settle(self.durable_offset)
         for file in (segment.index.file, self._slot.file):
             if file is not None:
-                self._hold(file)
-        self._folder_dirty = True
+                self._unsynced.hold(file)
+        self._unsynced.names_changed = True
         self._marked = True
         self._committer.mark(self)
 
@@ -491,9 +475,7 @@ class PartitionLog:
         self._closed = self._sealed = True
         self.takes_appends = False
         self._committer.forget(self)
-        for file in self._dirty:
-            file.release()
-        self._dirty = {}
+        self._unsynced.close()
         self._segments.close()
         self._slot.close()
         self._reservation.close()
