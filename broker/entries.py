@@ -42,10 +42,14 @@ EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # Both of MessageId.latest.
 
 FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
-INLINE_BYTES_MAX = 32 * 1024  # Larger bodies of other formats are decoded in a thread.
+# Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
+# A thread that decodes takes turns with the loop, and holds it up for longer than it works.
+COMPRESSED_INLINE_BYTES_MAX = 32 * 1024
+PLAIN_INLINE_BYTES_MAX = 256 * 1024
 
 # Operators of a flag class cost a microsecond, which is more than an entry may.
 _CHUNK = int(BatchFlag.CHUNK)
+_COMPRESSED = int(BatchFlag.COMPRESSED)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
 
@@ -91,6 +95,7 @@ class EntryRead:
 
     entries: list[Entry]
     next_offset: int
+    is_foreign: bool = False  # Some were made of records of another format: few in one read.
 
 
 class EntryId(NamedTuple):
@@ -120,7 +125,7 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
     """
     entries: list[Entry] = []
-    next_offset = offset
+    next_offset, is_foreign = offset, False
     for batch in await partition.read(offset, bytes_max):
         header = batch.header
         if header.flags & _GAP:
@@ -129,11 +134,12 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
             entries += _stored_entries(batch, offset)
             next_offset = batch.next_offset
         else:
+            is_foreign = True
             made, next_offset = await _foreign_entries(batch, offset, bool(entries))
             entries += made
             if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
-    return EntryRead(entries, next_offset)
+    return EntryRead(entries, next_offset, is_foreign)
 
 
 def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
@@ -150,7 +156,9 @@ def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
 
 async def _foreign_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
     """Entries made of the batch's records from `offset` on, and where the next read goes on."""
-    if len(batch.body) <= INLINE_BYTES_MAX:
+    is_compressed = batch.header.flags & _COMPRESSED
+    bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
+    if len(batch.body) <= bytes_max:
         return _make_entries(batch, offset, have_some)
     return await trio.to_thread.run_sync(_make_entries, batch, offset, have_some)
 

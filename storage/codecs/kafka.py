@@ -347,7 +347,7 @@ def _decode_set(
     """Add the messages of one set to `decoded`, wrappers opened."""
     head, size_at = HEAD.unpack_from, SIZE.unpack_from
     records = decoded.records
-    pos, end = 0, len(data)
+    pos, end = _first_at(data, start_offset, decoded), len(data)
     while pos < end and len(records) < records_max:  # hot: see make bench
         if end - pos < ENTRY_MIN:
             raise CorruptBody("entry is cut short")
@@ -373,6 +373,19 @@ def _decode_set(
             records.append(Record(offset, append_us, None, None, key, value))
         decoded.next_offset = offset + 1
         pos = stop
+
+
+def _first_at(data: bytes, start_offset: int, decoded: Decoded) -> int:
+    """Step over the entries below start_offset: each carries its last offset."""
+    step, head = ENTRY.unpack_from, ENTRY.size
+    pos, end = 0, len(data)
+    while end - pos >= ENTRY_MIN:  # hot: see make bench
+        offset, size = step(data, pos)
+        stop = pos + head + size
+        if offset >= start_offset or size < MESSAGE_MIN or stop > end:
+            break
+        decoded.next_offset, pos = offset + 1, stop
+    return pos
 
 
 def _decode_wrapper(

@@ -3,11 +3,12 @@
 import pytest
 import trio
 
-from broker import dispatch
+from broker import dispatch, entries
 from broker.dispatch_exclusive import ExclusiveDispatcher
 from broker.dispatch_shared import SharedDispatcher
 from broker.errors import UnreadableRecord
 from tests.broker.dispatch_fakes import FakeConsumer, stage
+from tests.broker.entry_fakes import FakePartition
 
 KINDS = [ExclusiveDispatcher, SharedDispatcher]
 
@@ -228,3 +229,28 @@ async def test_cancelled_reader_gives_its_turn_to_the_next():
         play.partition.entries(1, 1)
         await play.settled()
         assert second.offsets == [0, 1]
+
+
+class AskedPartition(FakePartition):
+    """Remembers how much was asked for."""
+
+    async def read(self, offset, bytes_max):
+        self.asked.append(bytes_max)
+        return await super().read(offset, bytes_max)
+
+
+async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, monkeypatch):
+    monkeypatch.setattr(entries, "FOREIGN_RECORDS_MAX", 2)
+    partition = AskedPartition()
+    partition.asked = []
+    async with stage(kind, partition=partition) as play:
+        partition.records(5)
+        partition.entries(1)
+        consumer = play.join(permits=100)
+        for _ in range(2):
+            await play.settled()
+            partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == list(range(8))
+        most, less = dispatch.READ_AHEAD_BYTES, dispatch.READ_AHEAD_BYTES_FOREIGN
+        assert partition.asked == [most, less, less, less, most]

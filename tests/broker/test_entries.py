@@ -83,7 +83,7 @@ async def test_reads_in_pieces_where_another_format_holds_many_records(monkeypat
 
 
 async def test_large_bodies_of_other_formats_are_made_into_the_same_entries(monkeypatch):
-    monkeypatch.setattr(entries, "INLINE_BYTES_MAX", 0)
+    monkeypatch.setattr(entries, "PLAIN_INLINE_BYTES_MAX", 0)
     partition = FakePartition()
     partition.records(3)
     assert spans_of(await entries.read_entries(partition, 1, 1 << 20)) == [(1, 1), (2, 1)]
