@@ -114,8 +114,9 @@ class FailingDisk(Disk):
         return super().read(path, fd, size, pos)
 
     def read_cached(self, path, fd, into, pos):
+        """As where the cache can be asked, which tmpfs and overlayfs do not let: all is in it."""
         self._check("read_cached", path)
-        return super().read_cached(path, fd, into, pos)
+        return os.preadv(fd, [into], pos)
 
     def truncate(self, path, fd, size):
         self._check("truncate", path)
