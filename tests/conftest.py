@@ -1,14 +1,40 @@
 """Fixtures that several floors use: a broker inside the test's own trio run, and clients of its
-doors.
+doors. Decides what would otherwise be left to chance.
 """
 
+import hypothesis
 import pytest
 import trio
+from trio._core import _run as scheduler
 
 from broker import adapters
 from broker.broker import Broker
 from broker.config import load
 from broker.doors import Door, accept
+
+# Every run looks at the same examples, and none is too late because the machine is busy.
+hypothesis.settings.register_profile(
+    "same",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("same")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--order", type=int, default=0, help="seed of the order of trio's tasks")
+
+
+def pytest_report_header(config):
+    return f"order of trio's tasks: --order {config.getoption('order')}"
+
+
+@pytest.fixture(autouse=True)
+def order_of_tasks(request):
+    """The order in which trio gives turns, by chance anew for each test, is that of a seed."""
+    scheduler._r.seed(f"{request.config.getoption('order')} {request.node.nodeid}")
 
 
 @pytest.fixture
