@@ -125,6 +125,10 @@ class Broker:
         """Let go of the directory as it is, after a failed sync."""
         self._storage.abandon()
 
+    def has_room(self) -> bool:
+        """Whether a small record can be stored, as far as was seen in the last moment."""
+        return self._partitions.has_room(0)
+
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""
         return time.time_ns() // 1000

@@ -7,7 +7,7 @@ high watermark is ever handed out, and readers are woken by the high watermark, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,13 +55,23 @@ class Appended:
 class Partition:
     """One partition of a topic. Equal only to itself; made by `broker/topics.py` alone."""
 
-    def __init__(self, topic: Topic, index: int, log: PartitionLog, durability: Durability) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: PartitionLog,
+        durability: Durability,
+        has_room: Callable[[int], bool],
+    ) -> None:
+        """`has_room` tells whether the disk takes so many bytes more."""
         self.topic = topic
         self.index = index
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/waiters.py`
         self.removed = False
         self._durability = durability
+        self._has_room = has_room
+        self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
 
     @property
     def partition_id(self) -> int:
@@ -106,12 +116,23 @@ class Partition:
                 body, info, body_format=body_format, append_us=append_us, positions=positions
             )
         except storage.errors.StorageError as error:
+            if isinstance(error, storage.errors.StorageFull):
+                self._no_room_for = sum(map(len, body))
             raise self._refused(error) from error
+        self._no_room_for = 0
         if log.high_watermark > base_offset:  # durability "written": to be delivered at once
             self._durability.waiters.wake(self)
             return Appended(base_offset, 0)
         self._durability.appended(self)
         return Appended(base_offset, self._durability.ticket)
+
+    def check_room(self) -> None:
+        """Raises StorageFull if the disk was full for the last append, and is as full now.
+
+        For a door whose clients begin anew whenever a record is refused, and for ever.
+        """
+        if self._no_room_for and not self._has_room(self._no_room_for):
+            raise self._refused(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
 
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 # made room, and nothing to a disk.
 TIDY_S = 10.0
 
+# Between two looks whether there is room again: a full disk takes milliseconds to say no, and
+# thousands may ask.
+LOOK_S = 0.1
+
+# Beside a record itself: its header, a segment that it may begin, an index, others' records.
+ROOM_BESIDE_BYTES = 64 * 1024
+
 log = structlog.get_logger()
 
 
@@ -37,6 +44,8 @@ class Partitions:
         self._config = config
         self._durability = durability
         self._discarded = trio.Event()
+        self._looked_at: float | None = None
+        self._found_room = True
         self._has_left = False  # Discarded ones whose files the disk did not let us remove.
 
     def create(
@@ -53,10 +62,7 @@ class Partitions:
         made = self._data_dir.create_partitions(
             new, self._settings(topic), self._durability.committer
         )
-        return [
-            Partition(topic, index, opened, self._durability)
-            for index, opened in enumerate(made, first_index)
-        ]
+        return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
@@ -64,7 +70,19 @@ class Partitions:
             partition_id, self._settings(topic), self._durability.committer
         )
         _tell_recovery(topic, index, opened)
-        return Partition(topic, index, opened, self._durability)
+        return self._of(topic, index, opened)
+
+    def _of(self, topic: Topic, index: int, opened: PartitionLog) -> Partition:
+        return Partition(topic, index, opened, self._durability, self.has_room)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of that size can be stored, as far as was seen in the last moment."""
+        now = trio.current_time()
+        if self._looked_at is None or now - self._looked_at >= LOOK_S:
+            size_bytes += ROOM_BESIDE_BYTES
+            self._found_room = self._data_dir.reserve.has_room(size_bytes)
+            self._looked_at = now
+        return self._found_room
 
     def discard(self, partition: Partition) -> None:
         """Close the partition and give its folder up: nothing names it any more. `run` removes it.

@@ -73,6 +73,9 @@ def _prepare(session: PulsarSession, command: CommandProducer) -> tuple[Producer
     partition, holds_layout = names.open_partition(
         session.broker.topics, command.topic, create=True
     )
+    # A client whose SEND is refused connects again, and its own timeout begins anew with every
+    # success (C++ and all that are made of it): it would never hear that the disk is full.
+    partition.check_room()
     opened = Producer(
         session,
         partition,

@@ -300,13 +300,21 @@ def take_lock(path: str) -> int:
     Raises: DirectoryLocked, OSError.
     """
     lock_path = os.path.join(path, LOCK_NAME)
-    fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    is_writable = True
+    try:
+        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        is_writable = False
+        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.read(fd, 32).decode("ascii", "replace").strip()
         os.close(fd)
         raise DirectoryLocked(f"{path} is in use by process {holder or 'unknown'}") from None
-    os.ftruncate(fd, 0)
-    os.write(fd, b"%d\n" % os.getpid())
+    if is_writable:
+        os.ftruncate(fd, 0)
+        os.write(fd, b"%d\n" % os.getpid())
     return fd

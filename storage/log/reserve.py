@@ -6,8 +6,10 @@ act meets a full disk, and is made whole again when there is room. Knows no act,
 `StorageFull` and may then be tried again.
 """
 
+import errno
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from storage.errors import StorageFull
@@ -15,13 +17,14 @@ from storage.log.files import FileGone, Files
 
 RESERVE_NAME = "reserve"
 
-# Sixteen acts on a full disk before anything has come free, however little each frees: it is the
-# blocks of what they free that others need. Small beside one segment.
+# Of file systems in use the largest block has 64 KiB. An act needs one for a journal, one for a
+# folder and one for a new segment: five acts there, eighty where blocks have 4 KiB, before anything
+# has come free. Small beside one segment.
 RESERVE_BYTES = 1 << 20
 
-# One act needs a block of a journal, of a folder and of a new segment; of file systems in use the
-# largest block has 64 KiB. Writers of records get what the act leaves.
-PIECES = 16
+# What is given back at once. What the act leaves of it is taken again, in small blocks.
+PIECE_BYTES = 64 * 1024
+BLOCK_BYTES = 4096
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ class Reserve:
         self._files = files
         self._path = path
         self._size_bytes = size_bytes
-        self._piece_bytes = size_bytes // PIECES
+        self._piece_bytes = min(size_bytes, PIECE_BYTES)
         self._file = files.open(path)
         self._lock = threading.Lock()
 
@@ -44,19 +47,47 @@ class Reserve:
         Nothing of it needs a sync: a start without the file makes it. Raises StorageFailed.
         """
         with self._lock:
-            try:
-                self._make_file()
-                for pos in range(0, self._size_bytes, self._piece_bytes):
-                    self._file.allocate(self._piece_bytes, pos)
-                self.is_whole = True
-            except StorageFull:
-                return
+            self._take()
+
+    def _take(self) -> None:
+        pos = 0
+        try:
+            self._make_file()
+            for pos in range(0, self._size_bytes, self._piece_bytes):
+                self._file.allocate(self._piece_bytes, pos)
+            self.is_whole = True
+        except StorageFull as full:
+            if full.is_out_of_space:
+                self._take_blocks(pos)
+
+    def _take_blocks(self, pos: int) -> None:
+        """Take what there is of a piece for which there is no room."""
+        with suppress(StorageFull):
+            for block_pos in range(pos, pos + self._piece_bytes, BLOCK_BYTES):
+                self._file.allocate(BLOCK_BYTES, block_pos)
 
     def _make_file(self) -> None:
         try:
             self._file.size()
         except FileGone:
             self._file = self._files.create(self._path)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether there is room for so much beside the reserve, found out by taking it for a
+        moment: what is said to be free may be for others only. True where that cannot be found
+        out. Raises StorageFailed.
+        """
+        with self._lock:
+            try:
+                self._make_file()
+                end_pos = self._file.size()
+                try:
+                    self._file.allocate(size_bytes, end_pos)
+                finally:
+                    self._file.truncate(end_pos)
+            except StorageFull as full:
+                return not (full.is_out_of_space or full.number == errno.EROFS)
+        return True
 
     def spend_on(self, act: Callable[[], T]) -> T:
         """Do what makes room, in the room of the reserve where there is no other.
@@ -72,10 +103,13 @@ class Reserve:
             while True:
                 has_more = self._give_back()
                 try:
-                    return act()
+                    done = act()
                 except StorageFull as full:
                     if not (has_more and full.is_out_of_space):
                         raise
+                else:
+                    self._take()
+                    return done
 
     def _give_back(self) -> bool:
         """Let go of a piece; whether there was one."""

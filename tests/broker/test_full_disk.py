@@ -10,14 +10,14 @@ import trio
 
 from broker import errors
 from broker.broker import Broker
-from broker.partitions import TIDY_S
+from broker.partitions import LOOK_S, TIDY_S
 from storage.codecs.api import BodyInfo
 from storage.errors import StorageFull
 from storage.log.data_dir import DataDir
 from storage.log.files import Files
-from storage.log.reserve import PIECES, RESERVE_NAME
+from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
 from storage.metadata.names import parse_topic
-from tests.storage.files_twins import BLOCK_BYTES, SmallDisk
+from tests.storage.files_twins import SmallDisk
 from tests.waiting import until
 
 from .test_broker import config_for
@@ -30,9 +30,9 @@ T = parse_topic("t")
 
 
 class TightDir(DataDir):
-    """A piece of the reserve is one block: nothing is left of it for others."""
+    """Its reserve is small beside the disk."""
 
-    reserve_bytes = PIECES * BLOCK_BYTES
+    reserve_bytes = PIECE_BYTES
 
 
 @pytest.fixture
@@ -94,6 +94,20 @@ async def test_what_only_needs_room_is_refused(house):
         with pytest.raises(errors.StorageFull):
             change()
     assert house.reserve_bytes == TightDir.reserve_bytes
+
+
+async def test_who_asks_for_room_is_told_when_there_is_some(house, autojump_clock):
+    house.partition.check_room()
+    await house.fill()
+    with pytest.raises(errors.StorageFull):
+        house.append()
+    with pytest.raises(errors.StorageFull):
+        house.partition.check_room()
+    house.disk.blocks += 1000
+    with pytest.raises(errors.StorageFull):
+        house.partition.check_room()  # Nobody looks again and again.
+    await trio.sleep(LOOK_S)
+    house.partition.check_room()
 
 
 async def test_a_topic_is_deleted_and_its_room_is_free_and_the_reserve_whole_again(house):

@@ -24,6 +24,10 @@ KAFKA = codec_named("kafka").format
 NAME = parse_topic("t")
 
 
+def has_room(size):
+    return True
+
+
 async def test_append_gives_the_offset_at_once_and_a_ticket_for_the_answer(broker):
     partition = make_partition(broker)
     await broker.durability.settled()
@@ -121,7 +125,7 @@ class ColdLog:
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(SimpleNamespace(name=NAME), 0, cold, durability)
+    partition = Partition(SimpleNamespace(name=NAME), 0, cold, durability, has_room)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
     with pytest.raises(errors.OffsetOutOfRange) as caught:
@@ -131,13 +135,16 @@ async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
 
 class RefusingLog:
     partition_id = 1
+    folder = "/srv/partitions/1"
     high_watermark = 0
 
     def __init__(self, error):
         self.error = error
 
     def append(self, body, info, **_):
-        raise self.error
+        if self.error:
+            raise self.error
+        return 0
 
 
 @pytest.mark.parametrize(
@@ -151,12 +158,34 @@ class RefusingLog:
 )
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability)
+    partition = Partition(SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.told)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
         await durability.run()
     assert scope.cancelled_caught != is_final
+
+
+async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broker):
+    log = RefusingLog(storage.errors.StorageFull("no space"))
+    asked = []
+
+    def has_room(size):
+        asked.append(size)
+        return len(asked) > 1
+
+    partition = Partition(SimpleNamespace(name=NAME), 0, log, broker.durability, has_room)
+    partition.check_room()
+    with pytest.raises(errors.StorageFull):
+        partition.append([b"abc", b"de"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    with pytest.raises(errors.StorageFull, match=f"^{NAME}/0: No space left on device$"):
+        partition.check_room()
+    partition.check_room()
+    assert asked == [5, 5]
+    log.error = None
+    partition.append([b"abc"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    partition.check_room()
+    assert asked == [5, 5]
 
 
 def all_subclasses(kind):

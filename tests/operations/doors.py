@@ -6,14 +6,16 @@ import struct
 
 from conformance.raw.iggy import SEND, STORE_OFFSET, headers_block, identifier
 from conformance.raw.kafka import message, parse_set
-from conformance.raw.pulsar import RECEIPT, SEND_ERROR, encode, field_of, parse
+from conformance.raw.pulsar import PRODUCER, RECEIPT, SEND_ERROR, encode, field_of, parse
 from conformance.raw.pulsar import SEND as PULSAR_SEND
+from tests.waiting import until_seen
 
 from .kit import api, iggy, kafka, pulsar, topic_path
 
 KAFKA_STORAGE_ERROR = 56
 IGGY_CANNOT_APPEND = 4010
 PULSAR_PERSISTENCE_ERROR = 2
+PULSAR_ERROR = 14  # The command.
 OK = "ok"
 
 
@@ -28,6 +30,7 @@ class Doors:
         self.told = []
         """What refusals said in words, where a protocol has room for them."""
         self._number = 0
+        self._produces = False
         self.connect()
 
     def connect(self):
@@ -35,13 +38,26 @@ class Doors:
         self.kafka = kafka(self.broker)
         self.iggy = iggy(self.broker)
         self.pulsar = None
+        self._produces = False
 
     def open_producer(self):
-        """Pulsar's producer, again after its connection was closed by a refusal."""
+        """Pulsar's producer, again after its connection was closed by a refusal, once it is let in:
+        it is not while there is no room.
+        """
+        until_seen(lambda: self._ask_for_producer() == OK)
+
+    def _ask_for_producer(self):
         if self.pulsar is not None:
             self.pulsar.close()
         self.pulsar = pulsar(self.broker)
-        self.pulsar.open_producer(self.topic)
+        name = f"persistent://public/default/{self.topic}".encode()
+        self.pulsar.command(PRODUCER, [(1, name), (2, 0), (3, 1)])
+        kind, fields, _ = self.pulsar.take_command()
+        self._produces = kind != PULSAR_ERROR
+        if self._produces:
+            return OK
+        self.told.append(field_of(fields, 3).decode())
+        return field_of(fields, 2)
 
     def write(self):
         """Send one record by each door; door to error code, `OK` where it was acknowledged."""
@@ -113,12 +129,15 @@ class Doors:
         return OK
 
     def _pulsar_write(self, value):
+        if not self._produces and (refused := self._ask_for_producer()) != OK:
+            return refused
         number = self._number
         head = encode([(1, b"raw"), (2, number), (3, 1)])
         payload = struct.pack(">I", len(head)) + head + value
         self.pulsar.command(PULSAR_SEND, [(1, 0), (2, number)], payload)
         kind, fields, _ = self.pulsar.take_command()
-        if kind == SEND_ERROR:
+        if kind == SEND_ERROR:  # The connection ends, too.
+            self._produces = False
             self.told.append(field_of(fields, 4).decode())
             return field_of(fields, 3)
         assert kind == RECEIPT, f"command {kind} {fields}"

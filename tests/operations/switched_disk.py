@@ -60,6 +60,11 @@ class SwitchedDisk(files.Disk):
         self._fail_if(errno.EROFS, "read-only")
         super().truncate(path, fd, size)
 
+    def allocate(self, path, fd, size, pos):
+        self._fail_if(errno.ENOSPC, "full")
+        self._fail_if(errno.EROFS, "read-only")
+        super().allocate(path, fd, size, pos)
+
     def sync_data(self, path, fd):
         self._fail_if(errno.EIO, "no-sync")
         super().sync_data(path, fd)

@@ -21,6 +21,7 @@ def refused(number):
         (refused(errno.EDQUOT), "Disk quota exceeded"),
         (refused(errno.EROFS), "Read-only file system"),
         (refused(errno.EMFILE), "Too many open files"),
+        (refused(errno.EFBIG), "File too large"),
         (refused(errno.EIO), "storage failed, the broker is stopping"),
         (StorageFull(PATH), "No space left on device"),
         (DamagedLog(PATH, 64, 7, "bad checksum"), "offset 7 is damaged: bad checksum"),
@@ -38,4 +39,5 @@ def test_only_a_lack_of_room_is_one_that_room_can_end(number):
     assert refused(number).is_out_of_space
     assert not refused(errno.EROFS).is_out_of_space
     assert not refused(errno.EMFILE).is_out_of_space
+    assert not refused(errno.EFBIG).is_out_of_space
     assert isinstance(refused(errno.EIO), StorageFailed)

@@ -90,4 +90,5 @@ def bare_broker(data_dir: str = "/") -> Any:
         data_dir=data_dir,
         ready=trio.Event(),
         stopping=trio.Event(),
+        has_room=lambda: True,
     )

@@ -50,6 +50,13 @@ async def test_readyz_says_no_when_the_disk_is_nearly_full(broker):
     assert answer.json["checks"]["disk_space"] is False
 
 
+async def test_readyz_says_no_when_nothing_can_be_written(broker):
+    broker.has_room = lambda: False
+    answer = await call(app_of(broker), "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json["checks"]["disk_writable"] is False
+
+
 async def test_metrics_show_what_was_counted(broker):
     broker.metrics.records_in("kafka", "public/default/orders", 3, 99)
     answer = await call(app_of(broker), "GET", "/metrics")

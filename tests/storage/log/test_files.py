@@ -36,7 +36,7 @@ def test_a_short_write_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, number):
     disk = FailingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))

@@ -7,10 +7,11 @@ import pytest
 
 from storage.errors import StorageFailed, StorageFull
 from storage.log.files import Files
-from storage.log.reserve import PIECES, Reserve
-from tests.storage.files_twins import BLOCK_BYTES, FailingDisk, SmallDisk
+from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, Reserve
+from tests.storage.files_twins import FailingDisk, SmallDisk
 
-SIZE = PIECES * BLOCK_BYTES
+SIZE = 2 * PIECE_BYTES
+BLOCKS_KEPT = SIZE // BLOCK_BYTES
 BLOCKS = 100
 
 
@@ -46,7 +47,7 @@ def home(tmp_path):
 
 def test_its_blocks_are_really_there(home):
     assert home.reserve.is_whole
-    assert home.disk.blocks_free == BLOCKS - PIECES
+    assert home.disk.blocks_free == BLOCKS - BLOCKS_KEPT
     assert os.stat(home.path).st_blocks * 512 >= SIZE
 
 
@@ -55,25 +56,20 @@ def test_an_act_that_has_room_leaves_it_alone(home):
     assert home.kept == SIZE
 
 
-def test_an_act_on_a_full_disk_gets_a_piece_and_no_more(home):
+@pytest.mark.parametrize("blocks", [1, 3, PIECE_BYTES // BLOCK_BYTES + 3, BLOCKS_KEPT])
+def test_an_act_on_a_full_disk_gets_the_blocks_that_it_needs_and_others_none(home, blocks):
     home.disk.fill()
-    assert home.reserve.spend_on(home.write) == 0
-    assert home.kept == SIZE - BLOCK_BYTES
+    assert home.reserve.spend_on(lambda: home.write(blocks)) == 0
+    assert home.kept == SIZE - blocks * BLOCK_BYTES
     assert not home.reserve.is_whole
     with pytest.raises(StorageFull):
         home.write()  # Who is not told to spend it gets none.
-    assert home.kept == SIZE - BLOCK_BYTES
-
-
-def test_an_act_gets_as_many_pieces_as_it_needs(home):
-    home.disk.fill()
-    assert home.reserve.spend_on(lambda: home.write(3)) == 0
-    assert home.kept == SIZE - 3 * BLOCK_BYTES
+    assert home.kept == SIZE - blocks * BLOCK_BYTES
 
 
 def test_so_many_acts_have_room_and_the_next_is_refused(home):
     home.disk.fill()
-    for _ in range(PIECES):
+    for _ in range(BLOCKS_KEPT):
         home.reserve.spend_on(home.write)
     assert home.kept == 0
     with pytest.raises(StorageFull):
@@ -91,7 +87,7 @@ def test_what_others_leave_of_a_piece_is_made_up_by_the_next_one(home):
         return home.write()
 
     home.reserve.spend_on(act)
-    assert home.kept == SIZE - 2 * BLOCK_BYTES
+    assert home.kept == SIZE - PIECE_BYTES - BLOCK_BYTES
 
 
 def test_it_is_whole_again_once_there_is_room(home):
@@ -99,7 +95,7 @@ def test_it_is_whole_again_once_there_is_room(home):
     home.reserve.spend_on(home.write)
     home.reserve.make()
     assert not home.reserve.is_whole
-    home.disk.blocks += PIECES
+    home.disk.blocks += BLOCKS_KEPT
     home.reserve.make()
     assert home.reserve.is_whole
     assert home.kept == SIZE
@@ -111,6 +107,28 @@ def test_a_disk_with_little_room_gives_as_much_as_it_has(tmp_path):
     reserve.make()
     assert not reserve.is_whole
     assert os.path.getsize(tmp_path / "reserve") == 3 * BLOCK_BYTES
+
+
+def test_room_is_found_by_taking_it_and_giving_it_back(home):
+    free = home.disk.blocks_free
+    assert home.reserve.has_room(free * BLOCK_BYTES)
+    assert not home.reserve.has_room(free * BLOCK_BYTES + 1)
+    assert home.disk.blocks_free == free
+    assert home.kept == SIZE
+    home.disk.fill()
+    assert not home.reserve.has_room(1)
+
+
+@pytest.mark.parametrize(
+    ("number", "found"),
+    [(errno.EROFS, False), (errno.EDQUOT, False), (errno.EOPNOTSUPP, True), (errno.EMFILE, True)],
+)
+def test_where_it_cannot_be_found_out_there_may_be_room(tmp_path, number, found):
+    disk = FailingDisk()
+    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    disk.fail("allocate", number)
+    assert reserve.has_room(1) == found
 
 
 @pytest.mark.parametrize("left", [None, 0, 1, SIZE - 1, SIZE])
