@@ -50,21 +50,21 @@ class Reserve:
             self._take()
 
     def _take(self) -> None:
-        pos = 0
-        try:
+        with suppress(StorageFull):
             self._make_file()
             for pos in range(0, self._size_bytes, self._piece_bytes):
-                self._file.allocate(self._piece_bytes, pos)
+                self._take_piece(pos)
             self.is_whole = True
+
+    def _take_piece(self, pos: int) -> None:
+        """Take a piece, or those of its blocks for which there is room. Raises StorageFull."""
+        try:
+            self._file.allocate(self._piece_bytes, pos)
         except StorageFull as full:
             if full.is_out_of_space:
-                self._take_blocks(pos)
-
-    def _take_blocks(self, pos: int) -> None:
-        """Take what there is of a piece for which there is no room."""
-        with suppress(StorageFull):
-            for block_pos in range(pos, pos + self._piece_bytes, BLOCK_BYTES):
-                self._file.allocate(BLOCK_BYTES, block_pos)
+                for block_pos in range(pos, pos + self._piece_bytes, BLOCK_BYTES):
+                    self._file.allocate(BLOCK_BYTES, block_pos)
+            raise
 
     def _make_file(self) -> None:
         try:

@@ -175,6 +175,18 @@ def test_a_file_system_that_cannot_do_it_leaves_acts_refused_as_before(tmp_path,
         reserve.spend_on(act)
 
 
+def test_a_disk_that_has_no_room_for_the_file_itself_is_as_one_without_it(tmp_path):
+    disk = FailingDisk()
+    disk.fail("create", errno.ENOSPC)
+    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    assert not reserve.is_whole
+    assert not reserve.has_room(1)
+    disk.heal()
+    reserve.make()
+    assert reserve.is_whole
+
+
 def test_a_disk_that_cannot_truncate_it_leaves_the_act_refused(tmp_path):
     disk = FailingDisk()
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
