@@ -1,8 +1,11 @@
-"""Fixtures of the tools' tests: a directory as a killed broker leaves it."""
+"""Fixtures: a directory as a killed broker leaves it; files that lives leave open are closed."""
 
 import pytest
 
 from tests.storage.log.directories import Directory
+from tests.storage.open_files import closed_files
+
+__all__ = ["closed_files"]
 
 SMALL = {"segment_bytes": 1600, "index_interval_bytes": 300}
 BATCHES = 12

@@ -1,4 +1,7 @@
-"""What tests of storage share: the end of a process, as far as its files go."""
+"""The end of a process, as far as its files go, for tests in which lives end in many ways.
+
+Not for tests of libraries whose objects close their files themselves when they are collected.
+"""
 
 import os
 import tempfile
