@@ -106,8 +106,11 @@ class Adapter(Protocol):
     default_address: tuple[str, int]
     options_type: type[msgspec.Struct]  # frozen, forbid_unknown_fields, a default for every field
 
-    def describe(self, host: str, port: int) -> str:
-        """One line to copy and paste: how a client of this protocol connects to that address."""
+    def describe(self, host: str, port: int, options: Options) -> str:
+        """One line to copy and paste: how a client of this protocol connects to that address.
+
+        `options` is an `options_type`; nothing secret of it is told.
+        """
 
 
 class FramedAdapter(Adapter, Protocol):

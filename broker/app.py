@@ -46,6 +46,8 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
         doors = make_doors(config)
     except ConfigError as error:
         return _refuse(str(error), EXIT_USAGE)
+    if not doors:
+        return _refuse("every listener is off: nobody could reach this broker", EXIT_USAGE)
     try:
         if ready_file is not None and os.path.exists(ready_file):
             os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
@@ -157,7 +159,7 @@ def _announce(broker: Broker, doors: Sequence[Door], ready_file: str | None) -> 
     for door in doors:
         host, port = door.bound
         print(f"  {door.name:<{width}}  {address_text(door.bound)}")
-        print(f"  {'':<{width}}    {door.adapter.describe(host, port)}")
+        print(f"  {'':<{width}}    {door.adapter.describe(host, port, door.options)}")
     sys.stdout.flush()
     if ready_file is not None:
         addresses = {door.name: address_text(door.bound) for door in doors}

@@ -26,7 +26,14 @@ from broker.config import (
     parse_address,
 )
 from broker.connection import Connection, address_text
-from broker.limits import ACCEPT_PAUSE_S, CONNECTIONS_MAX, LISTEN_BACKLOG
+from broker.limits import (
+    ACCEPT_PAUSE_S,
+    CONNECTIONS_MAX,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_PROBE_S,
+    KEEPALIVE_PROBES,
+    LISTEN_BACKLOG,
+)
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -72,6 +79,7 @@ class Door:
             self.socket = socket.socket(family, kind, number)
             self.socket.setblocking(False)
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_alive(self.socket)
             self.socket.bind(address)
             self.socket.listen(LISTEN_BACKLOG)
             self.bound = self.socket.getsockname()[:2]
@@ -119,6 +127,16 @@ async def accept(door: Door, broker: Broker, nursery: trio.Nursery) -> None:
         else:
             nursery.start_soon(serve_connection, door, broker, sock)
         await trio.lowlevel.checkpoint()
+
+
+def keep_alive(listening: socket.socket) -> None:
+    """Have connections probed while nothing is said on them: accepted ones inherit it, those of
+    adapters with a server of their own too. Raises OSError.
+    """
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_PROBE_S)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
 
 
 async def serve_connection(door: Door, broker: Broker, sock: socket.socket) -> None:

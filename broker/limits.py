@@ -36,6 +36,11 @@ ANSWER_BYTES_MAX = 4 * MIB  # Their bytes; an answer behind a pending one may ho
 # Connections.
 # A connection costs some 20 KB; the file handles run out first on most machines.
 CONNECTIONS_MAX = 10_000
+# A peer that is gone without a word is found out in three minutes, however idle its connection is
+# allowed to be. Routers forget idle connections after five minutes or more: these probes keep them.
+KEEPALIVE_IDLE_S = 120
+KEEPALIVE_PROBE_S = 15
+KEEPALIVE_PROBES = 4
 LISTEN_BACKLOG = 1024  # Connections that the kernel holds until they are accepted.
 CLOSE_S = 5.0  # For an ended connection to take its last answers.
 # For the peer to close its side after ours, so that no reset overtakes the last answer.

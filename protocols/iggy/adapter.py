@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from broker.connection import address_text
 from protocols.iggy.context import Shared
-from protocols.iggy.options import IggyOptions
+from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ class IggyAdapter:
         """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
         options.check(loopback=loopback)
 
-    def describe(self, host: str, port: int) -> str:
-        """How a client connects, to copy and paste."""
+    def describe(self, host: str, port: int, options: IggyOptions) -> str:
+        """How a client connects, to copy and paste; a password of one's own is not told."""
+        password = "PASSWORD" if options.password_file is not None else f'"{ROOT_PASSWORD}"'
         return (
             f'iggy-py: client = IggyClient("{address_text((host, port))}"); await client.connect();'
-            ' await client.login_user("iggy", "iggy")'
+            f' await client.login_user("{options.username}", {password})'
         )
 
 

@@ -39,7 +39,7 @@ class KafkaAdapter:
         if options.message_bytes_max > options.frame_bytes_max:
             raise ValueError("message_bytes_max is above frame_bytes_max: no frame could hold it")
 
-    def describe(self, host: str, port: int) -> str:
+    def describe(self, host: str, port: int, options: KafkaOptions) -> str:
         """How a client connects, to copy and paste."""
         address = address_text((host, port))
         return (

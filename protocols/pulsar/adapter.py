@@ -39,7 +39,7 @@ class PulsarAdapter:
             door = self._doors[broker] = PulsarDoor(broker)
         return PulsarSession(door, connection)
 
-    def describe(self, host: str, port: int) -> str:
+    def describe(self, host: str, port: int, options: PulsarOptions) -> str:
         """How a client connects there."""
         return f'pulsar.Client("{service_url(host, port)}")'
 

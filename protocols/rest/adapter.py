@@ -52,7 +52,7 @@ class RestAdapter:
         serve = await trio.to_thread.run_sync(_import_server)
         await serve(broker, sockets, options, stopping)
 
-    def describe(self, host: str, port: int) -> str:
+    def describe(self, host: str, port: int, options: RestOptions) -> str:
         """A line to copy and paste."""
         return f"curl http://{address_text((host, port))}/api/v1/topics"
 

@@ -94,7 +94,7 @@ class Adapter:
     def open_session(self, broker, connection, options):
         return Session(broker, connection, options)
 
-    def describe(self, host, port):
+    def describe(self, host, port, options):
         return f"nc {host} {port}"
 
 

@@ -59,6 +59,7 @@ def test_protocol_errors_carry_their_reply():
     ("host", "shown"), [("127.0.0.1", "127.0.0.1:40123"), ("::1", "[::1]:40123")]
 )
 def test_every_door_is_described_by_one_line_with_its_address(name, host, shown):
-    line = load(name).describe(host, 40123)
+    adapter = load(name)
+    line = adapter.describe(host, 40123, adapter.options_type())
     assert shown in line
     assert "\n" not in line

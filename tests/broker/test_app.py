@@ -95,6 +95,7 @@ def test_ready_file_that_cannot_be_written_is_refused(tmp_path):
         ([], {"nope": "127.0.0.1:0"}, "no protocol named 'nope'"),
         ([], {"http": "0.0.0.0:0"}, "listeners.http.allow_non_loopback"),
         (["listeners.http.nope=1"], HTTP_ONLY, "listeners.http.nope: unknown setting"),
+        ([], {}, "every listener is off"),
     ],
 )
 def test_bad_setting_is_one_line_and_a_usage_error(tmp_path, settings, listen, said):

@@ -10,6 +10,7 @@ import trio
 from broker.adapters import discover
 from broker.config import ConfigError, load
 from broker.doors import Door, accept, make_doors
+from broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
 from tests.waiting import until
 
 from .echo import EchoAdapter, framed, receive_all, receive_frame
@@ -75,6 +76,18 @@ def test_clients_are_told_what_is_set_else_what_is_bound_else_where_they_came_in
     opened.close()
 
 
+def test_connections_are_probed_while_nothing_is_said_on_them():
+    opened = door()
+    opened.open()
+    opened.socket.setblocking(True)
+    with socket.create_connection(opened.bound), opened.socket.accept()[0] as taken:
+        assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == KEEPALIVE_PROBE_S
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEPALIVE_PROBES
+    opened.close()
+
+
 def test_an_address_in_use_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = Door("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
@@ -94,7 +107,7 @@ class Adapter:
     def open_session(self, broker, connection, options):
         return None
 
-    def describe(self, host, port):
+    def describe(self, host, port, options):
         return ""
 
     def check(self, options, *, loopback):

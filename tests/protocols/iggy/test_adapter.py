@@ -34,8 +34,19 @@ def test_other_machines_are_let_in_with_a_password_of_ones_own_only(tmp_path):
     assert door.options.password() == "s3cret"
 
 
-def test_line_for_a_client_names_the_address():
-    assert '"127.0.0.1:8090"' in ADAPTER.describe("127.0.0.1", 8090)
+def test_line_for_a_client_names_the_address_and_the_login():
+    line = ADAPTER.describe("127.0.0.1", 8090, IggyOptions())
+    assert '"127.0.0.1:8090"' in line
+    assert 'login_user("iggy", "iggy")' in line
+
+
+def test_line_for_a_client_does_not_name_a_password_of_ones_own(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("s3cret\n")
+    options = IggyOptions(username="root", password_file=str(file))
+    line = ADAPTER.describe("127.0.0.1", 8090, options)
+    assert line.endswith('login_user("root", PASSWORD)')
+    assert "s3cret" not in line
 
 
 async def test_connections_of_one_broker_share_their_groups_and_turns(connect):

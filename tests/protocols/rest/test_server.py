@@ -122,5 +122,8 @@ async def test_garbage_leaves_the_door_open_for_others(door, seed):
 
 
 def test_describe_gives_a_line_to_paste():
-    assert ADAPTER.describe("127.0.0.1", 8080) == "curl http://127.0.0.1:8080/api/v1/topics"
-    assert ADAPTER.describe("::1", 80) == "curl http://[::1]:80/api/v1/topics"
+    options = RestOptions()
+    assert (
+        ADAPTER.describe("127.0.0.1", 8080, options) == "curl http://127.0.0.1:8080/api/v1/topics"
+    )
+    assert ADAPTER.describe("::1", 80, options) == "curl http://[::1]:80/api/v1/topics"
