@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import msgspec
-
 from protocols.pulsar.discovery import service_url
 from protocols.pulsar.door import PulsarDoor
+from protocols.pulsar.options import PulsarOptions
 from protocols.pulsar.session import PulsarSession
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.connection import Connection
-
-
-class PulsarOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a Pulsar listener: none of its own."""
 
 
 class PulsarAdapter:
@@ -37,7 +32,7 @@ class PulsarAdapter:
         door = self._doors.get(broker)
         if door is None:
             door = self._doors[broker] = PulsarDoor(broker)
-        return PulsarSession(door, connection)
+        return PulsarSession(door, connection, options)
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:
         """How a client connects there."""

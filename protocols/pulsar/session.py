@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from protocols.pulsar.consumers import PulsarConsumer
     from protocols.pulsar.door import PulsarDoor
+    from protocols.pulsar.options import PulsarOptions
     from protocols.pulsar.registry import Producer
 
 Handler = Callable[["PulsarSession", Any], Awaitable[None] | None]
 Work = Callable[[], Awaitable[None]]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
-PROBE_S: Final = 5.0  # How long the client of an older producer or consumer may take to answer.
 # Work that waits for one producer or consumer. Clients send it one after the other; a client that
 # does not is slowed by the broker's answers, never by its memory.
 LANE_MAX: Final = 1000
@@ -77,8 +77,9 @@ NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK}
 class PulsarSession:
     """Handlers and state of one connection."""
 
-    def __init__(self, door: PulsarDoor, connection: Connection) -> None:
+    def __init__(self, door: PulsarDoor, connection: Connection, options: PulsarOptions) -> None:
         self.door = door
+        self.options = options
         self.broker = door.broker
         self.connection = connection
         self.outbox = connection.outbox
@@ -219,7 +220,7 @@ class PulsarSession:
         """Whether the client sends anything within some seconds of a PING."""
         heard = self._heard
         self.outbox.put([messages.PING])
-        with trio.move_on_after(PROBE_S):
+        with trio.move_on_after(self.options.liveness_check_s):
             while self._heard == heard and self.machine.state is not State.CLOSED:
                 await self._listening.park()
         return self._heard != heard and self.machine.state is not State.CLOSED

@@ -15,6 +15,18 @@ async def client(open_client):
 
 
 @pytest.fixture
+def impatient(open_client):
+    """`await impatient()`: a client of a door that takes silence for death at once."""
+
+    async def connect():
+        connected = Client(await open_client("pulsar", liveness_check_s=0.05))
+        await connected.connect()
+        return connected
+
+    return connect
+
+
+@pytest.fixture
 async def other(open_client):
     """Another one, on a connection of its own."""
     connected = Client(await open_client("pulsar"))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from protocols.pulsar import session
 from protocols.pulsar.machine import Type
 from storage.codecs.api import BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -96,8 +95,8 @@ async def test_exclusive_is_busy_on_the_same_connection_without_asking_it(client
     assert (code, text) == (ServerError.ConsumerBusy, "Exclusive consumer is already connected")
 
 
-async def test_deaf_holder_of_an_exclusive_subscription_loses_it(client, other, monkeypatch):
-    monkeypatch.setattr(session, "PROBE_S", 0.05)
+async def test_deaf_holder_of_an_exclusive_subscription_loses_it(impatient):
+    client, other = await impatient(), await impatient()
     await client.subscribe()
     await other.subscribe()
     await client.next(Type.PING)

@@ -4,7 +4,6 @@ import pytest
 import trio
 import trio.testing
 
-from protocols.pulsar import session
 from protocols.pulsar.machine import Type
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -124,8 +123,8 @@ async def test_higher_epoch_replaces_the_same_producer(broker, client):
     assert broker.topics.get(NAME).layout_users == 1
 
 
-async def test_deaf_holder_of_a_name_loses_it_and_its_connection(client, other, monkeypatch):
-    monkeypatch.setattr(session, "PROBE_S", 0.05)
+async def test_deaf_holder_of_a_name_loses_it_and_its_connection(impatient):
+    client, other = await impatient(), await impatient()
     await client.produce(producer_name="p")
     success = await other.produce(producer_name="p")
     assert success.producer_name == "p"

@@ -8,6 +8,7 @@ from broker.adapters import EndConnection
 from broker.metrics import Metrics
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
+from protocols.pulsar.options import PulsarOptions
 from protocols.pulsar.session import KEEPALIVE_S, PulsarSession
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, sent
@@ -155,7 +156,7 @@ class Outbox:
 def session():
     door = SimpleNamespace(broker=SimpleNamespace(metrics=Metrics()))
     connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
-    return PulsarSession(door, connection), connection.outbox
+    return PulsarSession(door, connection, PulsarOptions()), connection.outbox
 
 
 def test_no_connect_by_the_first_tick_ends_the_connection():
