@@ -1,11 +1,8 @@
-"""What the tests with the real Pulsar client share: a broker, a client, a fresh topic name."""
+"""What the tests with the real Pulsar client do again and again."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from conformance.server import RunningBroker
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
@@ -14,32 +11,6 @@ RECEIVE_MS = 60_000
 NOTHING_MS = 400  # How long a receive that is to stay empty waits.
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def url(broker: RunningBroker) -> str:
-    return f"pulsar://{broker.addresses['pulsar']}"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Any]:
-    connected = new_client(url)
-    yield connected
-    connected.close()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
-    module = request.module.__name__.rsplit(".", 1)[1]
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return f"{module}-{name}"[:200]
 
 
 def new_client(url: str) -> Any:

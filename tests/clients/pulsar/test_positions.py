@@ -8,26 +8,20 @@ from typing import Any
 import pytest
 
 from conformance.server import RunningBroker
-from tests.clients.pulsar_kit import (
+from tests.clients.pulsar.kit import (
     EARLIEST,
     OPERATION_S,
     RECEIVE_MS,
     SHARED,
     assert_empty,
-    broker,
-    client,
     new_client,
     numbered,
     produce,
     pulsar,
     take,
-    topic,
-    url,
     values,
 )
 from tests.waiting import HANG_S
-
-__all__ = ["broker", "client", "topic", "url"]
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

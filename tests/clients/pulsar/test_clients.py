@@ -9,25 +9,19 @@ from typing import Any
 import pytest
 
 from conformance.server import RunningBroker
-from tests.clients.pulsar_kit import (
+from tests.clients.pulsar.kit import (
     EARLIEST,
     RECEIVE_MS,
     SHARED,
     assert_empty,
-    broker,
-    client,
     new_client,
     numbered,
     produce,
     pulsar,
     take,
-    topic,
-    url,
     values,
 )
 from tests.waiting import HANG_S
-
-__all__ = ["broker", "client", "topic", "url"]
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
