@@ -108,6 +108,7 @@ class _Reader:
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._walked_bytes = 0  # stored in other formats
+        self._record_bytes = 0  # of a record that was made for this reader lately
         self._ended = False
 
     @property
@@ -191,11 +192,13 @@ class _Reader:
                 self._give(batch, decoded)
 
     async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
-        """The next piece of a body; in a thread where that takes long, since it may inflate."""
-        average = max(len(batch.body) // max(batch.header.record_count, 1), 1)
-        room = max(self._bytes_max - self.result.size, 0)
-        wanted = min(room, READ_PIECE_BYTES) // average + 1
-        wanted = min(max(wanted, DECODE_RECORDS_MIN), DECODE_RECORDS_MAX, self._records_left)
+        """The next piece of a body; in a thread where that takes long, since it may inflate.
+
+        What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
+        with the loop, and holds it up for longer than it works.
+        """
+        is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
+        wanted = self._records_wanted(batch, is_compressed)
 
         def decode() -> Decoded:
             return stored.decode(
@@ -206,11 +209,18 @@ class _Reader:
                 records_max=wanted,
             )
 
-        is_short = wanted <= DECODE_INLINE_RECORDS and not batch.header.flags & BatchFlag.COMPRESSED
-        if len(batch.body) > (READ_PIECE_BYTES if is_short else DECODE_INLINE_BYTES):
+        if len(batch.body) > (DECODE_INLINE_BYTES if is_compressed else READ_PIECE_BYTES):
             return await trio.to_thread.run_sync(decode)
         await trio.lowlevel.checkpoint()
         return decode()
+
+    def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
+        """Records of the batch to decode next: as many as are likely to find room."""
+        stored = len(batch.body) // max(batch.header.record_count, 1)
+        room = max(self._bytes_max - self.result.size, 0)
+        wanted = min(room, READ_PIECE_BYTES) // max(stored, self._record_bytes, 1) + 1
+        piece = DECODE_RECORDS_MAX if is_compressed else DECODE_INLINE_RECORDS
+        return min(max(wanted, DECODE_RECORDS_MIN), piece, self._records_left)
 
     async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
         """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
@@ -239,6 +249,7 @@ class _Reader:
         if carried:
             encoded = codec.encode(carried, batch.base_offset)
             body, fitting = codec.readable(encoded), len(carried)
+            self._record_bytes = len(body) // fitting
             if result.size + len(body) > self._bytes_max:
                 fitting, size = self._fitting(encoded, batch.base_offset, len(body))
                 body = body[:size]
@@ -251,6 +262,8 @@ class _Reader:
             passed = sum(record.offset < next_offset for record in decoded.records)
             result.left_out += passed - sum(record.offset < next_offset for record in carried)
         result.next_offset = max(next_offset, result.next_offset)
+        if result.parts and result.size + self._record_bytes > self._bytes_max:
+            self._ended = True  # What follows is most likely no smaller.
         if decoded.failed is not None and not self._ended:
             self._refuse(result.next_offset, decoded.failed)
 

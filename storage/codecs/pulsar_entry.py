@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
@@ -18,6 +18,7 @@ from storage.codecs.compression import INFLATED_BYTES_MAX, decompress_block
 from storage.codecs.headers import header_text, is_text
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata, Property
 from storage.codecs.record import Chunk, Header, Record
+from storage.codecs.varints import LOW, LOW_BITS, LOW_MASK, around
 from storage.errors import CorruptBody, UnreadableBody
 
 CHECKSUM_MAGIC = b"\x0e\x01"
@@ -213,9 +214,13 @@ def _decode_batch(
     producer = metadata.producer_name if metadata.HasField("producer_name") else None
     schema = metadata.schema_version if metadata.HasField("schema_version") else None
     batch_sequence = metadata.sequence_id if metadata.HasField("sequence_id") else None
-    parse, size_at, has_key_or_more = BatchedMetadata.FromString, _U32.unpack_from, _RICH.search
+    size_at = _U32.unpack_from
     records = []
     pos, end = 0, len(payload)
+    size = number = -1
+    sequence: int | None
+    last = following = None  # Metadata like these need not be parsed again.
+    counted: Callable[[int], bytes | None] = _not_known
     for offset in offsets:  # hot: see make bench
         if end - pos < 4:
             raise CorruptBody("batch holds fewer messages than it says")
@@ -223,28 +228,31 @@ def _decode_batch(
         if value_pos > end:
             raise CorruptBody("message metadata is longer than its batch")
         packed = payload[pos + 4 : value_pos]
-        try:
-            single = parse(packed)
-        except DecodeError as error:
-            raise CorruptBody(f"metadata of a message in a batch: {error}") from error
-        size = single.payload_size
+        if packed == following:
+            number += 1
+            sequence = number
+            last, following = packed, counted(number + 1)
+        elif packed != last:
+            next_like = (size, number + 1)
+            single, size, event_us, number, rich, is_gone, is_null = _read_single(packed)
+            last, following = packed, None
+            sequence = number if number >= 0 else batch_sequence
+            if next_like == (size, number):
+                counted = _counted(single)
+                following = counted(number + 1)
         pos = value_pos + size
         if size < 0 or pos > end:
             raise CorruptBody("message is longer than its batch")
-        if offset < start_offset or single.compacted_out:
+        if offset < start_offset or is_gone:
             continue
-        event_ms, rich = single.event_time, has_key_or_more(packed)
-        sequence: int | None = single.sequence_id
-        if not sequence and not single.HasField("sequence_id"):
-            sequence = batch_sequence
         records.append(
             Record(
                 offset,
                 append_us,
                 publish_us,
-                us_of(event_ms) if event_ms else None,
+                event_us,
                 _key(single) if rich else None,
-                None if single.null_value else payload[value_pos:pos],
+                None if is_null else payload[value_pos:pos],
                 _headers(single.properties) if rich else no_headers,
                 single.ordering_key if rich and single.HasField("ordering_key") else None,
                 producer,
@@ -256,6 +264,57 @@ def _decode_batch(
     if pos != end:
         raise CorruptBody("batch holds more than it says")
     return records
+
+
+def _read_single(
+    packed: bytes,
+) -> tuple[BatchedMetadata, int, int | None, int, bool, bool, bool]:
+    """What is said of a message in a batch: all of it, its size, event time and sequence id (-1:
+    none), and whether it has a key or more, was compacted out, is null.
+    """
+    try:
+        single = BatchedMetadata.FromString(packed)
+    except DecodeError as error:
+        raise CorruptBody(f"metadata of a message in a batch: {error}") from error
+    event_ms, number = single.event_time, single.sequence_id
+    if not number and not single.HasField("sequence_id"):
+        number = -1
+    return (
+        single,
+        single.payload_size,
+        us_of(event_ms) if event_ms else None,
+        number,
+        _RICH.search(packed) is not None,
+        single.compacted_out,
+        single.null_value,
+    )
+
+
+def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
+    """What gives the same metadata with a higher sequence id, as far as that is known without
+    asking protobuf for each; else None.
+    """
+    first = single.sequence_id + 1
+    block = first >> LOW_BITS
+    if not block or first > UINT64_MAX:
+        return _not_known
+    like = BatchedMetadata()
+    like.CopyFrom(single)
+
+    def serialize(number: int) -> bytes:
+        like.sequence_id = number
+        return like.SerializeToString()
+
+    before, after = around(serialize, first)
+
+    def packed_of(number: int) -> bytes | None:
+        return before + LOW[number & LOW_MASK] + after if number >> LOW_BITS == block else None
+
+    return packed_of
+
+
+def _not_known(number: int) -> bytes | None:
+    return None
 
 
 def _key(metadata: EntryMetadata | BatchedMetadata) -> bytes | None:

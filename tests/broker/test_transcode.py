@@ -6,13 +6,14 @@ import zlib
 import pytest
 
 from broker.errors import OffsetOutOfRange, UnreadableRecord
+from broker.limits import DECODE_RECORDS_MIN
 from broker.transcode import read_as
 from storage.codecs import compression
 from storage.codecs.api import BatchFlag, BodyInfo
-from storage.codecs.kafka import ENTRY
+from storage.codecs.kafka import ENTRY, KafkaCodec
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
-from tests.storage.codecs.entries_of import body, entry, metadata
+from tests.storage.codecs.entries_of import body, entry, metadata, single
 
 from .held_disk import HeldDisk
 from .records import (
@@ -125,6 +126,30 @@ async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_r
     assert (result.next_offset, counting.reads) == (2, 1)
     result = await read_as(counting, KAFKA, 2, bytes_max=2 * size)
     assert (result.next_offset, counting.reads) == (4, 2)
+
+
+class CountingCodec(KafkaCodec):
+    """Kafka's codec, which counts the records that it makes messages of."""
+
+    def __init__(self):
+        self.made = 0
+
+    def encode(self, records, base_offset):
+        self.made += len(records)
+        return super().encode(records, base_offset)
+
+
+async def test_few_messages_are_made_that_find_no_room(broker, partition):
+    for count in (1600, 1400):
+        batch = entry(metadata(num_messages_in_batch=count), single(b"x" * 10) * count)
+        await store(broker, partition, PULSAR.format, body((batch, count)), BodyInfo(count))
+    whole = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    one = whole.size // 3000
+    for wanted, in_vain_max in ((1500, DECODE_RECORDS_MIN), (1600, 0), (2500, DECODE_RECORDS_MIN)):
+        codec = CountingCodec()
+        result = await read_as(partition, codec, 0, bytes_max=wanted * one + one // 2)
+        assert result.record_count == wanted
+        assert codec.made <= wanted + in_vain_max
 
 
 async def test_unsynced_records_are_not_read(broker, partition):

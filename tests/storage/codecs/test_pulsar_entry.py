@@ -1,4 +1,5 @@
 import base64
+import random
 from dataclasses import replace
 
 import pytest
@@ -146,6 +147,38 @@ def test_a_batch_gives_each_message_its_own_fields_and_the_entrys() -> None:
         Record(8, 1, sequence_id=4, **common),
         Record(9, 1, key=b"", value=b"", headers=[Header(b"x", b"y")], sequence_id=4, **common),
     ]
+
+
+def test_a_step_back_is_not_taken_for_the_next_sequence_id() -> None:
+    numbers = [5117, 5118, 5119, 4992, 4993]
+    messages = b"".join(single(b"v", sequence_id=number) for number in numbers)
+    records = opened(entry(metadata(num_messages_in_batch=len(numbers)), messages), len(numbers))
+    assert [record.sequence_id for record in records] == numbers
+
+
+@pytest.mark.parametrize("first", [0, 100, 5000, 2**63, 2**64 - 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_in_a_row_that_say_nearly_the_same_are_read_as_if_alone(
+    seed: int, first: int
+) -> None:
+    rng = random.Random(seed)
+    number, fields, count = first, {"event_time": 5}, 300
+    values, singles = [], []
+    for _ in range(count):
+        if rng.random() < 0.05:
+            fields = rng.choice(
+                [{}, {"event_time": 6}, {"null_value": True}, {"partition_key": "k"}]
+            )
+        number += rng.choice([1] * 30 + [0, 2, -3])
+        known = {"sequence_id": number % 2**64} if rng.random() < 0.97 else {}
+        values.append(b"v" * rng.choice([3] * 20 + [4]))
+        singles.append(single(values[-1], **fields, **known))
+    alone = metadata(num_messages_in_batch=1)
+    expected = [
+        replace(opened(entry(alone, packed))[0], offset=7 + at) for at, packed in enumerate(singles)
+    ]
+    together = entry(metadata(num_messages_in_batch=count), b"".join(singles))
+    assert opened(together, count) == expected, f"seed {seed}"
 
 
 def test_a_sequence_id_of_zero_is_not_an_absent_one() -> None:
