@@ -18,7 +18,8 @@ class Hung(Exception):
 def scratch_folder() -> str:
     """A new folder, in memory where the machine has such a place."""
     memory = "/dev/shm"
-    return tempfile.mkdtemp(prefix="simulation-", dir=memory if os.path.isdir(memory) else None)
+    has_place = os.access(memory, os.W_OK | os.X_OK)
+    return tempfile.mkdtemp(prefix="simulation-", dir=memory if has_place else None)
 
 
 @contextmanager
