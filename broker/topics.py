@@ -185,28 +185,19 @@ class Topics:
             raise
         return self._enter(topic, partitions, made)
 
-    def auto_create(self, name: TopicName, partitions: int | None = None) -> Topic:
-        """The topic of that name, made now if need be and if the configuration lets us.
-
-        Raises TopicNotFound and what `create` raises.
-        """
-        topic = self.find(name)
-        if topic is None:
-            if not self.defaults.auto_create:
-                raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
-            topic = self.create(name, partitions or self.defaults.num_partitions)
-        return topic
-
-    async def auto_create_aside(self, name: TopicName) -> Topic:
-        """As `auto_create`, with the folders made in a thread, once for all who ask meanwhile.
+    async def auto_create(self, name: TopicName) -> Topic:
+        """The topic of that name, made as by `create_aside` if need be and if the configuration
+        lets us, once for all who ask meanwhile.
 
         Raises TopicNotFound and what `create` raises.
         """
         while (under_way := self._under_way.get(name)) is not None:
             await under_way.wait()
         topic = self.find(name)
-        if topic is not None or not self.defaults.auto_create:
-            return topic or self.auto_create(name)
+        if topic is not None:
+            return topic
+        if not self.defaults.auto_create:
+            raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
         self._under_way[name] = trio.Event()
         try:
             return await self.create_aside(name, self.defaults.num_partitions)

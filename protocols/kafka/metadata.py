@@ -65,7 +65,7 @@ async def _topic(context: Context, name: bytes | None) -> Topic:
         raise InvalidName(str(error)) from None
     topics = context.broker.topics
     if context.options.auto_create:
-        return await topics.auto_create_aside(topic_name)
+        return await topics.auto_create(topic_name)
     return topics.get(topic_name)
 
 

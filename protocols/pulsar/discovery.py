@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -16,7 +17,7 @@ from broker.connection import address_text
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import full_names, resolve
+from protocols.pulsar.names import full_names, is_missing, make_missing, resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
@@ -27,37 +28,75 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 if TYPE_CHECKING:
     from protocols.pulsar.session import PulsarSession
 
+LANE = "discovery"
 SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
 _LITTLE = struct.Struct("<I")
 
 
 def partitioned_metadata(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> None:
     """How many partitions a topic has; 0 for one without, or one that is still to be made."""
+    if _is_to_be_made(session, command):
+        work = partial(_make_and_tell_partitions, session, command)
+        session.in_order((LANE, command.request_id), work)
+    else:
+        _tell_partitions(session, command)
+
+
+def _is_to_be_made(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> bool:
+    """Only where new topics are partitioned must one be made now, to tell of its partitions."""
     topics = session.broker.topics
-    may_create = (
+    if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
+        return False
+    if not _may_create(command) or not is_missing(topics, command.topic):
+        return False
+    return resolve(topics, command.topic)[1] is None
+
+
+def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
+    return (
         not command.HasField("metadata_auto_creation_enabled")
         or command.metadata_auto_creation_enabled
     )
-    ticket = 0
+
+
+async def _make_and_tell_partitions(
+    session: PulsarSession, command: CommandPartitionedTopicMetadata
+) -> None:
+    try:
+        made = await make_missing(session.broker.topics, command.topic)
+    except (BrokerError, Refused) as error:
+        _refuse_partitions(session, command, error)
+    else:
+        _tell_partitions(session, command, made.ticket)
+
+
+def _tell_partitions(
+    session: PulsarSession, command: CommandPartitionedTopicMetadata, ticket: int = 0
+) -> None:
+    topics = session.broker.topics
     try:
         name, index = resolve(topics, command.topic)
         topic = topics.find(name)
-        if topic is None and not may_create:
+        if topic is None and not _may_create(command):
             raise TopicNotFound("")
-        # Only where new topics are partitioned must one be made now, to tell of its partitions.
-        if topic is None and index is None and topics.defaults.num_partitions > 1:
-            topic = topics.auto_create(name) if topics.defaults.auto_create else None
-            ticket = topic.ticket if topic else 0
         if topic is not None and index is not None and index >= len(topic.partitions):
             raise PartitionNotFound(f"{name} has no partition {index}")
     except (BrokerError, Refused) as error:
-        refused = refusal(error)
-        answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
-        session.outbox.put([answer])
+        _refuse_partitions(session, command, error)
         return
     is_partitioned = topic is not None and topic.partitioned and index is None
     count = len(topic.partitions) if topic is not None and is_partitioned else 0
     session.outbox.answer([messages.partitions(command.request_id, count)], ticket)
+
+
+def _refuse_partitions(
+    session: PulsarSession,
+    command: CommandPartitionedTopicMetadata,
+    error: BrokerError | Refused,
+) -> None:
+    refused = refusal(error)
+    answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
+    session.outbox.put([answer])
 
 
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:

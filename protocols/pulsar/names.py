@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.errors import InvalidRequest, NamespaceNotFound, TopicNotFound
+from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from protocols.pulsar.errors import Refused
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
     from broker.partition import Partition
+    from broker.topic import Topic
     from broker.topics import Topics
 
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
@@ -31,18 +32,36 @@ def resolve(topics: Topics, text: str) -> tuple[TopicName, int | None]:
     return name, index
 
 
-def open_partition(topics: Topics, text: str, *, create: bool) -> tuple[Partition, bool]:
-    """The partition that a producer or consumer means, and whether it was named as a topic without
-    partitions, which it then has to stay. The topic is made if it is missing and may be made.
+def is_missing(topics: Topics, text: str) -> bool:
+    """Whether the name is that of a topic that is not there."""
+    try:
+        return topics.find(resolve(topics, text)[0]) is None
+    except (BrokerError, Refused):
+        return False
 
-    Raises what `resolve` and creating raise; TopicNotFound, PartitionNotFound, Refused.
+
+async def make_missing(topics: Topics, text: str) -> Topic:
+    """The topic that a producer or consumer means, made if it is missing and may be made.
+
+    Raises what `resolve` and creating raise; TopicNotFound.
+    """
+    name, index = resolve(topics, text)
+    topic = topics.find(name)
+    if topic is None and index:
+        raise TopicNotFound(f"Topic not found: {name}")
+    return topic or await topics.auto_create(name)
+
+
+def open_partition(topics: Topics, text: str) -> tuple[Partition, bool]:
+    """The partition that a producer or consumer means, and whether it was named as a topic without
+    partitions, which it then has to stay.
+
+    Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
     """
     name, index = resolve(topics, text)
     topic = topics.find(name)
     if topic is None:
-        if not create or index:
-            raise TopicNotFound(f"Topic not found: {name}")
-        topic = topics.auto_create(name)
+        raise TopicNotFound(f"Topic not found: {name}")
     try:
         partition = topics.pulsar_partition(name, index)
     except InvalidRequest as error:

@@ -19,9 +19,23 @@ LANE = "producer"
 
 
 def producer(session: PulsarSession, command: CommandProducer) -> None:
-    """Open a producer; at once, unless an older one of its name has to be probed first."""
+    """Open a producer; at once, unless its topic has to be made, or an older one of its name to be
+    probed first.
+    """
     lane = (LANE, command.producer_id)
-    session.promptly(lane, partial(_open, session, command))
+    if names.is_missing(session.broker.topics, command.topic):
+        session.in_order(lane, partial(_open_with_topic, session, command))
+    else:
+        session.promptly(lane, partial(_open, session, command))
+
+
+async def _open_with_topic(session: PulsarSession, command: CommandProducer) -> None:
+    try:
+        await names.make_missing(session.broker.topics, command.topic)
+    except (BrokerError, Refused) as error:
+        session.refuse(command.request_id, error)
+    else:
+        _open(session, command)
 
 
 def _open(session: PulsarSession, command: CommandProducer) -> None:
@@ -70,9 +84,7 @@ def answer(session: PulsarSession, opened: Producer, ticket: int) -> None:
 
 def _prepare(session: PulsarSession, command: CommandProducer) -> tuple[Producer, int]:
     """The producer that is asked for, not yet let in, and what its answer waits for."""
-    partition, holds_layout = names.open_partition(
-        session.broker.topics, command.topic, create=True
-    )
+    partition, holds_layout = names.open_partition(session.broker.topics, command.topic)
     # A client whose SEND is refused connects again, and its own timeout begins anew with every
     # success (C++ and all that are made of it): it would never hear that the disk is full.
     partition.check_room()

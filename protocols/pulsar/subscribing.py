@@ -92,6 +92,8 @@ async def _attach(
 ) -> None:
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
+    if command.force_topic_creation:
+        await names.make_missing(session.broker.topics, command.topic)
     partition, holds_layout = _partition(session, command)
     kind = KINDS.get(command.subType)
     while True:
@@ -134,9 +136,7 @@ def _check(command: CommandSubscribe) -> None:
 def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Partition, bool]:
     topics = session.broker.topics
     try:
-        partition, holds_layout = names.open_partition(
-            topics, command.topic, create=command.force_topic_creation
-        )
+        partition, holds_layout = names.open_partition(topics, command.topic)
     except PartitionNotFound as error:
         name, _ = topics.resolve_pulsar(command.topic)
         if topics.get(name).partitioned:

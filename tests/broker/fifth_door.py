@@ -48,7 +48,7 @@ class Session:
             raise ProtocolError("not understood", b"error not understood\n") from None
 
     async def do_append(self, name, text):
-        partition = self.broker.topics.auto_create(name).partitions[0]
+        partition = (await self.broker.topics.auto_create(name)).partitions[0]
         now_us = self.broker.now_us()
         record = Record(partition.next_offset, now_us, value=text.encode())
         body = PLAIN.encode([record], partition.next_offset)

@@ -111,7 +111,7 @@ class AppendingSession(EchoSession):
 
     async def handle(self, frame):
         broker = self.broker
-        partition = broker.topics.auto_create(parse_topic("t")).partitions[0]
+        partition = (await broker.topics.auto_create(parse_topic("t"))).partitions[0]
         appended = partition.append(
             [frame], BodyInfo(1), body_format=999, append_us=broker.now_us()
         )

@@ -79,7 +79,7 @@ async def test_many_who_ask_for_a_missing_topic_have_it_made_once(house):
     found = []
 
     async def ask():
-        found.append(await house.topics.auto_create_aside(ORDERS))
+        found.append(await house.topics.auto_create(ORDERS))
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -89,7 +89,7 @@ async def test_many_who_ask_for_a_missing_topic_have_it_made_once(house):
         house.factory.gate.set()
     assert house.factory.begun == 1
     assert found == [house.topics.get(ORDERS)] * 5
-    assert await house.topics.auto_create_aside(ORDERS) is found[0]
+    assert await house.topics.auto_create(ORDERS) is found[0]
 
 
 async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
@@ -98,7 +98,7 @@ async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
 
     async def ask():
         try:
-            await house.topics.auto_create_aside(ORDERS)
+            await house.topics.auto_create(ORDERS)
         except errors.StorageFull:
             failed.append(house.factory.begun)
             house.factory.room = 10
@@ -115,9 +115,9 @@ async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
 async def test_nothing_is_made_by_itself_where_that_is_off():
     house = House(auto_create=False)
     with pytest.raises(errors.TopicNotFound):
-        await house.topics.auto_create_aside(ORDERS)
+        await house.topics.auto_create(ORDERS)
     house.topics.create(ORDERS, 1)
-    assert await house.topics.auto_create_aside(ORDERS)
+    assert await house.topics.auto_create(ORDERS)
 
 
 async def test_growing_adds_partitions_and_cursors_at_once(house):

@@ -129,6 +129,6 @@ def test_options_that_make_no_sense_are_refused(wrong: dict[str, object]) -> Non
 
 
 def test_describe_is_one_line_with_the_address() -> None:
-    line = ADAPTER.describe("127.0.0.1", 40123)
+    line = ADAPTER.describe("127.0.0.1", 40123, KafkaOptions())
     assert "127.0.0.1:40123" in line
     assert "\n" not in line

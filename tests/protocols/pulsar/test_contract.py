@@ -2,9 +2,12 @@
 
 import struct
 
+import pytest
+
 from protocols.pulsar.errors import WIRE_CODES
 from protocols.pulsar.machine import FIRST_FRAME_BYTES_MAX, PulsarMachine, Type
 from protocols.pulsar.messages import NO_SEQUENCE, PING, PONG, ReceiptWriter, success
+from storage.metadata.names import parse_topic
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.pulsar.golden import sent, taken_apart
 
@@ -18,6 +21,8 @@ def receipt(sequence_id):
 
 
 class TestPulsarContract(AdapterContract):
+    """The topic is there: a client waits for the answer before it sends to one that is made."""
+
     protocol = "pulsar"
     exchanges = (
         Exchange(sent("connect_none"), [b"CONNECTED"]),
@@ -35,6 +40,11 @@ class TestPulsarContract(AdapterContract):
     oversized = struct.pack(">I", FIRST_FRAME_BYTES_MAX)
     flood = PING
     wire_codes = WIRE_CODES
+
+    @pytest.fixture
+    async def broker(self, broker):
+        broker.topics.create(parse_topic("g1"), 1)
+        return broker
 
     def answer_size(self, data: bytes) -> int | None:
         return 4 + int.from_bytes(data[:4], "big") if len(data) >= 4 else None

@@ -1,12 +1,17 @@
 """PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE."""
 
+import errno
+import threading
+
 import pytest
 
+from broker.topics import TopicDefaults
 from protocols.pulsar.discovery import service_url, topics_hash
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import NAME, TOPIC
+from tests.waiting import HANG_S
 
 
 async def metadata(client, topic, **fields):
@@ -34,6 +39,45 @@ async def test_partitioned_topic_has_its_number_of_partitions(broker, client):
 async def test_client_that_wants_nothing_made_hears_of_a_missing_topic(client):
     answer = await metadata(client, TOPIC, metadata_auto_creation_enabled=False)
     assert answer == ServerError.TopicNotFound
+
+
+async def test_where_new_topics_are_partitioned_one_is_made_to_tell_of_its_partitions(
+    broker, client
+):
+    broker.topics.defaults = TopicDefaults(num_partitions=3)
+    answer = await metadata(client, TOPIC, metadata_auto_creation_enabled=False)
+    assert answer == ServerError.TopicNotFound
+    assert await metadata(client, TOPIC + "-partition-1") == 0
+    assert broker.topics.find(NAME) is None
+    assert await metadata(client, TOPIC) == 3
+    assert len(broker.topics.get(NAME).partitions) == 3
+    broker.topics.defaults = TopicDefaults(auto_create=False, num_partitions=3)
+    assert await metadata(client, TOPIC + "2") == 0
+
+
+async def test_a_client_is_served_while_its_topic_is_made(broker, client):
+    broker.topics.defaults = TopicDefaults(num_partitions=3)
+    gate, disk = threading.Event(), broker._storage.files.disk
+
+    def make_folder(path):
+        assert gate.wait(HANG_S)
+        type(disk).make_folder(disk, path)
+
+    disk.make_folder = make_folder
+    await client.send(Type.PARTITIONED_METADATA, topic=TOPIC, request_id=99)
+    assert (await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)).response == 1
+    gate.set()
+    assert (await client.next(Type.PARTITIONED_METADATA_RESPONSE)).partitions == 3
+
+
+async def test_a_topic_that_cannot_be_made_is_told(broker, client):
+    broker.topics.defaults = TopicDefaults(num_partitions=3)
+
+    def make_folder(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    broker._storage.files.disk.make_folder = make_folder
+    assert await metadata(client, TOPIC) == ServerError.PersistenceError
 
 
 @pytest.mark.parametrize(

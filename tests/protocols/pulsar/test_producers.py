@@ -1,5 +1,7 @@
 """PRODUCER, SEND and CLOSE_PRODUCER: sections 7 and 8."""
 
+import threading
+
 import pytest
 import trio
 import trio.testing
@@ -9,7 +11,7 @@ from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.codecs.pulsar import entries
 from storage.errors import StorageFull
-from tests.protocols.pulsar.talk import NAME, TOPIC, command_bytes, entry, talking
+from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
 
 NO_NUMBER = 2**64 - 1
 
@@ -50,6 +52,21 @@ async def test_producer_makes_the_topic_but_no_partition_of_a_missing_one(broker
         Type.PRODUCER, topic="persistent://public/default/u-partition-1", producer_id=1
     )
     assert code == ServerError.TopicNotFound
+
+
+@pytest.mark.parametrize("opening", [Client.produce, Client.subscribe])
+async def test_folders_of_a_new_topic_are_made_off_the_loop(broker, client, opening):
+    """There may be thousands of them."""
+    disk, threads = broker._storage.files.disk, []
+
+    def make_folder(path):
+        threads.append(threading.current_thread())
+        type(disk).make_folder(disk, path)
+
+    disk.make_folder = make_folder
+    await opening(client)
+    assert len(threads) == 1
+    assert threading.main_thread() not in threads
 
 
 async def test_topic_is_not_made_where_that_is_switched_off(broker, client):
