@@ -1,5 +1,6 @@
 """A door from a package of its own, found through its entry point alone, in a broker process."""
 
+import os
 import shutil
 import signal
 import socket
@@ -26,7 +27,8 @@ def lines_package(tmp_path):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: linesdoor\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[braidlog.protocols]\nlines = linesdoor:ADAPTER\n")
-    return {"PYTHONPATH": f"{site}:{HERE.parents[1]}"}
+    places = [str(site), str(HERE.parents[1]), os.environ.get("PYTHONPATH")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
 
 
 @pytest.fixture
