@@ -31,7 +31,7 @@ _SMALLEST: Final = _SIZE.size + _COMMAND_BYTES_MIN
 _SEND_HEAD: Final = struct.Struct(">II3sB")
 _SEND_TAGS_BYTES: Final = 4
 _TOTAL_MAX: Final = FRAME_BYTES_MAX - _SIZE.size
-_SEND_TAGS: Final = b"\x08\x06\x32"
+SEND_TAGS: Final = b"\x08\x06\x32"
 
 Type = BaseCommand.Type
 # Each look at an enum of protobuf costs as much as a whole SEND: the hot ones once.
@@ -159,7 +159,7 @@ class PulsarMachine:
         if len(view) - pos < _SEND_HEAD.size or self.state is not State.CONNECTED:
             return None
         total, command_bytes, tags, send_bytes = _SEND_HEAD.unpack_from(view, pos)
-        if tags != _SEND_TAGS or not command_bytes - _SEND_TAGS_BYTES == send_bytes < 0x80:
+        if tags != SEND_TAGS or not command_bytes - _SEND_TAGS_BYTES == send_bytes < 0x80:
             return None
         start = pos + _SEND_HEAD.size
         payload_pos = start + send_bytes

@@ -18,7 +18,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
     Schema,
     ServerError,
 )
-from storage.codecs.varints import LOW, LOW_BITS, LOW_MASK, around
+from storage.codecs.varints import LOW_BITS, LOW_MASK, around, lows
 
 SIZES: Final = struct.Struct(">II")  # Bytes after the first field; bytes of the command.
 SIZE: Final = struct.Struct(">I")
@@ -194,31 +194,57 @@ def send_error(producer_id: int, sequence_id: int, code: ServerError, text: str)
 
 
 class ReceiptWriter:
-    """SEND_RECEIPT frames of one connection from one command object: a third of the cost."""
+    """SEND_RECEIPT frames of one connection, mostly with the next numbers of the one before."""
 
     def __init__(self) -> None:
         self._command = BaseCommand(type=BaseCommand.SEND_RECEIPT)
         self._receipt = self._command.send_receipt
         self._id = self._receipt.message_id
         self._highest = -1  # What the command object has.
+        self._blocks = (-1, -1)  # Upper bits of sequence id and entry of the last one.
+        self._entry = -1  # The last one's, where that was made by protobuf.
+        self._pieces: tuple[bytes, ...] | None = None  # Around them for these blocks, if known.
+        self._sequence_lows: Sequence[bytes] = ()
+        self._entry_lows: Sequence[bytes] = ()
 
     def begin(self, producer_id: int, ledger: int) -> None:
         """The next receipts are of this producer and partition."""
         self._receipt.producer_id = producer_id
         self._id.ledgerId = ledger & _MASK
+        self._blocks = (-1, -1)
 
     def write(
         self, sequence_id: int, entry: int, highest_sequence_id: int
     ) -> bytes:  # hot: see make bench
         """The message is stored as entry `entry`, a signed id."""
-        receipt = self._receipt
-        receipt.sequence_id = sequence_id
-        if highest_sequence_id != self._highest:
-            self._highest = receipt.highest_sequence_id = highest_sequence_id
+        blocks = (sequence_id >> LOW_BITS, entry >> LOW_BITS)
+        if blocks != self._blocks or highest_sequence_id != self._highest:
+            self._blocks, self._pieces, self._entry = blocks, None, entry
+            if highest_sequence_id != self._highest:
+                self._highest = self._receipt.highest_sequence_id = highest_sequence_id
+            return self._serialize(sequence_id, entry)
+        if self._pieces is None:
+            if entry != self._entry + 1:  # Of batches few have the same upper bits.
+                self._entry = entry
+                return self._serialize(sequence_id, entry)
+            self._pieces = self._split(sequence_id, entry)
+        before, between, after = self._pieces
+        sequence_low = self._sequence_lows[sequence_id & LOW_MASK]
+        return before + sequence_low + between + self._entry_lows[entry & LOW_MASK] + after
+
+    def _serialize(self, sequence_id: int, entry: int) -> bytes:
+        self._receipt.sequence_id = sequence_id
         self._id.entryId = entry & _MASK
         body = self._command.SerializeToString()
         size = len(body)
         return SIZES.pack(size + 4, size) + body
+
+    def _split(self, sequence_id: int, entry: int) -> tuple[bytes, bytes, bytes]:
+        """What is before, between and behind the first bytes of the two numbers."""
+        self._sequence_lows, self._entry_lows = lows(sequence_id), lows(entry & _MASK)
+        before, rest = around(lambda number: self._serialize(number, entry), sequence_id)
+        _, after = around(lambda number: self._serialize(sequence_id, number), entry)
+        return before, rest[: -len(after) - 1], after
 
 
 # Consumers.
@@ -293,6 +319,7 @@ class MessageWriter:
         self._block = -1  # What is around the number is known of entries with these upper bits.
         self._size = 0
         self._before = self._after = b""
+        self._lows: Sequence[bytes] = ()
 
     def set_epoch(self, consumer_epoch: int) -> None:
         """Messages carry this epoch from now on."""
@@ -305,14 +332,15 @@ class MessageWriter:
         """What goes before an entry's stored bytes, of which there are `body_bytes`."""
         block = entry >> LOW_BITS
         if block != self._block or redelivery_count or ack_set:
-            if redelivery_count or ack_set or not block:
+            if redelivery_count or ack_set:
                 return self._rare_head(entry, redelivery_count, ack_set, body_bytes)
             self._before, self._after = around(self._serialize, entry)
+            self._lows = lows(entry)
             self._size = len(self._before) + 1 + len(self._after)
             self._block = block
         size = self._size
         sizes = SIZES.pack(size + 4 + body_bytes, size)
-        return sizes + self._before + LOW[entry & LOW_MASK] + self._after
+        return sizes + self._before + self._lows[entry & LOW_MASK] + self._after
 
     def _serialize(self, entry: int) -> bytes:
         self._id.entryId = entry

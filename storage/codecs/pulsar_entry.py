@@ -18,7 +18,7 @@ from storage.codecs.compression import INFLATED_BYTES_MAX, decompress_block
 from storage.codecs.headers import header_text, is_text
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata, Property
 from storage.codecs.record import Chunk, Header, Record
-from storage.codecs.varints import LOW, LOW_BITS, LOW_MASK, around
+from storage.codecs.varints import LOW_BITS, LOW_MASK, around, lows
 from storage.errors import CorruptBody, UnreadableBody
 
 CHECKSUM_MAGIC = b"\x0e\x01"
@@ -296,7 +296,7 @@ def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
     """
     first = single.sequence_id + 1
     block = first >> LOW_BITS
-    if not block or first > UINT64_MAX:
+    if first > UINT64_MAX:
         return _not_known
     like = BatchedMetadata()
     like.CopyFrom(single)
@@ -306,9 +306,12 @@ def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
         return like.SerializeToString()
 
     before, after = around(serialize, first)
+    first_bytes = lows(first)
 
     def packed_of(number: int) -> bytes | None:
-        return before + LOW[number & LOW_MASK] + after if number >> LOW_BITS == block else None
+        if number >> LOW_BITS != block:
+            return None
+        return before + first_bytes[number & LOW_MASK] + after
 
     return packed_of
 

@@ -1,0 +1,269 @@
+"""SENDs in a row that are taken without being parsed do what parsed ones do."""
+
+import random
+import struct
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+from crc32c import crc32c
+
+from broker.adapters import ProtocolError
+from broker.partition import Appended
+from protocols.pulsar import messages, sending
+from protocols.pulsar.alike import Alike
+from protocols.pulsar.machine import PulsarMachine
+from protocols.pulsar.sending import Sending
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend, KeyValue, MessageMetadata
+from storage.codecs.pulsar import SendInfo
+
+FRAMES_MAX = 1024
+TIME_MS = 1_700_000_000_000
+
+
+@dataclass
+class FakeSession:
+    """A connection with two open producers; keeps what is stored and answered."""
+
+    machine: PulsarMachine = field(default_factory=PulsarMachine)
+    client_version: str = "Pulsar-Java-v4"
+    stored: list = field(default_factory=list)
+    answered: bytes = b""
+
+    def __post_init__(self):
+        self.machine.connected()
+        self.outbox = SimpleNamespace(answer=self._answer)
+        self.connection = SimpleNamespace(protocol="pulsar")
+        metrics = SimpleNamespace(records_in=lambda *counted: self.stored.append(counted))
+        self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics)
+        self._end = 100
+        topic = SimpleNamespace(name=SimpleNamespace(full="public/default/t"))
+        partition = SimpleNamespace(append=self._append, partition_id=7, topic=topic)
+        self.producers = {
+            number: SimpleNamespace(
+                partition=partition, producer_id=number, number=0, epoch=0, is_ready=True
+            )
+            for number in (1, 2)
+        }
+
+    def _append(self, body, info, **_):
+        self.stored.append((b"".join(map(bytes, body)), info))
+        self._end += info.record_count
+        return Appended(self._end - info.record_count, 0)
+
+    def _answer(self, parts, ticket):
+        self.answered += b"".join(parts)
+
+    def count_refused(self, code, count=1):
+        self.stored.append((code, count))
+
+
+def frame(command, metadata, payload=b"p", *, damaged=False, checksum=True):
+    packed = metadata if isinstance(metadata, bytes) else metadata.SerializeToString()
+    rest = struct.pack(">I", len(packed)) + packed + payload
+    if checksum:
+        rest = b"\x0e\x01" + struct.pack(">I", crc32c(rest) ^ damaged) + rest
+    base = BaseCommand(type=BaseCommand.SEND, send=command).SerializeToString()
+    return struct.pack(">II", 4 + len(base) + len(rest), len(base)) + base + rest
+
+
+def sends(rng, count):
+    """Mostly like the one before with the next numbers."""
+    frames = []
+    numbers = {1: rng.choice([0, 100, 5000, 2**64 - 60]), 2: rng.getrandbits(30)}
+    producer_id, time_ms, fields, highest = 1, TIME_MS, {}, {}
+    for _ in range(count):
+        if rng.random() < 0.04:
+            producer_id = rng.choice([1, 2])
+        if rng.random() < 0.04:
+            time_ms += rng.choice([-1, 1])
+        if rng.random() < 0.04:
+            fields = rng.choice([{}, {"partition_key": "k"}, {"deliver_at_time": 9}, LAST_CHUNK])
+            highest = rng.choice([{}, {}, {"highest_sequence_id": 2**40}])
+        numbers[producer_id] += rng.choice([1] * 40 + [0, 2, -127])
+        number = numbers[producer_id] % 2**64
+        more, command_more, how = {}, {}, {}
+        if rng.random() < 0.05:
+            more, command_more, how = rng.choice(ODD)
+        metadata = MessageMetadata(
+            producer_name="p",
+            sequence_id=more.get("sequence_id", number),
+            publish_time=time_ms,
+            **fields,
+        )
+        for name, value in more.items():
+            if name == "properties":
+                metadata.properties.append(KeyValue(key="a", value=value))
+            else:
+                setattr(metadata, name, value)
+        command = CommandSend(producer_id=producer_id, sequence_id=number, **highest | command_more)
+        payload = rng.randbytes(rng.choice([9] * 30 + [0, 10, 9000]))
+        frames.append(frame(command, metadata, payload, **how))
+    return frames
+
+
+LAST_CHUNK = {"num_chunks_from_msg": 2, "chunk_id": 1, "uuid": "u"}  # Its receipt is another one.
+# More of the metadata, more of the command, what else is odd about the frame.
+ODD = [
+    ({"properties": "b"}, {}, {}),
+    ({"num_messages_in_batch": 1}, {"num_messages": 1}, {}),
+    ({"sequence_id": 3}, {}, {}),
+    (LAST_CHUNK, {}, {}),
+    ({"marker_type": 1}, {}, {}),
+    ({}, {"highest_sequence_id": 2**40}, {}),
+    ({}, {"num_messages": 1}, {}),
+    ({}, {"txnid_most_bits": 1, "txnid_least_bits": 1}, {}),
+    ({}, {}, {"damaged": True}),
+    ({}, {}, {"checksum": False}),
+]
+
+
+def one_by_one(frames):
+    """All of them parsed."""
+    session = FakeSession()
+    taking = Sending(session)
+    for one in frames:
+        command = session.machine.decode(memoryview(one))
+        taking.add(command.fields, command.payload)
+    taking.flush()
+    return session
+
+
+def in_runs(frames, rng):
+    """As receives bring them, cut anywhere; how many were taken without being parsed."""
+    session = FakeSession()
+    taking = Sending(session)
+    parsed = 0
+    session.machine.next_send = counting = CountingNext(session.machine.next_send)
+    data, kept = b"".join(frames), b""
+    while data:
+        size = rng.choice([50, 3000, 100_000])
+        kept, data = kept + data[:size], data[size:]
+        while True:
+            taken, count = taking.take(memoryview(bytearray(kept)), FRAMES_MAX)
+            kept = kept[taken:]
+            if not count:
+                break
+    assert not kept
+    taking.flush()
+    parsed = counting.found
+    return session, len(frames) - parsed
+
+
+class CountingNext:
+    """Counts the SENDs that were parsed."""
+
+    def __init__(self, next_send):
+        self._next_send = next_send
+        self.found = 0
+
+    def __call__(self, view, pos):
+        found = self._next_send(view, pos)
+        self.found += found is not None
+        return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_runs_are_stored_and_answered_as_single_sends_are(seed, monkeypatch):
+    monkeypatch.setattr(sending, "ALIKE_MIN", 2)
+    monkeypatch.setattr(sending, "ALIKE_PAUSE", 2)
+    rng = random.Random(seed)
+    frames = sends(rng, 600)
+    session, unparsed = in_runs(frames, rng)
+    expected = one_by_one(frames)
+    assert session.stored == expected.stored, f"seed {seed}"
+    assert session.answered == expected.answered, f"seed {seed}"
+    assert unparsed > 60
+
+
+@pytest.mark.parametrize("first", [0, 120, 2**40])
+def test_a_run_that_differs_in_numbers_only_is_parsed_to_begin_with(first):
+    metadata = MessageMetadata(producer_name="p", publish_time=TIME_MS, sequence_id=0)
+    frames = []
+    for number in range(first, first + 1000):
+        metadata.sequence_id = number
+        frames.append(frame(CommandSend(producer_id=1, sequence_id=number), metadata))
+    _, unparsed = in_runs(frames, random.Random(1))
+    assert unparsed == 1000 - sending.ALIKE_MIN - 1
+
+
+def test_a_client_that_writes_its_fields_in_another_order_is_not_looked_at_again_and_again():
+    frames = []
+    for number in range(5000, 8000):
+        metadata = MessageMetadata(producer_name="p", publish_time=TIME_MS, sequence_id=number)
+        packed = metadata.SerializeToString()
+        reordered = packed[3:] + packed[:3]  # The name behind the numbers.
+        assert MessageMetadata.FromString(reordered) == metadata
+        frames.append(frame(CommandSend(producer_id=1, sequence_id=number), reordered))
+    session, unparsed = in_runs(frames, random.Random(1))
+    assert unparsed == 0
+    assert session.stored == one_by_one(frames).stored
+
+
+def test_a_closed_producers_sends_are_no_longer_taken():
+    frames = [
+        frame(
+            CommandSend(producer_id=1, sequence_id=number),
+            MessageMetadata(producer_name="p", publish_time=TIME_MS, sequence_id=number),
+        )
+        for number in range(100)
+    ]
+    session = FakeSession()
+    taking = Sending(session)
+    taking.take(memoryview(b"".join(frames[:50])), FRAMES_MAX)
+    taking.flush()
+    del session.producers[1]
+    with pytest.raises(ProtocolError):
+        taking.take(memoryview(b"".join(frames[50:])), FRAMES_MAX)
+
+
+def test_an_entry_that_ends_within_its_metadata_is_not_alike():
+    fields = {"producer_name": "p", "publish_time": TIME_MS}
+    metadata = MessageMetadata(sequence_id=5, **fields).SerializeToString()
+    rest = struct.pack(">I", len(metadata)) + metadata
+    alike = Alike.after(
+        CommandSend(producer_id=1, sequence_id=5),
+        memoryview(b"\x0e\x01" + struct.pack(">I", crc32c(rest)) + rest),
+        SendInfo(1, TIME_MS * 1000, 0, None),
+    )
+    command = CommandSend(producer_id=1, sequence_id=6)
+    whole = frame(command, MessageMetadata(sequence_id=6, **fields), b"")
+    cut = len(metadata) - 3
+    start = len(whole) - len(rest)
+    head = struct.pack(">I", len(whole) - 4 - cut) + whole[4 : start - 4]
+    short = head + struct.pack(">I", crc32c(whole[start:-cut])) + whole[start:]
+    assert alike.take(short, FRAMES_MAX) == ([], 0)
+    assert alike.take(whole, FRAMES_MAX) == ([whole[start - 6 :]], len(whole))
+
+
+def test_no_more_frames_are_taken_than_asked_for():
+    frames = [
+        frame(
+            CommandSend(producer_id=1, sequence_id=number),
+            MessageMetadata(producer_name="p", publish_time=TIME_MS, sequence_id=number),
+        )
+        for number in range(100)
+    ]
+    taking = Sending(FakeSession())
+    size, count = taking.take(memoryview(b"".join(frames)), 70)
+    assert (size, count) == (sum(map(len, frames[:70])), 70)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_receipts_are_those_of_a_writer_that_has_written_nothing_before(seed):
+    rng = random.Random(seed)
+    writer = messages.ReceiptWriter()
+    sequence_id, entry, highest = rng.choice([0, 100, 2**63]), rng.choice([0, 2**34]), 2**64 - 1
+    writer.begin(1, 489)
+    for _ in range(400):
+        if rng.random() < 0.05:
+            sequence_id = rng.getrandbits(rng.randint(1, 63))
+        if rng.random() < 0.05:
+            entry += rng.choice([1, 100, 2**20])
+        if rng.random() < 0.03:
+            highest = rng.choice([2**64 - 1, 5])
+        fresh = messages.ReceiptWriter()
+        fresh.begin(1, 489)
+        expected = fresh.write(sequence_id, entry, highest)
+        assert writer.write(sequence_id, entry, highest) == expected, f"seed {seed}"
+        sequence_id, entry = sequence_id + 1, entry + 1
