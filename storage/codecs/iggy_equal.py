@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from storage.codecs.compression import crc32
+from storage.codecs.checksums import crc32_of_each
 
 # Where a record's fields begin: the polled layout of `iggy.py`, and that of a SEND.
 STATE, TIME, ID, CRC, LENGTHS, PAYLOAD = 8, 9, 17, 33, 37, 45
@@ -34,8 +34,8 @@ def body_of_equal(
     if rest or not size:
         return None
     sent = np.frombuffer(view, np.uint8).reshape(count, step)
-    lengths = np.ndarray((count, 2), "<u4", view, SENT_LENGTHS, (step, 4))
-    if lengths[:, 0].any() or (lengths[:, 1] != size).any():
+    # Both lengths as one number: none of headers, and that of the payload above it.
+    if (np.ndarray((count,), "<u8", view, SENT_LENGTHS, (step,)) != size << 32).any():
         return None
     body = np.empty(len(head) + count * (step + GROWTH), np.uint8)
     body[: len(head)] = np.frombuffer(head, np.uint8)
@@ -43,10 +43,11 @@ def body_of_equal(
     records[:, :STATE] = _bytes_of(np.arange(base_offset, base_offset + count, dtype="<u8"))
     records[:, STATE] = 1
     records[:, TIME:ID] = np.frombuffer(append_us.to_bytes(8, "little"), np.uint8)
-    records[:, ID:CRC] = _ids(sent[:, :SENT_LENGTHS], random_bytes)
-    starts = range(SENT_PAYLOAD, len(view), step)
-    checksums = [crc32(view[pos : pos + size]) for pos in starts]
-    records[:, CRC:LENGTHS] = _bytes_of(np.array(checksums, "<u4"))
+    halves = np.ndarray((count, 2), "<u8", view, 0, (step, 8))
+    missing = (halves[:, 0] | halves[:, 1]) == 0
+    records[:, ID:CRC] = _ids(sent[:, :SENT_LENGTHS], missing, random_bytes)
+    checksums = np.array(crc32_of_each(view, step, SENT_PAYLOAD), "<u4")
+    records[:, CRC:LENGTHS] = _bytes_of(checksums)
     records[:, LENGTHS:] = sent[:, SENT_LENGTHS:]
     return body.data
 
@@ -56,15 +57,16 @@ def _bytes_of(numbers: "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]") -
     return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)
 
 
-def _ids(sent: np.ndarray, random_bytes: Callable[[int], bytes]) -> np.ndarray:
-    """The ids, with a random UUID of version 4 in place of each that is 0."""
-    missing = ~sent.any(axis=1)
-    count = int(missing.sum())
+def _ids(sent: np.ndarray, missing: np.ndarray, random_bytes: Callable[[int], bytes]) -> np.ndarray:
+    """The ids, with a random UUID of version 4 in place of each that is missing."""
+    count = int(np.count_nonzero(missing))
     if not count:
         return sent
     fresh = np.frombuffer(bytearray(random_bytes(16 * count)), np.uint8).reshape(count, 16)
     fresh[:, 6] = fresh[:, 6] & 0x0F | 0x40
     fresh[:, 8] = fresh[:, 8] & 0x3F | 0x80
+    if count == len(sent):
+        return fresh
     ids = sent.copy()
     ids[missing] = fresh
     return ids

@@ -38,12 +38,13 @@ def test_equal_messages_become_the_body_that_the_loop_makes(seed: int) -> None:
     assert prepared.info.record_count == EQUAL_MIN
 
 
-def test_messages_without_an_id_get_uuids_of_version_4_and_others_keep_theirs() -> None:
-    messages = b"".join(sent(b"payload", message_id=number % 2) for number in range(200))
+@pytest.mark.parametrize("known", [1, 1 << 64, 1 << 127])
+def test_messages_without_an_id_get_uuids_of_version_4_and_others_keep_theirs(known: int) -> None:
+    messages = b"".join(sent(b"payload", message_id=number % 2 * known) for number in range(200))
     seed = random.Random(5)
     body = body_from_send(messages, 0, 1, random_bytes=seed.randbytes).body
     ids = [record.message_id for record in IGGY.decode(body, 0, 1).records]
-    assert ids[1::2] == [1] * 100
+    assert ids[1::2] == [known] * 100
     fresh = [number.to_bytes(16, "little") for number in ids[::2]]
     assert len(set(fresh)) == 100
     assert {one[6] >> 4 for one in fresh} == {4}
