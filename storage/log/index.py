@@ -97,24 +97,11 @@ class SparseIndex:
             self._entries += packed
             return len(self._entries) - self._written >= PENDING_BYTES_MAX
 
-    def replace(self, entries: list[tuple[int, int, int | None]], end_pos: int) -> None:
-        """Put freshly built entries, up to `end_pos`, in place of those there are.
-
-        Good ones behind it stay: the owner's thread added them meanwhile.
-        """
+    def fill(self, entries: list[tuple[int, int, int | None]]) -> None:
+        """Take freshly built entries instead of any others; the file is made anew."""
         with self._lock:
-            rebuilt = b"".join(self._packed(*entry) for entry in entries)
-            keep = len(self)
-            while keep and self._is_behind(keep - 1, end_pos):
-                keep -= 1
-            self._entries = bytearray(rebuilt) + self._entries[keep * ENTRY_BYTES :]
+            self._entries = bytearray(b"".join(self._packed(*entry) for entry in entries))
             self._written = -1
-
-    def _is_behind(self, number: int, file_pos: int) -> bool:
-        try:
-            return self.entry(number)[1] > file_pos
-        except BadIndex:
-            return False
 
     def floor(self, offset: int) -> tuple[int, int] | None:
         """(offset, file_pos) of the last entry at or below `offset`, None if none is.

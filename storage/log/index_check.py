@@ -5,7 +5,7 @@ A wrong index is no damage: whoever needs it builds it again (FORMAT.md section 
 
 from storage.log.batch import ABSENT_US, BatchHeader
 from storage.log.index import BadIndex, SparseIndex
-from storage.log.reading import later
+from storage.log.places import later
 from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 

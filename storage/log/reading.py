@@ -1,4 +1,4 @@
-"""Reading batches out of one segment: place by index, one read of the range, checks, views.
+"""Reading batches out of one segment from a place on: one read of the range, checks, views.
 
 Works beside an append to the same segment, in any thread, because bytes below `segment.size` never
 change. Knows no high watermark of its own: the caller says where to stop.
@@ -8,20 +8,16 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from storage.codecs.api import BatchFlag
 from storage.errors import WouldBlock
-from storage.log.batch import HEADER_BYTES, Batch, BatchHeader
-from storage.log.index import BadIndex, SparseIndex
+from storage.log.batch import HEADER_BYTES, Batch
 from storage.log.scan import (
-    NO_OFFSET,
     Fault,
     find_good,
     header_at,
     load_checked,
     read_checked,
-    walk,
 )
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from storage.log.segment import Segment
 
 # Read beyond what was asked for: the header of a batch that fills the request exactly, and the
 # walk from an index entry to the batch wanted.
@@ -36,94 +32,6 @@ class Want:
     stop: int
     bytes_max: int
     wait: bool = True
-
-
-def place_of_offset(segment: Segment, offset: int, interval_bytes: int) -> tuple[int, int]:
-    """(offset, file_pos) of a batch at or shortly before the one that contains `offset`.
-
-    Raises: Fault, FileGone.
-    """
-    index = sound_index(segment, interval_bytes)
-    try:
-        found = index.floor(offset)
-    except BadIndex:
-        found = build_index(segment, interval_bytes).floor(offset)
-    return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
-
-
-def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[int, int]:
-    """(offset, file_pos) of a batch before which all are older than `time_us`.
-
-    Raises: Fault, FileGone.
-    """
-    index = sound_index(segment, interval_bytes)
-    try:
-        found = index.floor_time(time_us)
-    except BadIndex:
-        found = build_index(segment, interval_bytes).floor_time(time_us)
-    return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
-
-
-def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> int | None:
-    """Base offset of the segment's first batch of that time or later, None if there is none.
-
-    Raises: Fault, FileGone.
-    """
-    offset, file_pos = place_of_time(segment, time_us, interval_bytes)
-    batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
-    for _, header in batches:
-        if header.time_us >= time_us and not header.flags & BatchFlag.GAP:
-            return header.base_offset
-    return None
-
-
-def sound_index(segment: Segment, interval_bytes: int) -> SparseIndex:
-    """The segment's index: in memory, from its file, or built. Raises Fault, FileGone."""
-    if segment.has_index:
-        return segment.index
-    load_checked(segment)
-    try:
-        index = segment.load_index()
-        last = index.last()
-        if last is not None and last[1] == segment.size:  # Only full segments are loaded here.
-            return index
-    except BadIndex:
-        pass
-    return build_index(segment, interval_bytes)
-
-
-def build_index(segment: Segment, interval_bytes: int) -> SparseIndex:
-    """Build the index from the log as it is now. Raises Fault, FileGone."""
-    load_checked(segment)
-    end_pos = segment.size
-    entries: list[tuple[int, int, int | None]] = []
-    offset, pos = segment.base_offset, SEGMENT_HEADER_BYTES
-    indexed_pos, max_time_us = pos, None
-    while pos < end_pos:
-        try:
-            batches = walk(segment, pos, offset, check_bodies_from=NO_OFFSET, end_pos=end_pos)
-            for file_pos, header in batches:
-                if file_pos - indexed_pos >= interval_bytes:
-                    entries.append((header.base_offset, file_pos, max_time_us))
-                    indexed_pos = file_pos
-                max_time_us = later(max_time_us, header)
-                offset = header.next_offset
-            break
-        except Fault as fault:
-            behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)
-            if behind is None:
-                break
-            pos, offset = behind[0], behind[1].base_offset
-            indexed_pos = pos - interval_bytes  # Readers must be able to get behind the fault.
-    entries.append((offset, end_pos, max_time_us))
-    index = segment.index
-    index.replace(entries, end_pos)
-    return index
-
-
-def later(max_time_us: int | None, header: BatchHeader) -> int:
-    """The greater of a time and the batch's."""
-    return header.time_us if max_time_us is None else max(max_time_us, header.time_us)
 
 
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:

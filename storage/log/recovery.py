@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from storage.errors import DamagedLog
 from storage.log.batch import BatchHeader
 from storage.log.files import Files
-from storage.log.index import BadIndex
+from storage.log.index import PENDING_ENTRIES_MAX, BadIndex
+from storage.log.places import searched_place
 from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, pass_over, walk
 from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment, segment_bases
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
+
+# A start walks no more of a file below the slot to complete its index: a tenth of a second where
+# batches are large, half of one where they are tiny. What is lost is built when it is needed.
+WALK_BYTES_MAX = 16 << 20
 
 
 @dataclass(slots=True, frozen=True)
@@ -201,8 +206,8 @@ class _Recovery:
         load_checked(segment)
         if file_pos is None:
             offset, file_pos = self.starting_place(segment)
-        elif not segment.has_index:  # Its header could not be read the first time.
-            segment.index.create()
+        elif segment.index_in_memory is None and not segment.index_is_lost:
+            segment.index.create()  # Its header could not be read the first time.
         if segment.kind != KIND_PARTITION:  # A journal has no index to complete.
             offset, file_pos = self.behind_proven(segment, file_pos, offset)
         for pos, header in self.batches(segment, file_pos, offset):
@@ -230,20 +235,35 @@ class _Recovery:
         The first batch's append time is taken along, for the roll by age.
         """
         first = (segment.base_offset, SEGMENT_HEADER_BYTES)
-        place = self.indexed_place(segment)
-        if place is None:
+        place = self.indexed_place(segment) or first
+        found = self.searched_place(segment, place)
+        if found is not None:
+            place = found
+            segment.lose_index()
+        elif place is first:
             segment.index.create()
             segment.resume_index()
             return first
-        segment.index.cut(place[1])
-        segment.resume_index()
-        last = segment.index.last()
-        segment.max_time_us = last[2] if last is not None else None
+        else:
+            segment.index.cut(place[1])
+            segment.resume_index()
+            last = segment.index.last()
+            segment.max_time_us = last[2] if last is not None else None
         try:
             segment.first_append_us = next(self.headers(segment, *first)).append_us
         except (Fault, StopIteration):
             segment.first_append_us = segment.last_append_us
         return place
+
+    def searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
+        """A place at or below what is proven, much nearer to the end than what the index gives:
+        found without it, where it would take long to complete it by a walk from there.
+        """
+        far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self.interval_bytes)
+        if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:
+            return None
+        found = searched_place(segment, self.proven, self.interval_bytes)
+        return found if found[1] - place[1] > far_bytes else None
 
     def indexed_place(self, segment: Segment) -> tuple[int, int] | None:
         """The place that the index gives, if a batch does begin there or the file ends there."""
@@ -319,7 +339,10 @@ class _Recovery:
         segment = self.segments[-1]
         removed = segment.size - fault.file_pos
         if removed > 0:
+            is_lost = segment.index_is_lost
             segment.index.remove()  # Entries for what is cut must not come back.
+            if is_lost:
+                segment.lose_index()
             segment.file.truncate(fault.file_pos)
             segment.size = fault.file_pos
             self.report.cuts.append(

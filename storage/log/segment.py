@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from storage.log.batch import Buffer
 from storage.log.files import File, Files
-from storage.log.index import BadIndex, SparseIndex
+from storage.log.index import SparseIndex
 from storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
@@ -106,7 +106,10 @@ class Segment:
         self._files = files
         self._index: SparseIndex | None = None
         self.indexed_pos = SEGMENT_HEADER_BYTES  # Where the last entry's batch begins.
+        self.index_is_lost = False  # Neither whole in its file nor kept up.
+        self.building_index = threading.Lock()
         self._index_lock = threading.Lock()
+        self._built_max_us: int | None = None  # Greatest time of what the index was built from.
 
     @classmethod
     def create(cls, files: Files, folder: str, header: SegmentHeader) -> "Segment":
@@ -162,30 +165,58 @@ class Segment:
 
     @property
     def index(self) -> SparseIndex:
-        """The index, empty until it is created, loaded or built."""
+        """The index, empty until it is created or loaded."""
         if self._index is None:
-            assert self.header is not None, "load() comes first"
-            path = self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
-            self._index = SparseIndex(self._files, path, self.salt, self.base_offset)
+            self._index = self.new_index()
         return self._index
 
+    def new_index(self) -> SparseIndex:
+        """An empty index for this segment, which nobody else sees until it is kept."""
+        assert self.header is not None, "load() comes first"
+        return SparseIndex(self._files, self._index_path, self.salt, self.base_offset)
+
     @property
-    def has_index(self) -> bool:
-        """Whether an index is in memory."""
-        return self._index is not None
+    def _index_path(self) -> str:
+        return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+
+    @property
+    def index_in_memory(self) -> SparseIndex | None:
+        """The index, if it is in memory."""
+        return self._index
 
     def load_index(self) -> SparseIndex:
         """The index, taken from its file if it is not in memory. Raises BadIndex."""
         with self._index_lock:
             index = self._index
             if index is None:
-                index = self.index
-                try:
-                    index.load()
-                except BadIndex:
-                    self._index = None
-                    raise
+                index = self.new_index()
+                index.load()
+                self._index = index
             return index
+
+    def keep_index(self, index: SparseIndex, max_time_us: int | None) -> None:
+        """Go by this index from now on, which covers all batches up to now; the greatest of their
+        times is `max_time_us`.
+        """
+        with self._index_lock:
+            if self._index is not None:
+                self._index.close()
+            self._built_max_us = max_time_us
+            self._index = index
+            self.index_is_lost = False
+
+    def lose_index(self) -> None:
+        """Go without an index: to complete it now would take too long."""
+        self.drop_index()
+        self.index_is_lost = True
+
+    def save_index(self) -> None:
+        """Write out the index of a full segment, if it was built anew. Raises StorageFailed."""
+        with self._index_lock:
+            if self._index is not None:
+                self._index.flush()
+                if self.file.gone:  # It was removed meanwhile.
+                    self._files.unlink(self._index_path)
 
     def drop_index(self) -> None:
         """Give the index's memory back; it is loaded again when needed."""
@@ -223,16 +254,26 @@ class Segment:
         """
         if file_pos - self.indexed_pos >= interval_bytes:
             self.indexed_pos = file_pos
-            index = self.index
-            if index.add(offset, file_pos, max_time_before_us):
+            index = self._index
+            if index is None:
+                return
+            if index.add(offset, file_pos, self._with_built(max_time_before_us)):
                 index.flush()
 
+    def _with_built(self, max_time_us: int | None) -> int | None:
+        """The greater of what the owner has seen and what the index was built from."""
+        times_us = [one for one in (max_time_us, self._built_max_us) if one is not None]
+        return max(times_us, default=None)
+
     def end_index(self, next_offset: int) -> None:
-        """Add the end entry and write the index out. Raises StorageFailed."""
-        last = self.index.last()
+        """Add the end entry and write the index out, if there is one. Raises StorageFailed."""
+        index = self._index
+        if index is None:
+            return
+        last = index.last()
         if last is None or last[1] != self.size:
-            self.index.add(next_offset, self.size, self.max_time_us)
-        self.index.flush()
+            index.add(next_offset, self.size, self._with_built(self.max_time_us))
+        index.flush()
         self.indexed_pos = self.size
 
     def resume_index(self) -> None:
@@ -244,7 +285,7 @@ class Segment:
         """Remove log file and index; readers that hold them finish. Raises StorageFailed."""
         self.close()
         self._files.unlink(self.path)
-        self._files.unlink(self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX)
+        self._files.unlink(self._index_path)
 
     def discard(self) -> None:
         """Remove a segment that was begun in vain: now, or once the disk lets us.

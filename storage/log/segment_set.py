@@ -6,15 +6,13 @@ which of them may be shown: the caller says where to stop.
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.log.batch import Batch
-from storage.log.reading import (
-    Want,
-    first_at_or_after,
-    place_of_offset,
-    read_batches,
-)
+from storage.log.index import BadIndex
+from storage.log.places import first_at_or_after, place_of_offset
+from storage.log.reading import Want, read_batches
 from storage.log.retention import SegmentFacts
 from storage.log.scan import Fault
 from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
@@ -81,7 +79,11 @@ class SegmentSet:
         """
         view = self.view
         segment = view.segments[view.number_of(want.offset)]
-        place = self._known(segment, want.offset) or self._place(segment, want.offset)
+        place = self._known(segment, want.offset)
+        if place is None:
+            self.note_loaded(segment)
+            offset, interval_bytes = want.offset, self.interval_bytes
+            place = place_of_offset(segment, offset, interval_bytes, wait=want.wait)
         batches = read_batches(segment, place, want)
         if not batches:
             raise Fault(segment, segment.size, want.offset, "the records are missing")
@@ -94,32 +96,37 @@ class SegmentSet:
         for segment in self.view.segments:
             self.note_loaded(segment)
             found = first_at_or_after(segment, time_us, self.interval_bytes)
+            if segment is not self.last:
+                segment.save_index()
             if found is not None:
                 return found
         return None
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
-        """About how many bytes lie between two offsets, a below b. Raises Fault, FileGone."""
+        """About how many bytes lie between two offsets, a below b; rather too many than too few
+        where the index is not in memory. Reads nothing.
+        """
         view = self.view
         if not view.segments:
             return 0
         first, last = view.number_of(offset_a), view.number_of(offset_b)
-        total = self._file_pos(view.segments[last], offset_b)
-        total -= self._file_pos(view.segments[first], offset_a)
+        total = self._file_pos(view.segments[last], offset_b, view.segments[last].size)
+        total -= self._file_pos(view.segments[first], offset_a, SEGMENT_HEADER_BYTES)
         return total + sum(one.size - SEGMENT_HEADER_BYTES for one in view.segments[first:last])
 
-    def _file_pos(self, segment: Segment, offset: int) -> int:
-        return (self._known(segment, offset) or self._place(segment, offset))[1]
+    def _file_pos(self, segment: Segment, offset: int, otherwise: int) -> int:
+        place = self._known(segment, offset)
+        index = segment.index_in_memory
+        if place is None and index is not None:
+            with suppress(BadIndex):
+                place = index.floor(offset) or (segment.base_offset, SEGMENT_HEADER_BYTES)
+        return otherwise if place is None else place[1]
 
     def _known(self, segment: Segment, offset: int) -> tuple[int, int] | None:
         known = self._places[offset % PLACES]
         if known is not None and known[0] == offset and known[1] is segment:
             return offset, known[2]
         return None
-
-    def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
-        self.note_loaded(segment)
-        return place_of_offset(segment, offset, self.interval_bytes)
 
     def note_loaded(self, segment: Segment) -> None:
         """Keep few indexes of full segments in memory: those loaded last."""

@@ -112,16 +112,11 @@ def test_entries_behind_a_place_are_dropped_in_the_file_too(tmp_path):
     assert len(loaded(tmp_path)) == 11
 
 
-def test_rebuilt_entries_keep_what_was_added_meanwhile(tmp_path):
-    index = new_index(tmp_path, [(1, 64, 1), (2, 9000, 2), (3, 20_000, 3)])
-    index.replace([(1, 64, 1), (5, 12_000, 2)], end_pos=15_000)
-    assert [index.entry(n)[0] for n in range(len(index))] == [1, 5, 3]
-
-
-@pytest.mark.parametrize("pos", [3, 12])  # Of the offset and of the place in the file.
-def test_a_rebuild_keeps_no_wrong_entry(tmp_path, pos):
+def test_freshly_built_entries_take_the_place_of_all_others_in_the_file_too(tmp_path):
     new_index(tmp_path, ENTRIES).flush()
-    flip(tmp_path / "0.index", HEADER_BYTES + 49 * ENTRY_BYTES + pos)
+    flip(tmp_path / "0.index", HEADER_BYTES + 49 * ENTRY_BYTES + 3)
     index = loaded(tmp_path)
-    index.replace(ENTRIES, end_pos=ENTRIES[-1][1])
-    assert [index.entry(n)[0] for n in range(len(index))] == [one[0] for one in ENTRIES]
+    built = [(1, 64, 1), (5, 12_000, 2)]
+    index.fill(built)
+    index.flush()
+    assert [loaded(tmp_path).entry(number) for number in range(len(index))] == built

@@ -1,9 +1,6 @@
-import pytest
-
-from storage.log.reading import Want, build_index, place_of_offset, read_batches
-from storage.log.scan import Fault
+from storage.log.reading import Want, read_batches
 from storage.log.segment import SEGMENT_HEADER_BYTES
-from tests.storage.log.logs import OneLog, flip
+from tests.storage.log.logs import OneLog
 
 PLACE = (0, SEGMENT_HEADER_BYTES)
 
@@ -28,16 +25,3 @@ def test_no_batch_that_ends_above_the_stop_is_read(tmp_path):
 def test_a_walk_from_an_earlier_place_leaves_out_what_is_below_the_offset(tmp_path):
     _, segment = filled(tmp_path)
     assert bases(read_batches(segment, PLACE, Want(35, 80, 200))) == [30, 40]
-
-
-def test_an_index_is_built_around_damage(tmp_path):
-    one, segment = filled(tmp_path, index_interval_bytes=300)
-    fourth = one.log.read(30, 0)[0].file_pos
-    flip(one.file("00000000000000000000.log"), fourth + 9)
-    index = build_index(segment, 300)
-    places = [index.entry(number)[:2] for number in range(len(index))]
-    assert (40, fourth + 228) in places
-    assert places[-1] == (80, segment.size)
-    assert place_of_offset(segment, 45, 300) == (40, fourth + 228)
-    with pytest.raises(Fault):
-        read_batches(segment, place_of_offset(segment, 30, 300), Want(30, 80, 0))

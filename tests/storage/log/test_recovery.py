@@ -395,3 +395,33 @@ def test_random_harm_gives_no_wrong_record(tmp_path, seed):
                 again.log.read(offset, 0)
         else:
             assert told, seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["deleted", "cut"])
+def test_a_start_walks_little_of_a_large_file_whose_index_is_lost(tmp_path, harm):
+    one = OneLog(tmp_path)
+    body = bytes(32 * 1024)
+    for number in range(1500):
+        one.append(body, append_us=1_000_000 + number)
+        if number % 100 == 0:
+            one.commit()
+    one.commit()
+    one.append(b"not acknowledged")
+    one.log._segments.last.index.flush()
+    one.crash()
+    path = path_of(one, suffix=".index")
+    if harm == "deleted":
+        os.unlink(path)
+    else:
+        cut_file(path, 4096)
+    again = one.again()
+    assert again.log.recovery.is_clean
+    assert again.log.recovery.batches_walked < 10
+    assert again.log.log_end_offset == 1501
+    for offset in (0, 1, 700, 1499, 1500):
+        assert again.log.read(offset, 0)[0].base_offset == offset
+    again.fill([b"more"])
+    assert again.log.offset_at_or_after(1_000_700) == 700
+    again.stop()
+    assert one.again().log.recovery.batches_walked == 0

@@ -1,0 +1,167 @@
+"""Where offsets and times are, with an index, without one, and with one that is built meanwhile."""
+
+import os
+import random
+
+import pytest
+
+from storage.errors import WouldBlock
+from storage.log.batch import HEADER_BYTES
+from storage.log.places import build_index, place_of_offset, searched_place
+from storage.log.reading import Want, read_batches
+from storage.log.scan import Fault
+from storage.log.segment import SEGMENT_HEADER_BYTES
+from tests.storage.log.logs import OneLog, flip
+
+INTERVAL = 300
+FIRST = "00000000000000000000"
+
+
+def filled(tmp_path, **settings):
+    """Eight batches of ten records."""
+    one = OneLog(tmp_path, index_interval_bytes=INTERVAL, **settings)
+    one.fill([b"%d" % number * 100 for number in range(8)], 10)
+    return one, one.log._segments.last
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_offset_is_found_without_an_index_as_near_as_with_one(tmp_path, seed):
+    print("seed", seed)
+    rng = random.Random(seed)
+    one = OneLog(tmp_path, index_interval_bytes=INTERVAL)
+    bodies = [rng.randbytes(rng.choice((5, 30, 300, 3000))) for _ in range(150)]
+    for body in bodies:
+        one.append(body, rng.choice((1, 1, 7)))
+    one.commit()
+    batches = one.all_batches()
+    segment = one.log._segments.last
+    for batch in batches:
+        for offset in (batch.base_offset, batch.next_offset - 1):
+            place = searched_place(segment, offset, INTERVAL)
+            (found,) = [one for one in batches if one.base_offset == place[0]]
+            assert found.file_pos == place[1] <= batch.file_pos
+            assert batch.file_pos - place[1] <= INTERVAL + found.header.stored_bytes
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(5000), b"\xf3BA\xd7" * 1000])
+def test_bytes_behind_the_last_batch_mislead_no_search(tmp_path, tail):
+    _, segment = filled(tmp_path)
+    with open(segment.path, "ab") as file:
+        file.write(tail)
+    segment.size += len(tail)
+    for offset in range(80):
+        place = searched_place(segment, offset, INTERVAL)
+        assert read_batches(segment, place, Want(offset, 80, 0))[0].base_offset == offset // 10 * 10
+
+
+def test_an_index_is_built_around_damage(tmp_path):
+    one, segment = filled(tmp_path)
+    fourth = one.log.read(30, 0)[0].file_pos
+    flip(one.file(f"{FIRST}.log"), fourth + 9)
+    index = build_index(segment, INTERVAL)
+    places = [index.entry(number)[:2] for number in range(len(index))]
+    assert (40, fourth + 228) in places
+    assert places[-1] == (80, segment.size)
+    assert place_of_offset(segment, 45, INTERVAL) == (40, fourth + 228)
+    with pytest.raises(Fault):
+        read_batches(segment, place_of_offset(segment, 30, INTERVAL), Want(30, 80, 0))
+
+
+def test_what_is_behind_damage_is_read_without_an_index_too(tmp_path):
+    one, segment = filled(tmp_path)
+    flip(one.file(f"{FIRST}.log"), one.log.read(30, 0)[0].file_pos + 9)
+    segment.lose_index()
+    for offset in (0, 25, 40, 45, 79):
+        place = place_of_offset(segment, offset, INTERVAL)
+        assert read_batches(segment, place, Want(offset, 80, 0))[0].base_offset == offset // 10 * 10
+
+
+def test_who_cannot_wait_is_told_where_the_index_is_not_in_memory(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
+    one.fill([b"x" * 100] * 20)
+    one.stop()
+    one = one.again(segment_bytes=1000, index_interval_bytes=INTERVAL)
+    offset = one.log._segments.view.segments[1].base_offset + 2
+    with pytest.raises(WouldBlock):
+        one.log.read(offset, 0, wait=False)
+    assert one.log.read(offset, 0)[0].base_offset == offset
+    assert one.log.read(offset + 1, 0, wait=False)[0].base_offset == offset + 1
+    assert one.log.read(offset, 0, wait=False)[0].base_offset == offset
+
+
+def lost(tmp_path, **settings):
+    """A log whose newest segment has no index, as a start leaves it where that is far behind."""
+    one, segment = filled(tmp_path, **settings)
+    segment.lose_index()
+    return one, segment
+
+
+def test_the_newest_segment_goes_on_without_its_index(tmp_path):
+    one, segment = lost(tmp_path, segment_bytes=4000)
+    one.fill([b"more"] * 50)
+    assert segment is not one.log._segments.last
+    assert segment.index_in_memory is None
+    assert not os.path.exists(one.file(f"{FIRST}.index"))
+    assert [one.log.read(offset, 0)[0].base_offset for offset in range(80, 130)] == [
+        *range(80, 130)
+    ]
+    assert one.log.read(15, 0)[0].base_offset == 10
+
+
+def test_a_time_has_a_lost_index_built_which_goes_on_then(tmp_path):
+    """Times from before it was built count for entries behind, though the owner knows them not."""
+    one, segment = lost(tmp_path)
+    segment.max_time_us = None
+    one.append(append_us=5)  # Older than all before: the clock was set back.
+    one.commit()
+    assert one.log.offset_at_or_after(1_000_003) == 30
+    for _ in range(20):
+        one.append(append_us=6)
+    one.commit()
+    index = segment.index_in_memory
+    assert index is not None
+    assert index.last()[0] > 90
+    assert index.last()[2] == 1_000_007
+    assert one.log.offset_at_or_after(1_000_007) == 70
+    assert one.log.offset_at_or_after(1_000_008) == one.log.high_watermark
+
+
+def test_what_is_appended_while_it_is_built_is_in_it(tmp_path, monkeypatch):
+    one, segment = lost(tmp_path)
+    end_pos = segment.size
+    one.fill([b"y" * 100] * 10)
+    full, sizes = segment.size, iter([end_pos])
+
+    class Growing(type(segment)):
+        size = property(lambda self: next(sizes, full), lambda self, size: None)
+
+    segment.__class__ = Growing
+    index = build_index(segment, INTERVAL)
+    assert index.last()[:2] == (90, full)
+    assert place_of_offset(segment, 88, INTERVAL)[1] > end_pos
+
+
+def test_the_index_of_a_full_segment_that_a_time_had_built_is_written(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
+    one.fill([b"x" * 100] * 20)
+    first = one.log._segments.view.segments[0]
+    first.drop_index()
+    path = one.file(f"{FIRST}.index")
+    with open(path, "rb") as file:
+        whole = file.read()
+    os.unlink(path)
+    assert one.log.offset_at_or_after(1_000_002) == 2
+    with open(path, "rb") as file:
+        assert file.read() == whole
+
+
+def test_sizes_between_offsets_are_told_without_a_read(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
+    one.fill([b"x" * 100] * 20)
+    assert one.log.bytes_between(1, 19) >= 18 * (HEADER_BYTES + 100)
+    for segment in one.log._segments.view.segments:
+        segment.drop_index()
+        segment.header = None
+    between = one.log.bytes_between(1, 18)
+    assert between <= one.log.size_bytes - SEGMENT_HEADER_BYTES
+    assert between >= 17 * (HEADER_BYTES + 100)
