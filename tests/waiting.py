@@ -7,18 +7,23 @@ way between two sockets, and a thread may be at work.
 import time
 from collections.abc import Callable
 
+import trio
 from trio.testing import wait_all_tasks_blocked
 
 HANG_S = 60.0  # A test that waits so long hangs: nothing here is about speed.
 PAUSE_S = 0.001  # Between two looks.
 
 
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait until that is so, without moving trio's clock, in a test that jumps it either."""
+async def until(is_so: Callable[[], object], *, step_s: float = 0.0) -> None:
+    """Wait until that is so. Where trio's clock jumps it stands still meanwhile, but for `step_s`
+    between two looks: what a thread does takes none of its time.
+    """
     deadline = time.monotonic() + HANG_S
     while not is_so():
         assert time.monotonic() < deadline, "it never came"
         await wait_all_tasks_blocked(cushion=PAUSE_S)
+        if step_s:
+            await trio.sleep(step_s)
 
 
 def until_seen(is_so: Callable[[], object]) -> None:

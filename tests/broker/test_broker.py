@@ -95,8 +95,7 @@ async def test_retention_drops_old_segments_while_the_broker_runs(autojump_clock
         partition = make_partition(broker)
         for _ in range(20):
             await append(broker, partition, "kafka", [b"x" * 30_000])
-        while not partition.log_start_offset:
-            await trio.sleep(30)
+        await until(lambda: partition.log_start_offset, step_s=30)
         assert partition.log_start_offset < partition.high_watermark == 20
         nursery.cancel_scope.cancel()
     broker.close()

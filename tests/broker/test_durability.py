@@ -13,6 +13,7 @@ from broker.outbox import Outbox
 from broker.waiters import Waiters
 from storage.errors import StorageFailed
 from storage.log.committer import Committer
+from tests.waiting import until
 
 from .echo import receive_exactly, tcp_pair
 from .held_disk import HeldDisk
@@ -102,8 +103,7 @@ async def test_lazy_members_are_synced_within_the_flush_interval(autojump_clock,
     bench.committer.mark_lazy(bench.disk)
     await trio.sleep(0.39)
     assert bench.disk.syncs == 0
-    while not bench.disk.syncs:  # The thread's time is real, the clock's is not.
-        await trio.sleep(0.4)
+    await until(lambda: bench.disk.syncs, step_s=0.4)
 
 
 async def test_settled_takes_lazy_members_along(bench):

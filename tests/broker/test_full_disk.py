@@ -178,8 +178,7 @@ async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
     house.broker.topics.delete(T)
     await until(lambda: failing)
     del house.disk.unlink
-    await trio.sleep(2 * TIDY_S)
-    await until(lambda: not house.partition_folders)
+    await until(lambda: not house.partition_folders, step_s=TIDY_S)
 
 
 async def test_the_reserve_is_made_whole_soon_after_others_made_room(house, autojump_clock):
@@ -189,5 +188,4 @@ async def test_the_reserve_is_made_whole_soon_after_others_made_room(house, auto
     await trio.sleep(2 * TIDY_S)
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
     house.disk.blocks += 5
-    await trio.sleep(2 * TIDY_S)
-    await until(lambda: house.reserve_bytes == TightDir.reserve_bytes)
+    await until(lambda: house.reserve_bytes == TightDir.reserve_bytes, step_s=TIDY_S)
