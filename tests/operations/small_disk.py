@@ -63,8 +63,10 @@ class SmallDisk:
 
     def remount(self, option):
         """`ro` or `rw`; the kernel refuses `ro` while a file is open for writing."""
-        command = [*self.inside, "mount", "-o", f"remount,{option}", str(self.folder)]
-        return subprocess.run(command, capture_output=True).returncode == 0
+        # Without a source mount(8) would add the options that it finds, and an owner that has
+        # another number in here is none that the kernel takes.
+        mount = ["mount", "-o", f"remount,{option}", "tmpfs", str(self.folder)]
+        return subprocess.run([*self.inside, *mount], capture_output=True).returncode == 0
 
     def __enter__(self):
         return self
