@@ -257,7 +257,9 @@ class Segment:
             index = self._index
             if index is None:
                 return
-            if index.add(offset, file_pos, self._with_built(max_time_before_us)):
+            if self._built_max_us is not None:
+                max_time_before_us = self._with_built(max_time_before_us)
+            if index.add(offset, file_pos, max_time_before_us):
                 index.flush()
 
     def _with_built(self, max_time_us: int | None) -> int | None:
