@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.codecs import compression
-from storage.codecs.api import BatchFlag, Prepared
-from storage.codecs.kafka import KAFKA, is_compressed, prepare
+from storage.codecs.api import BatchFlag, Decoded, Prepared
+from storage.codecs.kafka import EQUAL_SET_MIN, KAFKA, is_compressed, prepare
 from storage.codecs.record import Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
 from tests.storage.codecs.descriptions import KAFKA_SET
@@ -259,6 +259,39 @@ def test_split_begins_at_the_entry_that_holds_the_offset(codec: int) -> None:
             rest = KAFKA.decode(body[starts[0][1] :], 100, 5).records
             assert [r.offset for r in rest] == list(range(max(offset, 100), 104))
     assert KAFKA.split(body, 100, start_offset=104) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_runs_of_equal_messages_are_read_as_single_messages_are(seed: int) -> None:
+    rng = random.Random(seed)
+    parts, offset = [], rng.choice([0, 1 << 40])
+    while len(parts) < 400:
+        key, value = (rng.choice([None, b"", bytes(rng.randint(0, 9))]) for _ in range(2))
+        for _ in range(rng.choice([1, 3, EQUAL_SET_MIN, 150, 150])):
+            parts.append(entry(offset, message(key, value and rng.randbytes(len(value)))))
+            offset += rng.choice([1] * 9 + [3])
+        if rng.random() < 0.2:
+            parts.append(wrapper(entry(offset, message(b"k", b"v")), 1, offset))
+            offset += 1
+    if seed % 3 == 0:
+        parts[rng.randrange(200, 400)] = entry(offset, message(None, b"odd", magic=1))
+    body = b"".join(parts)
+    start = rng.choice([0, offset // 2])
+    wanted = rng.choice([1 << 30, EQUAL_SET_MIN, EQUAL_SET_MIN - 1])
+    together = KAFKA.decode(body, 0, 5, start_offset=start, records_max=wanted)
+    alone = Decoded(next_offset=together.next_offset)
+    position, one = start, alone
+    while len(alone.records) < wanted and one.failed is None:
+        one = KAFKA.decode(body, 0, 5, start_offset=position, records_max=1)
+        alone.next_offset = position = one.next_offset
+        alone.failed, alone.failed_offset = one.failed, one.failed_offset
+        if not one.records:
+            break
+        alone.records += one.records
+    assert together.records == alone.records, f"seed {seed}"
+    assert together.next_offset == alone.next_offset, f"seed {seed}"
+    assert repr(together.failed) == repr(alone.failed), f"seed {seed}"
+    assert together.failed_offset == alone.failed_offset, f"seed {seed}"
 
 
 @pytest.mark.parametrize("codec", PACK)
