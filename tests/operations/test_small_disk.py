@@ -117,7 +117,7 @@ def test_an_operator_makes_room_on_it(doors, capsys):
     until_seen(lambda: api(broker, "GET", topic_path(OLD))[1]["partitions"][0]["size_bytes"] < 100)
     assert use_up(doors) == REFUSED
     assert command(broker, "delete", TOPIC, "--yes") == 0
-    assert command(broker, "create", TOPIC) == 0
+    until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
     again = Doors(broker, TOPIC)
     assert again.write() == ALL_OK
     until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
@@ -131,7 +131,7 @@ def test_a_topic_is_deleted_after_a_start_on_it(doors, capsys):
     doors.close()
     broker.start()
     assert command(broker, "delete", TOPIC, "--yes") == 0
-    assert command(broker, "create", TOPIC) == 0
+    until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
     doors.acknowledged = {}
     doors.connect()
     assert doors.write() == ALL_OK
