@@ -168,7 +168,7 @@ def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(doors):
             client.stdin.write("\n")
             return client.stdout.readline().strip()
 
-        assert send() == "sent"
+        until_seen(lambda: send() == "sent")  # Its timeout is short.
         use_up(doors)
         assert send() == "Timeout"
         doors.broker.disk.empty()
