@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 HANG_S = 60.0  # A test that waits so long hangs: nothing here is about speed.
 PAUSE_S = 0.001  # Between two looks.
@@ -19,11 +19,12 @@ async def until(is_so: Callable[[], object], *, step_s: float = 0.0) -> None:
     between two looks: what a thread does takes none of its time.
     """
     deadline = time.monotonic() + HANG_S
+    jumps = isinstance(trio.lowlevel.current_clock(), MockClock)
     while not is_so():
         assert time.monotonic() < deadline, "it never came"
-        await wait_all_tasks_blocked(cushion=PAUSE_S)
-        if step_s:
-            await trio.sleep(step_s)
+        if jumps:
+            await wait_all_tasks_blocked(cushion=PAUSE_S)
+        await trio.sleep(step_s if jumps else PAUSE_S)
 
 
 def until_seen(is_so: Callable[[], object]) -> None:
