@@ -20,6 +20,7 @@ from protocols.rest.bodies import (
     topic_name,
 )
 from protocols.rest.requests import json_response
+from protocols.rest.turns import backlog_of, in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -48,11 +49,7 @@ class GroupsApi:
         for topic in self._topics(request):
             if len(groups) >= limit:
                 return json_response(messages.GroupPage(groups, next=last))
-            groups += (
-                summarize_group(self._broker.subscriptions.get(topic, name))
-                for name in self._broker.subscriptions.names(topic)
-                if wanted is None or name == wanted
-            )
+            groups += await summarize_groups(self._broker, topic, wanted)
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))
 
@@ -60,7 +57,8 @@ class GroupsApi:
         """One group of one topic, partition by partition. Raises SubscriptionNotFound."""
         topic = self._broker.topics.get(topic_name(request))
         subscription = self._broker.subscriptions.get(topic, group_name(request))
-        positions = [_position(subscription, index) for index in range(len(topic.partitions))]
+        numbers = range(len(topic.partitions))
+        positions = [_position(subscription, index) async for index in in_turns(numbers)]
         group, encoding = group_text(subscription.name)
         detail = messages.GroupDetail(
             topic=topic.name.full,
@@ -81,16 +79,23 @@ class GroupsApi:
         return sorted(found, key=lambda topic: topic.name.full)
 
 
-def summarize_group(subscription: Subscription) -> messages.GroupSummary:
-    """One line about a group."""
+async def summarize_groups(
+    broker: Broker, topic: Topic, wanted: bytes | None = None
+) -> list[messages.GroupSummary]:
+    """A line about each group of a topic, or about the one wanted if it is there."""
+    names = broker.subscriptions.names(topic) if wanted is None else [wanted]
+    there = (broker.subscriptions.find(topic, name) for name in names)  # Some end meanwhile.
+    return [await _summary(subscription) for subscription in there if subscription is not None]
+
+
+async def _summary(subscription: Subscription) -> messages.GroupSummary:
     group, encoding = group_text(subscription.name)
-    count = len(subscription.topic.partitions)
     return messages.GroupSummary(
         topic=subscription.topic.name.full,
         group=group,
         encoding=encoding,
-        partitions=count,
-        backlog=sum(subscription.backlog(index) for index in range(count)),
+        partitions=len(subscription.topic.partitions),
+        backlog=await backlog_of(subscription),
     )
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import trio
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from protocols.rest.turns import backlog_of, in_turns
+
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topic import Topic
@@ -42,13 +44,13 @@ class LogMetrics:
         )
 
     async def collect(self) -> list[Metric]:
-        """Every family; other tasks run between two topics."""
+        """Every family; other tasks run meanwhile."""
         self._build.add_metric((self._broker.version, platform.python_version()), 1)
         topics = self._broker.topics.all()
         self._topics.add_metric((), len(topics))
         for topic in topics:
             if not topic.deleted:
-                self._add(topic)
+                await self._add(topic)
             await trio.lowlevel.checkpoint()
         return [
             self._build,
@@ -59,14 +61,16 @@ class LogMetrics:
             self._backlog,
         ]
 
-    def _add(self, topic: Topic) -> None:
+    async def _add(self, topic: Topic) -> None:
         name = topic.name.full
-        for partition in topic.partitions:
+        async for partition in in_turns(tuple(topic.partitions)):
             labels = (name, str(partition.index))
             self._start.add_metric(labels, partition.log_start_offset)
             self._end.add_metric(labels, partition.next_offset)
             self._bytes.add_metric(labels, partition.log.size_bytes)
         for group in self._broker.subscriptions.names(topic):
-            subscription = self._broker.subscriptions.get(topic, group)
-            backlog = sum(subscription.backlog(index) for index in range(len(topic.partitions)))
+            subscription = self._broker.subscriptions.find(topic, group)
+            if subscription is None:  # It ended meanwhile.
+                continue
+            backlog = await backlog_of(subscription)
             self._backlog.add_metric((name, group.decode(errors="backslashreplace")), backlog)

@@ -13,8 +13,9 @@ from broker.errors import InvalidRequest
 from broker.topic_settings import in_force, read_settings
 from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
-from protocols.rest.groups import summarize_group
+from protocols.rest.groups import summarize_groups
 from protocols.rest.requests import json_response
+from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -51,7 +52,7 @@ class TopicsApi:
 
     async def show(self, request: Request) -> Response:
         """Everything about one topic."""
-        return json_response(self._detail(self._broker.topics.get(topic_name(request))))
+        return json_response(await self._detail(self._broker.topics.get(topic_name(request))))
 
     async def create(self, request: Request) -> Response:
         """Make a topic; answered once it is on disk."""
@@ -62,7 +63,7 @@ class TopicsApi:
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = await self._broker.topics.create_aside(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
-        return json_response(self._detail(topic), 201)
+        return json_response(await self._detail(topic), 201)
 
     async def alter(self, request: Request) -> Response:
         """Change settings, or grow; answered once it is on disk."""
@@ -79,7 +80,7 @@ class TopicsApi:
             await self._broker.topics.alter_settings_in_turns(name, changes)
             await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
-        return json_response(self._detail(topic))
+        return json_response(await self._detail(topic))
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic with its records and groups; answered once that is on disk."""
@@ -96,9 +97,9 @@ class TopicsApi:
             durability=str(self._in_force(topic)["durability"]),
         )
 
-    def _detail(self, topic: Topic) -> messages.TopicDetail:
-        subscriptions = self._broker.subscriptions
+    async def _detail(self, topic: Topic) -> messages.TopicDetail:
         kept = self._in_force(topic)
+        partitions = [_partition_info(one) async for one in in_turns(tuple(topic.partitions))]
         return messages.TopicDetail(
             name=topic.name.full,
             topic_id=topic.meta.topic_id,
@@ -107,11 +108,8 @@ class TopicsApi:
             durability=str(kept["durability"]),
             settings=topic.meta.settings,
             in_force=kept,
-            partitions=[_partition_info(partition) for partition in topic.partitions],
-            groups=[
-                summarize_group(subscriptions.get(topic, name))
-                for name in subscriptions.names(topic)
-            ],
+            partitions=partitions,
+            groups=await summarize_groups(self._broker, topic),
         )
 
     def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:
