@@ -16,6 +16,17 @@ class SegmentFacts:
     last_append_us: int
 
 
+def drops_anything(settings: LogSettings) -> bool:
+    """Whether a log with these settings ever drops a segment."""
+    limits = (settings.retention_bytes, settings.retention_ms)
+    return settings.delete_acknowledged or limits != (None, None)
+
+
+def asks_for_positions(settings: LogSettings) -> bool:
+    """Whether it matters what subscriptions have acknowledged."""
+    return settings.keep_unacknowledged or settings.delete_acknowledged
+
+
 def new_log_start(
     segments: Sequence[SegmentFacts],
     settings: LogSettings,

@@ -1,6 +1,11 @@
 import pytest
 
-from storage.log.retention import SegmentFacts, new_log_start
+from storage.log.retention import (
+    SegmentFacts,
+    asks_for_positions,
+    drops_anything,
+    new_log_start,
+)
 from storage.log.settings import LogSettings
 
 SECOND_US = 1_000_000
@@ -49,3 +54,12 @@ def test_first_segment_that_is_kept(settings, acknowledged, start):
 def test_the_last_segment_is_always_kept():
     settings = LogSettings(retention_bytes=0, retention_ms=0, delete_acknowledged=True)
     assert new_log_start(SEGMENTS[:1], settings, NOW_US * 2, 10_000) == 0
+
+
+@pytest.mark.parametrize(("settings", "acknowledged", "start"), TABLE)
+def test_who_need_not_be_asked_would_say_the_same(settings, acknowledged, start):
+    kept = LogSettings(**settings)
+    if not drops_anything(kept):
+        assert start == 0
+    if not asks_for_positions(kept):
+        assert new_log_start(SEGMENTS, kept, NOW_US, 150) == start
