@@ -119,11 +119,17 @@ class Broker:
         """Make everything durable and let go of the directory. `run` must be over. Raises
         StorageFailed.
         """
+        self.retire_discarded()
         self._storage.close(self.committer)
 
     def abandon(self) -> None:
         """Let go of the directory as it is, after a failed sync."""
         self._storage.abandon()
+
+    def retire_discarded(self) -> None:
+        """Let go of partitions of deleted topics; `run` does it in turns. Raises StorageFailed."""
+        for _ in self._partitions.retire_discarded():
+            pass
 
     def has_room(self) -> bool:
         """Whether a small record can be stored, as far as was seen in the last moment."""

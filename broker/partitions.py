@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -43,10 +44,11 @@ class Partitions:
         self._data_dir = data_dir
         self._config = config
         self._durability = durability
-        self._discarded = trio.Event()
+        self._discarded: deque[Partition] = deque()
+        self._has_discarded = trio.Event()
         self._looked_at: float | None = None
         self._found_room = True
-        self._has_left = False  # Discarded ones whose files the disk did not let us remove.
+        self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
 
     def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
@@ -85,12 +87,18 @@ class Partitions:
         return self._found_room
 
     def discard(self, partition: Partition) -> None:
-        """Close the partition and give its folder up: nothing names it any more. `run` removes it.
+        """Give the partition and its folder up: nothing names it any more. `run` removes it."""
+        self._discarded.append(partition)
+        self._has_discarded.set()
 
-        Raises StorageFailed.
+    def retire_discarded(self) -> Iterator[None]:
+        """Close each, and have its folder be known as one to be removed, whoever comes to that.
+
+        A step for each: a disk that is busy may take milliseconds. Raises StorageFailed.
         """
-        self._data_dir.retire_partition(partition.partition_id)
-        self._discarded.set()
+        while self._discarded:
+            self._data_dir.retire_partition(self._discarded.popleft().partition_id)
+            yield
 
     def spend_on(self, act: Callable[[], int]) -> int:
         """Do what makes room, in the reserve's where there is no other. Raises what it raises."""
@@ -101,16 +109,19 @@ class Partitions:
         cancelled; in a thread: a topic may have thousands. Raises StorageFailed.
         """
         while True:
-            with trio.move_on_after(TIDY_S):
-                await self._discarded.wait()
             await self._tidy()
+            with trio.move_on_after(TIDY_S):
+                await self._has_discarded.wait()
 
     async def _tidy(self) -> None:
         data_dir = self._data_dir
-        if self._discarded.is_set() or self._has_left:
-            self._discarded, self._has_left = trio.Event(), False
+        if self._has_discarded.is_set() or self._has_left:
+            self._has_discarded, self._has_left = trio.Event(), False
+            for _ in self.retire_discarded():
+                await trio.lowlevel.checkpoint()
+            stops = trio.from_thread.check_cancelled
             try:
-                await trio.to_thread.run_sync(data_dir.remove_retired)
+                await trio.to_thread.run_sync(data_dir.remove_retired, stops)
             except StorageFull as error:
                 log.warning("folders_left", reason=str(error))
                 self._has_left = True

@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
@@ -89,7 +89,6 @@ class DataDir:
         for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
-        self.remove_retired()
         self.reserve.make()
         self.files.sync_folder(self.path)
 
@@ -115,7 +114,7 @@ class DataDir:
         wanted = {str(number) for number in known}
         moved = []
         for name in self.files.names(self._partitions_path):
-            if name not in wanted:
+            if name not in wanted and not name.endswith(DELETED_SUFFIX):
                 new_path = self._free_path(name)
                 self.files.rename(os.path.join(self._partitions_path, name), new_path)
                 moved.append(new_path)
@@ -218,7 +217,7 @@ class DataDir:
 
     def retire_partition(self, partition_id: int) -> None:
         """Close a partition that the catalogue no longer names, and give its folder the name under
-        which `remove_retired`, or the next start, finds it. Raises: StorageFailed.
+        which `remove_retired` finds it, after the next start too. Raises: StorageFailed.
         """
         log = self._logs.pop(partition_id, None)
         if log is not None:
@@ -229,18 +228,22 @@ class DataDir:
         except StorageFull:  # Its removal is what makes room: under the name that it has.
             self._retired_in_place.append(folder)
 
-    def remove_retired(self) -> None:
-        """Remove the folders of retired partitions; in any thread, one at a time.
+    def remove_retired(self, before_each: Callable[[], object] = lambda: None) -> None:
+        """Remove the folders of retired partitions, those of earlier lives too; in any thread, one
+        at a time.
 
-        Raises: StorageFull, with some of them left; StorageFailed.
+        It may take minutes: `before_each` is called before each folder, and may break it off by an
+        error of its own. Raises: StorageFull, with some of them left; StorageFailed.
         """
         names = self.files.names(self._partitions_path)
         retired = [name for name in names if name.endswith(DELETED_SUFFIX)]
         if retired:
             self.files.sync_folder(self._partitions_path)
         for name in retired:
+            before_each()
             self.files.remove_folder(os.path.join(self._partitions_path, name))
         while self._retired_in_place:
+            before_each()
             self.files.remove_folder(self._retired_in_place[0])
             self._retired_in_place.popleft()
 

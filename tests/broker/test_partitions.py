@@ -1,13 +1,17 @@
 """What refused and altered settings of a topic do to its logs."""
 
 import os
+import threading
 
 import pytest
 import trio
 
+from broker.broker import Broker
 from broker.errors import InvalidRequest, TopicNotFound
 from storage.metadata.names import parse_topic
-from tests.waiting import until
+from tests.waiting import HANG_S, until
+
+from .test_broker import config_for
 
 
 @pytest.mark.parametrize(
@@ -89,3 +93,56 @@ async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):
     broker.topics.delete(topic.name)
     await until(lambda: not os.listdir(os.path.dirname(folders[0])))
     assert not any(map(os.path.exists, folders))
+
+
+def folders_of(broker):
+    return sorted(os.listdir(os.path.join(broker.data_dir, "partitions")))
+
+
+async def test_a_stop_waits_for_one_folder_at_most_and_the_next_life_goes_on(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    disk, gate, removed = broker._storage.files.disk, threading.Event(), []
+
+    def unlink(path):
+        removed.append(path)
+        assert gate.wait(HANG_S)
+        type(disk).unlink(disk, path)
+
+    async with trio.open_nursery() as running:
+        running.start_soon(broker.run)
+        topic = broker.topics.create(parse_topic("t"), 5)
+        disk.unlink = unlink
+        broker.topics.delete(topic.name)
+        await until(lambda: removed)
+        running.cancel_scope.cancel()
+        gate.set()
+    assert folders_of(broker) == ["2.deleted", "3.deleted", "4.deleted", "5.deleted"]
+    broker.close()
+    again = Broker.open(config_for(tmp_path))
+    assert len(folders_of(again)) == 4  # A start does not wait for them.
+    async with trio.open_nursery() as running:
+        running.start_soon(again.run)
+        await until(lambda: not folders_of(again))
+        running.cancel_scope.cancel()
+    again.close()
+
+
+async def test_folders_of_what_was_deleted_last_are_known_to_the_next_life(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    topic = broker.topics.create(parse_topic("t"), 2)
+    broker.topics.leaving.round_ended(broker.topics.delete(topic.name))
+    assert folders_of(broker) == ["1", "2"]
+    broker.close()
+    assert folders_of(broker) == ["1.deleted", "2.deleted"]
+
+
+async def test_retiring_thousands_gives_everybody_turns(broker):
+    topic = broker.topics.create(parse_topic("t"), 50)
+    await broker.durability.settled()
+    seen = set()
+    broker.topics.delete(topic.name)
+    with trio.fail_after(HANG_S):
+        while names := folders_of(broker):
+            seen.add(sum(name.endswith(".deleted") for name in names))
+            await trio.lowlevel.checkpoint()
+    assert len(seen & set(range(1, 50))) > 20

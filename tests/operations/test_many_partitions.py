@@ -11,6 +11,7 @@ import pytest
 from conformance.raw.iggy import PING
 from conformance.raw.kafka import FETCH, PRODUCE, message, string
 from conformance.server import RunningBroker
+from tests.waiting import until_seen
 
 from .kit import api, iggy, kafka, topic_path
 
@@ -94,5 +95,5 @@ def test_thousands_of_partitions_are_served_with_few_descriptors(tmp_path):
         assert broker.stop() == 0
         broker.start()
         assert records_of_all(broker, "b") == PARTITIONS
-        assert len(os.listdir(broker.data_dir / "partitions")) == PARTITIONS
+        until_seen(lambda: len(os.listdir(broker.data_dir / "partitions")) == PARTITIONS)
         assert "Traceback" not in broker.log()

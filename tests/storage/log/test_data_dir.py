@@ -142,8 +142,27 @@ def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
     with pytest.raises(Exception, match="cannot remove"):
         data_dir.remove_retired()
     data_dir.abandon()
-    opened(tmp_path)
+    data_dir, _ = opened(tmp_path)
+    assert data_dir.set_aside_unknown(()) == []
+    data_dir.remove_retired()
     assert os.listdir(tmp_path / "partitions") == []
+
+
+def test_a_removal_can_be_broken_off_between_two_folders(tmp_path):
+    data_dir, committer = opened(tmp_path)
+    for number in (1, 2, 3):
+        data_dir.create_partition(number, "public/default/t", number - 1, SETTINGS, committer)
+        data_dir.retire_partition(number)
+    calls = []
+
+    def before_each():
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        data_dir.remove_retired(before_each)
+    assert os.listdir(tmp_path / "partitions") == ["3.deleted"]
 
 
 def test_a_clean_stop_makes_everything_durable(tmp_path):

@@ -7,10 +7,12 @@ them. Rounds are run by hand, in their three steps.
 import dataclasses
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from broker.broker import Broker
 from broker.config import Config, LogConfig
 from broker.partition import Partition
+from storage.errors import StorageFull
 from storage.log.committer import Committer, Round
 from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from storage.log.files import Disk, Files
@@ -117,6 +119,8 @@ class House:
         self._is_synced = False
         try:
             self.broker = Broker(config, self._dir)
+            with suppress(StorageFull):
+                opened.remove_retired()  # What a broker that runs does first.
         except BaseException:
             self._dir.abandon()
             disk.close_left()
@@ -172,6 +176,7 @@ class House:
         committer.finish(round_)
         for listener in self.broker.durability.round_listeners:
             listener(committer.durable_ticket)
+        self.broker.retire_discarded()
         return "finish"
 
     def stop(self) -> None:
