@@ -18,7 +18,7 @@ from conformance.raw.iggy import IggyWire
 from conformance.server import RunningBroker
 
 KILLS_PER_TOPIC = 5
-RUN_S = (0.05, 0.8)
+RUN_S_MIN, RUN_S_MAX = 0.05, 0.8
 WRITERS: dict[str, type[Writer]] = {
     "kafka-a": KafkaWriter,
     "kafka-b": KafkaWriter,
@@ -31,8 +31,11 @@ WRITERS: dict[str, type[Writer]] = {
 class Run:
     """One topic over a few kills."""
 
-    def __init__(self, broker: RunningBroker, topic: str, rng: random.Random) -> None:
+    def __init__(
+        self, broker: RunningBroker, topic: str, rng: random.Random, run_s_max: float
+    ) -> None:
         self.broker = broker
+        self.run_s_max = run_s_max
         self.topic = topic
         self.random = rng
         self.ledgers = {name: Ledger(name) for name in WRITERS}
@@ -54,7 +57,7 @@ class Run:
         threads: list[Writer | Committer] = [*writers, *committers]
         for thread in threads:
             thread.start()
-        time.sleep(self.random.uniform(*RUN_S))
+        time.sleep(self.random.uniform(RUN_S_MIN, self.run_s_max))
         self.broker.kill()
         for thread in threads:
             thread.stopping.set()
@@ -77,18 +80,25 @@ class Run:
 
 
 def run(
-    kills: int, seed: int, first: int = 0, told: Callable[[int, int, list[str]], None] | None = None
+    kills: int,
+    seed: int,
+    first: int = 0,
+    told: Callable[[int, int, list[str]], None] | None = None,
+    *,
+    run_s_max: float = RUN_S_MAX,
 ) -> tuple[int, list[str]]:
     """(acknowledged values checked, broken promises) of kills `first` to `first + kills`.
 
     A topic's writers and kills depend on the seed and its first kill alone, so that a run can go
-    on later. `told` hears after each topic of kills done, values checked and what was broken.
+    on later. `told` hears after each topic of kills done, values checked and what was broken. The
+    longer clients write before a kill, the more there is to read back.
     """
     acknowledged = 0
     broken: list[str] = []
     with RunningBroker() as broker:
         for start in range(first, first + kills, KILLS_PER_TOPIC):
-            current = Run(broker, f"crash-{seed}-{start}", random.Random(f"{seed} {start}"))
+            rng = random.Random(f"{seed} {start}")
+            current = Run(broker, f"crash-{seed}-{start}", rng, run_s_max)
             end = min(start + KILLS_PER_TOPIC, first + kills)
             for number in range(start, end):
                 found = current.kill_once()

@@ -10,7 +10,7 @@ from conformance.crash.writers import Ledger
 @pytest.mark.slow
 @pytest.mark.clients
 def test_nothing_acknowledged_is_lost_over_25_kills():
-    acknowledged, broken = run(kills=25, seed=25)
+    acknowledged, broken = run(kills=25, seed=25, run_s_max=0.4)
     assert broken == []
     assert acknowledged > 1000
 
