@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from storage.log.committer import Committer
-from storage.log.files import Files, storage_error
+from storage.log.files import FULL, Files, storage_error
 from storage.log.journal_log import JournalLog
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
@@ -155,15 +155,15 @@ class DataDir:
         try:
             for one in new:
                 self._make_folder(one)
+            if self.files.syncs_all_at_once:
+                self.files.sync_all()
+            else:
+                self._sync_folders([self.partition_folder(one.partition_id) for one in new])
+            return [self.open_partition(one.partition_id, settings, committer) for one in new]
         except StorageFull:
             for one in new:
-                self._discard_folder(self.partition_folder(one.partition_id))
+                self._discard_new(one.partition_id)
             raise
-        if self.files.syncs_all_at_once:
-            self.files.sync_all()
-        else:
-            self._sync_folders([self.partition_folder(one.partition_id) for one in new])
-        return [self.open_partition(one.partition_id, settings, committer) for one in new]
 
     def _make_folder(self, new: NewPartition) -> None:
         folder = self.partition_folder(new.partition_id)
@@ -205,11 +205,13 @@ class DataDir:
         return log
 
     def read_topic_file(self, partition_id: int) -> TopicFile:
-        """Whose partition it is. Raises DamagedLog."""
+        """Whose partition it is. Raises DamagedLog; StorageFull, where no descriptor is left."""
         path = os.path.join(self.partition_folder(partition_id), TOPIC_NAME)
         try:
             content = unpack_topic_file(self.files.read_whole(path))
         except (OSError, BadTopicFile) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise storage_error(error, "read", path) from error
             raise DamagedLog(path, 0, 0, str(error)) from error
         if content.partition_id != partition_id:
             raise DamagedLog(path, 0, 0, f"it is that of partition {content.partition_id}")
@@ -247,7 +249,11 @@ class DataDir:
             self.files.remove_folder(self._retired_in_place[0])
             self._retired_in_place.popleft()
 
-    def _discard_folder(self, folder: str) -> None:
+    def _discard_new(self, partition_id: int) -> None:
+        log = self._logs.pop(partition_id, None)
+        if log is not None:
+            log.close()
+        folder = self.partition_folder(partition_id)
         if os.path.isdir(folder):
             self.files.remove_folder(folder)
 

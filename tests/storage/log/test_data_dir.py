@@ -8,8 +8,8 @@ import pytest
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir, NewPartition
-from storage.log.files import Files
-from storage.log.settings import LogSettings
+from storage.log.files import Disk, Files
+from storage.log.settings import Durability, LogSettings
 from storage.log.topic_file import TopicFile
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, flip
@@ -204,3 +204,33 @@ class Holder:
 
     def __init__(self, log):
         self.log = log
+
+
+class LittleDisk(Disk):
+    """Has no room for a file of that name in the second partition, or no descriptor for it."""
+
+    def __init__(self, name, number):
+        self.path = os.path.join("partitions", "2", name)
+        self.number = number
+
+    def open(self, path, flags):
+        is_made = bool(flags & os.O_CREAT)
+        if path.endswith(self.path) and is_made == (self.number == errno.ENOSPC):
+            raise OSError(self.number, os.strerror(self.number), path)
+        return super().open(path, flags)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("reserved", errno.ENOSPC), ("topic", errno.ENOSPC), ("topic", errno.EMFILE)],
+)
+def test_partitions_that_are_refused_when_some_are_open_leave_nothing(tmp_path, name, number):
+    data_dir, committer = opened(tmp_path, LittleDisk(name, number))
+    settings = LogSettings(durability=Durability.WRITTEN)
+    new = [NewPartition(partition_id, "public/default/t", partition_id) for partition_id in (1, 2)]
+    with pytest.raises(StorageFull, match=f"2/{name}") as refused:
+        data_dir.create_partitions(new, settings, committer)
+    assert refused.value.number == number
+    assert data_dir.partition_ids() == []
+    data_dir.create_partition(1, "public/default/t", 0, settings, committer)
+    data_dir.close(committer)
