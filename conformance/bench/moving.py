@@ -44,15 +44,15 @@ def fill_kafka(round_: Round, value_bytes: int, megabytes: int) -> tuple[str, in
     return topic, sets * count, len(body) // count
 
 
-def kafka_fetch(value_bytes: int) -> Run:
-    """Fetches of 1 MiB on one connection, one at a time."""
+def kafka_fetch(value_bytes: int, bytes_max: int = FETCH_BYTES) -> Run:
+    """Fetches of `bytes_max` on one connection, one at a time."""
 
     def run(round_: Round) -> Sample:
         topic, log_end, step = fill_kafka(round_, value_bytes, 40)
         address = round_.address("kafka")
 
         def work() -> int:
-            return kafka_load.fetch_all(address, topic, log_end, step, FETCH_BYTES) // step
+            return kafka_load.fetch_all(address, topic, log_end, step, bytes_max) // step
 
         sample = Sample(0, "MB/s", "L")
         return timed(round_, sample, again_and_again(round_, work), step / MB)

@@ -16,6 +16,12 @@ WORKLOADS = [
     Workload("kafka-fetch-100", "1 conn, 1 part, 1 MiB a fetch", moving.kafka_fetch(100), "0.5"),
     Workload("kafka-fetch-1k", "1 conn, 1 part, 1 MiB a fetch", moving.kafka_fetch(1000), "0.5"),
     Workload(
+        "kafka-fetch-256k",
+        "1 conn, 1 part, 1 KB, 256 KiB a fetch",
+        moving.kafka_fetch(1000, 256 * 1024),
+        "0.5",
+    ),
+    Workload(
         "pulsar-send-100",
         "1 conn, 1 part, 1000 unbatched in flight",
         moving.pulsar_sends(100, 1000, 0),
