@@ -1,8 +1,11 @@
 """What the tests with the real Pulsar client do again and again."""
 
+import time
 from typing import Any
 
 import pytest
+
+from tests.waiting import HANG_S
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
@@ -31,6 +34,22 @@ def take(consumer: Any, count: int, *, ack: bool = True) -> list[Any]:
 
 def values(messages: list[Any]) -> list[bytes]:
     return [message.data() for message in messages]
+
+
+def share_out(consumers: list[Any], count: int) -> list[list[bytes]]:
+    """What each of several consumers is given of so many messages."""
+    shares: list[list[bytes]] = [[] for _ in consumers]
+    deadline = time.monotonic() + HANG_S
+    while sum(map(len, shares)) < count:
+        assert time.monotonic() < deadline, f"of {count} came {[*map(len, shares)]}"
+        for share, consumer in zip(shares, consumers, strict=True):
+            try:
+                message = consumer.receive(100)
+            except pulsar.Timeout:
+                continue
+            consumer.acknowledge(message)
+            share.append(message.data())
+    return shares
 
 
 def assert_empty(consumer: Any) -> None:

@@ -19,6 +19,7 @@ from tests.clients.pulsar.kit import (
     numbered,
     produce,
     pulsar,
+    share_out,
     take,
     values,
 )
@@ -112,17 +113,8 @@ def test_chunks_go_to_one_of_two_shared_consumers(client: Any, topic: str) -> No
     sent = [bytes([number]) * (11 * 1024 * 1024) for number in range(4)]
     for payload in sent:
         producer.send(payload)
-    got: list[bytes] = []
-    deadline = time.monotonic() + HANG_S
-    while len(got) < 4 and time.monotonic() < deadline:
-        for consumer in consumers:
-            try:
-                message = consumer.receive(200)
-            except pulsar.Timeout:
-                continue
-            consumer.acknowledge(message)
-            got.append(message.data())
-    assert sorted(got) == sent
+    first, second = share_out(consumers, 4)
+    assert sorted(first + second) == sent
 
 
 def test_almost_5_mib(client: Any, topic: str) -> None:
@@ -178,15 +170,7 @@ def test_shared(client: Any, topic: str) -> None:
         client.subscribe(topic, "s", consumer_type=SHARED, receiver_queue_size=10) for _ in range(2)
     ]
     produce(client, topic, 100)
-    shares: list[list[bytes]] = [[], []]
-    while sum(map(len, shares)) < 100:
-        for share, consumer in zip(shares, consumers, strict=True):
-            try:
-                message = consumer.receive(50)
-            except pulsar.Timeout:
-                continue
-            consumer.acknowledge(message)
-            share.append(message.data())
+    shares = share_out(consumers, 100)
     assert sorted(shares[0] + shares[1]) == sorted(numbered(0, 100))
     assert min(len(share) for share in shares) >= 10
     for consumer in consumers:

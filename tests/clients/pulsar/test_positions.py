@@ -18,6 +18,7 @@ from tests.clients.pulsar.kit import (
     numbered,
     produce,
     pulsar,
+    share_out,
     take,
     values,
 )
@@ -73,24 +74,11 @@ def test_seek_forgets_acks_and_closes_the_others(url: str, client: Any, topic: s
     other = new_client(url)
     consumers.append(other.subscribe(topic, "s", consumer_type=SHARED))
     produce(client, topic, 20)
-    drain(consumers, 20)
+    share_out(consumers, 20)
     consumers[0].seek(pulsar.MessageId.earliest)
-    assert sorted(drain(consumers, 20)) == sorted(numbered(0, 20))
+    first, second = share_out(consumers, 20)
+    assert sorted(first + second) == sorted(numbered(0, 20))
     other.close()
-
-
-def drain(consumers: list[Any], count: int) -> list[bytes]:
-    got: list[bytes] = []
-    deadline = time.monotonic() + HANG_S
-    while len(got) < count and time.monotonic() < deadline:
-        for consumer in consumers:
-            try:
-                message = consumer.receive(100)
-            except pulsar.Timeout:
-                continue
-            consumer.acknowledge(message)
-            got.append(message.data())
-    return got
 
 
 # Readers.
