@@ -1,6 +1,6 @@
 """One broker: what all doors share. Opens the data directory and runs what keeps it durable.
 
-Knows no adapter and no socket; `broker/app.py` opens the doors.
+Knows no adapter and no socket; `broker/server/process.py` opens the doors.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.buffers import BufferPool
-from broker.config import Config
-from broker.durability import Durability
+from broker.commit.durability import Durability
+from broker.commit.waiters import Awaited, Waiters
+from broker.config.settings import Config
 from broker.metrics import Metrics
-from broker.partition import broker_error
-from broker.partitions import Partitions
-from broker.retention import Retention
-from broker.subscriptions import Subscriptions
-from broker.topics import TopicDefaults, Topics
-from broker.waiters import Awaited, Waiters
+from broker.server.receive_buffer import BufferPool
+from broker.subscriptions.subscriptions import Subscriptions
+from broker.topics.partition import broker_error
+from broker.topics.partition_factory import Partitions
+from broker.topics.retention import Retention
+from broker.topics.topics import TopicDefaults, Topics
 from storage.errors import StorageError
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
@@ -30,10 +30,10 @@ from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
-    from broker.doors import Door
     from broker.errors import BrokerError
-    from storage.log.journal_log import JournalLog
+    from broker.server.connection import Connection
+    from broker.server.listener import Door
+    from storage.journal.log import JournalLog
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 in its own folder.
 
 Names end in their unit. A limit that an operator may want to move is a setting of
-`broker/config.py` instead.
+`broker/config/settings.py` instead.
 """
 
 KIB = 1024

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from storage.log.verify import Verifier, is_data_dir
+from storage.tools.verify import Verifier, is_data_dir
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -62,7 +62,14 @@ class RunningBroker:
     @property
     def command(self) -> list[str]:
         """The command line."""
-        command = [sys.executable, "-m", "broker.cli", "serve", "--data-dir", str(self.data_dir)]
+        command = [
+            sys.executable,
+            "-m",
+            "broker.cli.main",
+            "serve",
+            "--data-dir",
+            str(self.data_dir),
+        ]
         command += ["--ready-file", str(self.ready_file)]
         for door, address in self._listen.items():
             command += ["--listen", f"{door}={self._ports.get(door, address)}"]

@@ -7,7 +7,7 @@ socket, no buffer and no protocol: each door says how the length is written and 
 import struct
 from dataclasses import dataclass
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)

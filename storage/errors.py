@@ -1,4 +1,4 @@
-"""What storage can say went wrong. Knows no protocol: `broker/partition.py` makes broker errors.
+"""What storage can say went wrong. Knows no protocol.
 
 The text of an error is for the operator, and may name files. `told` is for clients, and does not.
 """

@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio._core import _run as scheduler
 
-from broker import adapters
 from broker.broker import Broker
-from broker.config import load
-from broker.doors import Door, accept
+from broker.config.settings import load
+from broker.server import adapters
+from broker.server.listener import Door, accept
 
 # Every run looks at the same examples, and none is too late because the machine is busy.
 hypothesis.settings.register_profile(

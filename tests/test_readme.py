@@ -73,7 +73,7 @@ def test_first_steps_print_what_they_promise():
         shown = {}
         for arguments in commands(".venv/bin/braidlog "):
             arguments = [here(broker, argument) for argument in arguments]
-            shown[arguments[0]] = run(broker, [sys.executable, "-m", "broker.cli", *arguments])
+            shown[arguments[0]] = run(broker, [sys.executable, "-m", "broker.cli.main", *arguments])
         assert shown["export"][0].startswith("6 records")
         assert "public/default/orders" in "\n".join(shown["topics"])
         assert "1 on public/default/orders" in "\n".join(shown["groups"])

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from broker.connection import address_text
+from broker.server.connection import address_text
 from protocols.iggy.context import Shared
 from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 
 class IggyAdapter:

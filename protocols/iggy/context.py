@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.groups import Groups
 from protocols.iggy.dialects import D2, Dialect, Manners
+from protocols.iggy.membership import Groups
 from protocols.iggy.options import IggyOptions
 from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 PROTOCOL = "iggy"
 NOBODY, ROOT = 0, 1  # User ids: before login, and the one user there is.

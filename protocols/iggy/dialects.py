@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy import fields as f
 from protocols.iggy import messages as m
 from protocols.iggy.messages import Code

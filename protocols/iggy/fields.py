@@ -12,7 +12,7 @@ import enum
 import struct
 from typing import Any, Protocol, TypeVar
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy.messages import (
     Consumer,
     ConsumerKind,

@@ -1,8 +1,8 @@
-"""Named consumer groups: the catalogue knows which there are, `broker/groups.py` who is in them."""
+"""Named consumer groups: the catalogue knows which exist, `membership.py` who is in them."""
 
 from __future__ import annotations
 
-from broker.topic import Topic
+from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context

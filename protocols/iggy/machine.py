@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy import vsr
 from protocols.iggy.dialects import D2, Dialect, Manners, dialect_of_login
 from protocols.iggy.errors import ErrorCode

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.topic import Topic
+from broker.topics.topic import Topic
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import Consumer, ConsumerKind, Name
 from storage.metadata.names import DEFAULT_TENANT, TopicName

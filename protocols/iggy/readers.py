@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.groups import Member
-from broker.partition import Partition
-from broker.subscriptions import Subscription
-from broker.topic import Topic
+from broker.subscriptions.subscriptions import Subscription
+from broker.topics.partition import Partition
+from broker.topics.topic import Topic
 from protocols.iggy import names
 from protocols.iggy.context import Context
 from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.membership import Member
 from protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.partition import Partition
-from broker.transcode import read_as
+from broker.reading.transcode import read_as
+from broker.topics.partition import Partition
 from protocols.iggy.context import PROTOCOL, Context
 from storage.codecs.api import Buffer
 from storage.codecs.iggy import IGGY, RECORD_MIN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from broker.partition import Partition, broker_error
-from broker.topic import Topic
+from broker.topics.partition import Partition, broker_error
+from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import PROTOCOL, Answer, Context

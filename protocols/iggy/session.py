@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.adapters import EndConnection, ProtocolError
 from broker.errors import BrokerError
+from broker.server.adapters import EndConnection, ProtocolError
 from protocols.iggy import groups, offsets, polling, sending, streams, system, topics
 from protocols.iggy import messages as m
 from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
@@ -20,7 +20,7 @@ from protocols.iggy.options import IggyOptions
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 # Nothing here keeps time: clients ping, the reference server does not demand it.
 DEADLINE_INTERVAL_S = 3600.0

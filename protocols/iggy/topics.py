@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker import errors
-from broker.partition import Partition
-from broker.topic import Topic
-from broker.topic_settings import NO_LIMIT
+from broker.topics.partition import Partition
+from broker.topics.settings import NO_LIMIT
+from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import Answer, Context

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.connection import address_text
+from broker.server.connection import address_text
 from protocols.kafka.names import NameSpace
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.session import KafkaSession
@@ -15,7 +15,7 @@ from storage.metadata.names import valid_namespace
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 
 class KafkaAdapter:

@@ -11,7 +11,7 @@ from itertools import islice
 import trio
 
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
-from broker.subscriptions import Commits, KafkaCommit
+from broker.subscriptions.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import (

@@ -13,8 +13,8 @@ from protocols.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.outbox import Outbox
-    from broker.partition import Partition
+    from broker.server.outbox import Outbox
+    from broker.topics.partition import Partition
 
 PROTOCOL = "kafka"
 

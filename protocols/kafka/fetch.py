@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
-from broker.partition import broker_error
-from broker.transcode import read_as
+from broker.reading.transcode import read_as
+from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
@@ -23,8 +23,8 @@ from storage.codecs.kafka import KAFKA
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
-    from broker.transcode import ReadResult
+    from broker.reading.transcode import ReadResult
+    from broker.topics.partition import Partition
 
 # So much is read of a partition before others get their turn: a quarter of a millisecond.
 BYTES_PER_TURN = 1024 * 1024

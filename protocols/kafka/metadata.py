@@ -24,7 +24,7 @@ from protocols.kafka.messages import (
 from protocols.kafka.names import IllegalName, visible
 
 if TYPE_CHECKING:
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
 
 NOWHERE = BrokerAddress(-1, b"", -1)
 

@@ -19,7 +19,7 @@ from protocols.kafka.messages import (
 )
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.topics.partition import Partition
 
 LATEST_TIME = -1
 EARLIEST_TIME = -2

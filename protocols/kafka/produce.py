@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.adapters import EndConnection
 from broker.errors import BrokerError
-from broker.partition import broker_error
+from broker.server.adapters import EndConnection
+from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
@@ -19,7 +19,7 @@ from storage.codecs.api import BodyInfo, Buffer, Prepared
 from storage.errors import BodyError
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.topics.partition import Partition
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.adapters import EndConnection
+from broker.server.adapters import EndConnection
 from protocols.kafka import messages
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.context import PROTOCOL, Answer, Context
@@ -24,7 +24,7 @@ from protocols.kafka.produce import produce
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 Handler = Callable[[Context, Any], Awaitable[Answer | None]]
 

@@ -18,7 +18,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.dispatch import Dispatcher
+    from broker.delivery.dispatcher import Dispatcher
     from protocols.pulsar.consumers import PulsarConsumer
     from protocols.pulsar.session import PulsarSession
 

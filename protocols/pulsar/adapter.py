@@ -12,7 +12,7 @@ from protocols.pulsar.session import PulsarSession
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.connection import Connection
+    from broker.server.connection import Connection
 
 
 class PulsarAdapter:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.adapters import ProtocolError
-from broker.consumer import Consumer
-from broker.dispatch_cursors import SubscriptionCursor
-from broker.entries import Entry
+from broker.delivery.consumer import Consumer
+from broker.delivery.cursor import SubscriptionCursor
+from broker.delivery.entries import Entry
 from broker.errors import BrokerError
+from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.machine import FRAME_BYTES_MAX
@@ -31,7 +31,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.dispatch import Dispatcher
+    from broker.delivery.dispatcher import Dispatcher
     from protocols.pulsar.session import PulsarSession
 
 LANE = "consumer"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from broker.adapters import ProtocolError
-from broker.connection import address_text
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from broker.server.adapters import ProtocolError
+from broker.server.connection import address_text
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import full_names, is_missing, make_missing, resolve

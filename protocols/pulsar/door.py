@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.dispatchers import Dispatchers
+from broker.delivery.registry import Dispatchers
 from protocols.pulsar.registry import ProducerRegistry
 from storage.errors import StorageError
 

@@ -10,9 +10,9 @@ from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
-    from broker.topic import Topic
-    from broker.topics import Topics
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from broker.topics.topics import Topics
 
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from broker.entries import Entry, entry_metadata
+from broker.delivery.entries import Entry, entry_metadata
 from protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from storage.codecs.api import Buffer
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker import entries
-from broker.adapters import ProtocolError
-from broker.entries import EntryId
+from broker.delivery import entries
+from broker.delivery.entries import EntryId
 from broker.errors import BrokerError
+from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.consumers import LANE, attached
 from protocols.pulsar.errors import Refused
@@ -24,7 +24,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.topics.partition import Partition
     from protocols.pulsar.session import PulsarSession
 
 NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of an empty topic.

@@ -12,7 +12,7 @@ from protocols.pulsar.registry import AccessMode, Producer
 from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.topics.partition import Partition
     from protocols.pulsar.session import PulsarSession
 
 LANE = "producer"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.errors import ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
-    from broker.partition import Partition
+    from broker.topics.partition import Partition
     from protocols.pulsar.door import PulsarDoor
 
 

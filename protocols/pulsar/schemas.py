@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, TopicNotFound
-from broker.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible
+from broker.topics.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import resolve
@@ -21,7 +21,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
     from protocols.pulsar.session import PulsarSession
 
 VERSION: Final = struct.Struct(">q")

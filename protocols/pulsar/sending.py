@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 from crc32c import crc32c
 
-from broker.adapters import ProtocolError
 from broker.errors import BrokerError, TopicNotFound
+from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.alike import Alike
 from protocols.pulsar.errors import refusal

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from broker.adapters import EndConnection, ProtocolError
 from broker.errors import BrokerError
+from broker.server.adapters import EndConnection, ProtocolError
 from protocols.pulsar import (
     acks,
     connecting,
@@ -32,7 +32,7 @@ from protocols.pulsar.sending import Sending
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
+    from broker.server.connection import Connection
     from protocols.pulsar.consumers import PulsarConsumer
     from protocols.pulsar.door import PulsarDoor
     from protocols.pulsar.options import PulsarOptions

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker import entries
-from broker.consumer import SubscriptionKind
-from broker.dispatch_cursors import Cursor, MemoryCursor, SubscriptionCursor
+from broker.delivery import entries
+from broker.delivery.consumer import SubscriptionKind
+from broker.delivery.cursor import Cursor, MemoryCursor, SubscriptionCursor
 from broker.errors import (
     BrokerError,
     NotSupported,
@@ -27,8 +27,8 @@ from protocols.pulsar.positions import entry_id
 from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
 if TYPE_CHECKING:
-    from broker.dispatch import Dispatcher
-    from broker.partition import Partition
+    from broker.delivery.dispatcher import Dispatcher
+    from broker.topics.partition import Partition
     from protocols.pulsar.session import PulsarSession
 
 SubType = CommandSubscribe.SubType

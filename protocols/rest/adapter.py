@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import trio
 
-from broker.connection import address_text
+from broker.server.connection import address_text
 
 if TYPE_CHECKING:
     from broker.broker import Broker

@@ -24,8 +24,8 @@ from protocols.rest.turns import backlog_of, in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.subscriptions import Subscription
-    from broker.topic import Topic
+    from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.topic import Topic
 
 RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
 

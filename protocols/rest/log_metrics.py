@@ -15,7 +15,7 @@ from protocols.rest.turns import backlog_of, in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.topic import Topic
+    from broker.topics.topic import Topic
 
 PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")

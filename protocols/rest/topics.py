@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.errors import InvalidRequest
-from broker.topic_settings import in_force, read_settings
+from broker.topics.settings import in_force, read_settings
 from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
 from protocols.rest.groups import summarize_groups
@@ -19,8 +19,8 @@ from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.partition import Partition
-    from broker.topic import Topic
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
 
 
 class TopicsApi:

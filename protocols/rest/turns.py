@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 if TYPE_CHECKING:
-    from broker.subscriptions import Subscription
+    from broker.subscriptions.subscriptions import Subscription
 
 TURN = 200  # Partitions between two checkpoints: a millisecond of the loop, or a few.
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from storage.journal.log import JournalLog
 from storage.log.committer import Committer
 from storage.log.files import FULL, Files, storage_error
-from storage.log.journal_log import JournalLog
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
 from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
@@ -31,7 +32,6 @@ from storage.metadata.catalogue_records import (
     TopicMade,
     TopicMeta,
 )
-from storage.metadata.journal import ChangeJournal, Journal
 from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 
 NamespaceKey = tuple[str, str]

@@ -1,9 +1,9 @@
 """Where each subscription stands on each partition: in memory, every change in a journal
 (storage/FORMAT.md, section 9.2).
 
-A change is written as a record and then applied to memory by the very code that a replay uses. What
-a commit or an ack means is decided in `broker/subscriptions.py`: a record holds the outcome. Knows
-no log, no protocol and no clock.
+A change is written as a record and then applied to memory by the very code that a replay uses.
+What a commit or an ack means is decided in `broker/subscriptions/`: a record holds the outcome.
+Knows no log, no protocol and no clock.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from storage.metadata.journal import ChangeJournal, Journal
+from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.ranges import RangeSet
 
 # What one record of a snapshot holds: cursors, some 40 bytes each, or ranges of one cursor, 16.

@@ -9,8 +9,8 @@ The test copies this file into a folder with an entry point beside it; nothing e
 
 import msgspec
 
-from broker.adapters import ProtocolError
 from broker.errors import BrokerError
+from broker.server.adapters import ProtocolError
 from storage.codecs.api import BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Record

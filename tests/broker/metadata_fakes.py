@@ -1,7 +1,7 @@
 """Topics and subscriptions over journals in memory, with partitions that are only numbers."""
 
-from broker.subscriptions import Subscriptions
-from broker.topics import TopicDefaults, Topics
+from broker.subscriptions.subscriptions import Subscriptions
+from broker.topics.topics import TopicDefaults, Topics
 from storage.errors import StorageFull
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore

@@ -2,7 +2,7 @@
 as records.
 """
 
-from broker.transcode import read_as
+from broker.reading.transcode import read_as
 from storage.codecs.api import BodyInfo
 from storage.codecs.iggy import pack_key
 from storage.codecs.kafka import ENTRY

@@ -7,20 +7,19 @@ import errno
 import pytest
 import trio
 
-from broker.app import serve_doors
 from broker.broker import Broker
-from broker.config import load
-from broker.doors import Door
+from broker.config.settings import load
+from broker.server.listener import Door
+from broker.server.process import serve_doors
 from storage.codecs.api import BodyInfo
 from storage.errors import DamagedLog, DirectoryLocked, StorageFailed
 from storage.log.data_dir import DataDir
 from storage.log.files import Files
 from storage.metadata.names import parse_topic
+from tests.broker.records import append, make_partition, read_values
+from tests.broker.server.echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
 from tests.storage.files_twins import FailingDisk
 from tests.waiting import until
-
-from .echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
-from .records import append, make_partition, read_values
 
 
 def config_for(folder, **settings):

@@ -10,17 +10,16 @@ import trio
 
 from broker import errors
 from broker.broker import Broker
-from broker.partitions import LOOK_S, TIDY_S
+from broker.topics.partition_factory import LOOK_S, TIDY_S
 from storage.codecs.api import BodyInfo
 from storage.errors import StorageFull
 from storage.log.data_dir import DataDir
 from storage.log.files import Files
 from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
 from storage.metadata.names import parse_topic
+from tests.broker.test_broker import config_for
 from tests.storage.files_twins import SmallDisk
 from tests.waiting import until
-
-from .test_broker import config_for
 
 BLOCKS = 4000
 BODY_FORMAT = 999

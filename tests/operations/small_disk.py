@@ -9,7 +9,7 @@ import os
 import subprocess
 
 from conformance.server import RunningBroker
-from storage.log.verify import Verifier
+from storage.tools.verify import Verifier
 
 
 def can_mount():

@@ -98,6 +98,6 @@ class SwitchedDisk(files.Disk):
 if __name__ == "__main__":
     SwitchedDisk.control = sys.argv[1]
     files.Disk = SwitchedDisk
-    from broker.cli import run
+    from broker.cli.main import run
 
     sys.exit(run(sys.argv[2:]))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from broker.cli import run
+from broker.cli.main import run
 from conformance.raw.iggy import BY_OFFSET, IggyWire
 from conformance.raw.kafka import KafkaWire, message, parse_set
 from conformance.raw.pulsar import FLOW, PulsarWire

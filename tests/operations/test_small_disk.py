@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from broker.cli import run
+from broker.cli.main import run
 from tests.waiting import until_seen
 
 from .doors import OK, Doors

@@ -9,7 +9,7 @@ import os
 import pyarrow.parquet as parquet
 import pytest
 
-from broker.cli import run
+from broker.cli.main import run
 from conformance.raw.iggy import BY_OFFSET
 from conformance.server import RunningBroker
 from storage.log.segment import segment_path

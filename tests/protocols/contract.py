@@ -23,8 +23,8 @@ import trio
 import trio.testing
 
 from broker import errors
-from broker.adapters import ProtocolError
 from broker.limits import OUTBOX_BYTES_MAX
+from broker.server.adapters import ProtocolError
 from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import adapters
-from broker.config import ConfigError, load
-from broker.doors import make_doors
+from broker.config.settings import ConfigError, load
+from broker.server import adapters
+from broker.server.listener import make_doors
 from protocols.iggy.adapter import ADAPTER
 from protocols.iggy.options import IggyOptions
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy.dialects import D1, D2, LATER, Manners, dialect_of_login
 from protocols.iggy.messages import Code

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.machine import (

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from broker.adapters import ProtocolError
+from broker.server.adapters import ProtocolError
 from protocols.iggy import vsr
 
 CLIENT = bytes(range(1, 17))

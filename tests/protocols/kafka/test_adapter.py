@@ -6,7 +6,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from broker.adapters import is_framed, load
+from broker.server.adapters import is_framed, load
 from protocols.kafka import messages as m
 from protocols.kafka.adapter import ADAPTER
 from protocols.kafka.encoding import encode

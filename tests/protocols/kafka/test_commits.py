@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from broker.broker import Broker
-from broker.config import load
+from broker.config.settings import load
 from protocols.kafka import commits as module
 from protocols.kafka import messages as m
 from storage.log.data_dir import DataDir

@@ -7,7 +7,7 @@ messages. In rows marked quirk a new broker may do better; what ours does instea
 import zlib
 
 from broker.broker import Broker
-from broker.topics import TopicDefaults
+from broker.topics.topics import TopicDefaults
 from protocols.kafka import messages as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.golden import GoldenAnswer, golden_answers

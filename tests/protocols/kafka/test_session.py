@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.adapters import EndConnection
 from broker.broker import Broker
+from broker.server.adapters import EndConnection
 from protocols.kafka import messages as m
 from protocols.kafka.adapter import ADAPTER
 from protocols.kafka.options import KafkaOptions

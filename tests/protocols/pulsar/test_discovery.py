@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from broker.topics import TopicDefaults
+from broker.topics.topics import TopicDefaults
 from protocols.pulsar.discovery import service_url, topics_hash
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from crc32c import crc32c
 
-from broker.adapters import ProtocolError
-from broker.partition import Appended
+from broker.server.adapters import ProtocolError
+from broker.topics.partition import Appended
 from protocols.pulsar import messages, sending
 from protocols.pulsar.alike import Alike
 from protocols.pulsar.machine import PulsarMachine

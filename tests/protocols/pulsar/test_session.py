@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.adapters import EndConnection
 from broker.metrics import Metrics
+from broker.server.adapters import EndConnection
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.options import PulsarOptions

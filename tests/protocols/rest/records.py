@@ -1,7 +1,7 @@
 """Puts records into a partition without a door."""
 
 from broker.broker import Broker
-from broker.partition import Partition
+from broker.topics.partition import Partition
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Record
 

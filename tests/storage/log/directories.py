@@ -9,14 +9,14 @@ from storage.log.committer import Committer
 from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from storage.log.files import Files
 from storage.log.recovery import LogIdentity
-from storage.log.repair import Repair
 from storage.log.settings import LogSettings
-from storage.log.survey import LogSurvey
-from storage.log.verify import Verifier
 from storage.log.watermark import read_watermark
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore, Moved
 from storage.metadata.names import parse_topic
+from storage.tools.repair import Repair
+from storage.tools.survey import LogSurvey
+from storage.tools.verify import Verifier
 
 FORMATS = ("plain", "kafka", "pulsar", "iggy")
 GROUP = b"billing"

@@ -3,9 +3,9 @@ import random
 import pytest
 
 from storage.errors import StorageFull
+from storage.journal.changes import UnknownRecord
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
-from storage.metadata.journal import UnknownRecord
 from storage.metadata.names import TopicName
 from tests.storage.metadata.memory_journal import MemoryJournal
 

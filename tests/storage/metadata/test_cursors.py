@@ -3,9 +3,9 @@ import random
 import pytest
 
 from storage.errors import StorageFull
+from storage.journal.changes import UnknownRecord
 from storage.metadata import cursors as module
 from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, made
-from storage.metadata.journal import UnknownRecord
 from storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from broker.broker import Broker
-from broker.config import Config, LogConfig
-from broker.partition import Partition
+from broker.config.settings import Config, LogConfig
+from broker.topics.partition import Partition
 from storage.errors import StorageFull
+from storage.journal.log import JournalLog
 from storage.log.committer import Committer, Round
 from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from storage.log.files import Disk, Files
-from storage.log.journal_log import JournalLog
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import RecoveryReport
 from storage.log.reserve import Reserve

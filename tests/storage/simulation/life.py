@@ -7,7 +7,7 @@ from typing import Self
 
 import storage.errors
 from broker import errors
-from broker.partition import Partition
+from broker.topics.partition import Partition
 from tests.storage.simulation.calls import TracedDisk
 from tests.storage.simulation.facts import (
     Facts,

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from broker.partition import Partition
-from broker.subscriptions import KafkaCommit, Subscription
-from broker.topic import Topic
+from broker.subscriptions.subscriptions import KafkaCommit, Subscription
+from broker.topics.partition import Partition
+from broker.topics.topic import Topic
 from storage.codecs.api import BodyInfo
 from storage.metadata.catalogue_records import SchemaMeta
 from storage.metadata.names import TopicName

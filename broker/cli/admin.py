@@ -1,0 +1,306 @@
+"""`braidlog topics` and `braidlog groups`: ask a running broker and print what it says.
+
+Data goes to standard output, everything else to standard error. Knows no broker but its JSON API,
+and imports what draws tables only when it draws one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from broker.cli.client import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+    Json,
+)
+
+PIPE_WIDTH = 160  # Columns of a table that goes to no terminal; longer cells are folded.
+
+NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # Text with units is read by the broker.
+
+topics = App(name="topics", help="List, show, create, alter and delete topics.")
+groups = App(
+    name="groups",
+    help="List and show groups: Kafka groups, Pulsar subscriptions and Iggy consumers are one.",
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Options that every command has."""
+
+    url: Annotated[str, Parameter(env_var="BRAIDLOG_URL", help="The broker's HTTP door.")] = (
+        "http://127.0.0.1:8080"
+    )
+    output: Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")] = (
+        "table"
+    )
+
+
+HERE = Where()
+
+
+@topics.command(name="list")
+def list_topics(
+    *,
+    namespace: Annotated[str | None, Parameter(help="TENANT/NAMESPACE, else all.")] = None,
+    where: Where = HERE,
+) -> int:
+    """Every topic with its records and size.
+
+    Example: braidlog topics list --output json
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = list(client.topics(namespace))
+        columns = ("name", "partitions", "records", "size_bytes", "durability")
+        _print(where, found, lambda: [("", columns, _cells(found, columns))])
+
+    return _run(where, ask)
+
+
+@topics.command(name="show")
+def show_topic(topic: str, *, where: Where = HERE) -> int:
+    """One topic: settings, each partition's offsets and files, and its groups.
+
+    Example: braidlog topics show public/default/orders
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = client.topic(topic)
+        _print(where, found, lambda: _topic_tables(found))
+
+    return _run(where, ask)
+
+
+@topics.command(name="create")
+def create_topic(
+    topic: str,
+    *,
+    partitions: Annotated[int | None, Parameter(help="Else as many as the broker says.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        Parameter(name="--set", negative="", help="KEY=VALUE, as durability=written. Repeatable."),
+    ] = None,
+    where: Where = HERE,
+) -> int:
+    """Make a topic; one of that name that is there already is a failure.
+
+    Example: braidlog topics create orders --partitions 3
+    """
+
+    def ask(client: AdminClient) -> None:
+        body: Json = {"settings": dict(_setting(text) for text in setting or ())}
+        if partitions is not None:
+            body["partitions"] = partitions
+        made = client.create_topic(topic, body)
+        _print(where, made, lambda: _topic_tables(made))
+
+    return _run(where, ask)
+
+
+@topics.command(name="alter")
+def alter_topic(
+    topic: str,
+    *,
+    partitions: Annotated[int | None, Parameter(help="How many it has from now on.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        Parameter(name="--set", negative="", help="KEY=VALUE, as retention_ms=7d. Repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="KEY: what the broker's configuration says. Repeatable."),
+    ] = None,
+    where: Where = HERE,
+) -> int:
+    """Change settings of a topic, or let it grow; in force at once.
+
+    Example: braidlog topics alter orders --set retention_bytes=10GiB --set durability=written
+    """
+
+    def ask(client: AdminClient) -> None:
+        changes = dict.fromkeys(unset or ()) | dict(_setting(text) for text in setting or ())
+        body: Json = {"settings": changes}
+        if partitions is not None:
+            body["partitions"] = partitions
+        elif not changes:
+            raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
+        altered = client.alter_topic(topic, body)
+        _print(where, altered, lambda: _topic_tables(altered))
+
+    return _run(where, ask)
+
+
+@topics.command(name="delete")
+def delete_topic(
+    topic: str,
+    *,
+    yes: Annotated[bool, Parameter(help="Do not ask, even on a terminal.", negative="")] = False,
+    where: Where = HERE,
+) -> int:
+    """Delete a topic with all its records and groups. There is no way back.
+
+    Example: braidlog topics delete orders --yes
+    """
+
+    def ask(client: AdminClient) -> None:
+        if not yes and sys.stdin.isatty():
+            print(f"Delete {topic} with all its records? [y/N] ", end="", file=sys.stderr)
+            if input().strip().lower() not in ("y", "yes"):
+                raise AdminError("not deleted", EXIT_FAILED)
+        client.delete_topic(topic)
+        print(f"deleted {topic}", file=sys.stderr)
+
+    return _run(where, ask)
+
+
+@groups.command(name="list")
+def list_groups(
+    *,
+    topic: Annotated[str | None, Parameter(help="Only this topic's.")] = None,
+    where: Where = HERE,
+) -> int:
+    """Every group on every topic, with how many records it has still to read.
+
+    Example: braidlog groups list --topic orders
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = list(client.groups(topic=topic))
+        columns = ("topic", "group", "partitions", "backlog")
+        _print(where, found, lambda: [("", columns, _cells(_named(found), columns))])
+
+    return _run(where, ask)
+
+
+@groups.command(name="show")
+def show_group(
+    group: str,
+    *,
+    topic: Annotated[str | None, Parameter(help="Only on this topic.")] = None,
+    encoding: Annotated[
+        Literal["utf8", "base64"], Parameter(help="How the group's name is written here.")
+    ] = "utf8",
+    where: Where = HERE,
+) -> int:
+    """One group, partition by partition, on every topic that it reads.
+
+    Example: braidlog groups show billing --topic orders
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = [
+            client.group(one["topic"], one["group"], one["encoding"])
+            for one in client.groups(topic=topic, group=group, encoding=encoding)
+        ]
+        if not found:
+            place = "" if topic is None else f" on {topic}"
+            raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+        _print(where, found, lambda: _group_tables(found))
+
+    return _run(where, ask)
+
+
+Table = tuple[str, Sequence[str], list[list[str]]]  # Title, columns, rows.
+
+
+def _run(where: Where, ask: Callable[[AdminClient], None]) -> int:
+    try:
+        ask(AdminClient(where.url))
+    except AdminError as error:
+        print(f"braidlog: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _print(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) -> None:
+    if where.output == "json":
+        print(json.dumps(answer, indent=2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    for title, columns, rows in tables():
+        drawn = Drawn(title=Text(title) if title else None, box=box.SIMPLE, title_justify="left")
+        for column in columns:
+            drawn.add_column(column, overflow="fold")
+        for row in rows:
+            drawn.add_row(*(Text(cell) for cell in row))
+        console.print(drawn)
+
+
+def _topic_tables(topic: Json) -> Iterable[Table]:
+    partitioned = "yes" if topic["partitioned"] else "no"
+    row = [topic["durability"], partitioned, _time(topic["created_us"])]
+    yield topic["name"], ("durability", "partitioned", "created"), [row]
+    own = topic["settings"]
+    kept = [
+        [name, "no limit" if value is None else str(value), "topic" if name in own else "broker"]
+        for name, value in sorted({**own, **topic["in_force"]}.items())
+    ]
+    yield "settings", ("name", "in force", "set by"), kept
+    columns = (
+        "partition",
+        "log_start_offset",
+        "high_watermark",
+        "log_end_offset",
+        "size_bytes",
+        "segments",
+    )
+    rows = [{**one, "segments": len(one["segments"])} for one in topic["partitions"]]
+    yield "partitions", columns, _cells(rows, columns)
+    if topic["groups"]:
+        few = ("group", "backlog")
+        yield "groups", few, _cells(_named(topic["groups"]), few)
+
+
+def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
+    columns = ("partition", "position", "acknowledged", "backlog", "high_watermark")
+    for group in found:
+        rows = [{**one, "acknowledged": _ranges(one)} for one in group["partitions"]]
+        (named,) = _named([group])
+        yield f"{named['group']} on {group['topic']}", columns, _cells(rows, columns)
+
+
+def _cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
+    return [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
+
+
+def _named(found: Iterable[Json]) -> list[Json]:
+    """Groups with a name that people can tell apart, also where it is not text."""
+    marks = {"utf8": "", "base64": " (base64)"}
+    return [{**group, "group": group["group"] + marks[group["encoding"]]} for group in found]
+
+
+def _ranges(position: Json) -> str:
+    told = [f"{first}-{last}" for first, last in position["acknowledged"]]
+    more = position["acknowledged_ranges"] - len(told)
+    return ", ".join([*told, *([f"and {more} more"] if more else [])]) or "-"
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise AdminError(f"--set {text}: KEY=VALUE is wanted", EXIT_USAGE)
+    plain = NUMBER.fullmatch(value) or value in ("true", "false")
+    return key, json.loads(value) if plain else value
+
+
+def _time(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,237 @@
+"""How `braidlog log dump` prints batches and records: lines for people, JSON for programs.
+
+Bytes of users are never mangled: text where they are UTF-8, base64 with a mark beside it where not
+(as PIP-64's messages are). For people, what is long is cut and what a terminal might obey escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from storage.codecs.record import Header, HeaderKind, Record
+from storage.log.reader import PartitionFolder
+from storage.tools.dump import DumpedBatch, PartitionDump, Unreadable, flag_names, format_name
+from storage.tools.lock_holder import lock_holder
+
+Json = dict[str, Any]
+
+# Characters of a key or value in a table: what fits beside the other columns.
+CELL_MAX = 60
+
+BATCH_COLUMNS = (
+    ("offsets", 21),
+    ("records", 7),
+    ("format", 7),
+    ("appended", 26),
+    ("bytes", 9),
+    ("durable", 10),
+    ("file and position", 36),
+    ("flags", 0),
+)
+RECORD_COLUMNS = (("offset", 10), ("published or appended", 26), ("key", 20), ("value", 0))
+
+
+class Printer:
+    """Prints partitions one after the other, up to a number of lines; None: all."""
+
+    def __init__(
+        self, data_dir: str | os.PathLike[str], *, records: bool, json_lines: bool, left: int | None
+    ) -> None:
+        self._running = lock_holder(os.fspath(data_dir)) != 0
+        self._records = records
+        self._json = json_lines
+        self._left = left
+
+    def partition(self, part: PartitionFolder, from_offset: int) -> None:
+        """Print one partition. Raises FileGone, BrokenPipeError."""
+        name = f"{part.topic}/{part.index}"
+        if not self._json:
+            columns = RECORD_COLUMNS if self._records else BATCH_COLUMNS
+            print(f"{name} (partition {part.partition_id})\n{head(columns)}")
+        reading = PartitionDump(part, running=self._running)
+        try:
+            found = reading.records(from_offset) if self._records else reading.batches(from_offset)
+            for one in found:
+                if self._left == 0:
+                    return
+                print(self._json_line(name, one) if self._json else self._line(one))
+                self._left = None if self._left is None else self._left - 1
+        finally:
+            reading.close()
+
+    def _json_line(self, name: str, one: Record | DumpedBatch | Unreadable) -> str:
+        if isinstance(one, Unreadable):
+            row = unreadable_json(name, one)
+        elif isinstance(one, DumpedBatch):
+            row = batch_json(name, one)
+        else:
+            row = record_json(name, one)
+        return json.dumps(row)
+
+    def _line(self, one: Record | DumpedBatch | Unreadable) -> str:
+        if isinstance(one, Unreadable):
+            place = f"{one.path} at byte {one.file_pos}"
+            offsets = offsets_text(one.offset, one.next_offset)
+            return f"{offsets}: cannot be read, {one.reason} ({place})"
+        if isinstance(one, DumpedBatch):
+            return batch_line(one)
+        return record_line(one)
+
+
+def offsets_text(offset: int, next_offset: int | None) -> str:
+    """A half-open range of offsets as people say it."""
+    if next_offset is None or next_offset <= offset:
+        return f"from offset {offset} on"
+    if next_offset == offset + 1:
+        return f"offset {offset}"
+    return f"offsets {offset} to {next_offset - 1}"
+
+
+def batch_json(partition: str, batch: DumpedBatch) -> Json:
+    """Everything that a batch header says, and where it is."""
+    header = batch.header
+    return {
+        "partition": partition,
+        "base_offset": header.base_offset,
+        "next_offset": header.next_offset,
+        "records": header.record_count,
+        "format": format_name(header.body_format),
+        "format_version": header.body_version,
+        "flags": flag_names(header.flags),
+        "first_publish_us": header.first_publish_us,
+        "max_publish_us": header.max_publish_us,
+        "append_us": header.append_us,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "first_sequence": header.first_sequence,
+        "last_sequence": header.last_sequence,
+        "owner_epoch": header.owner_epoch,
+        "positions_bytes": header.positions_bytes,
+        "body_bytes": header.body_bytes,
+        "stored_bytes": header.stored_bytes,
+        "durable_offset": header.durable_offset,
+        "file": batch.path,
+        "position": batch.file_pos,
+    }
+
+
+def record_json(partition: str, record: Record) -> Json:
+    """Everything that a record has; what it has not is null."""
+    chunk = record.chunk
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "append_us": record.append_us,
+        "publish_us": record.publish_us,
+        "event_us": record.event_us,
+        **encoded("key", record.key),
+        **encoded("value", record.value, mark="encoding"),
+        "headers": [header_json(header) for header in record.headers],
+        **encoded("ordering_key", record.ordering_key),
+        **encoded("producer_name", record.producer_name),
+        "sequence_id": record.sequence_id,
+        "message_id": str(record.message_id) if record.message_id else None,
+        **encoded("schema_version", record.schema_version),
+        "chunk": chunk
+        and {
+            **encoded("uuid", chunk.uuid),
+            "chunk_id": chunk.chunk_id,
+            "chunk_count": chunk.chunk_count,
+            "total_bytes": chunk.total_bytes,
+        },
+    }
+
+
+def header_json(header: Header) -> Json:
+    """One header: its kind by name, and its bytes."""
+    kind = HeaderKind(header.kind).name.lower() if header.kind in list(HeaderKind) else header.kind
+    name, value = encoded("name", header.name), encoded("value", header.value, mark="encoding")
+    return {**name, "kind": kind, **value}
+
+
+def unreadable_json(partition: str, hole: Unreadable) -> Json:
+    """Offsets that cannot be read."""
+    return {
+        "partition": partition,
+        "unreadable": hole.reason,
+        "base_offset": hole.offset,
+        "next_offset": hole.next_offset,
+        "file": hole.path,
+        "position": hole.file_pos,
+    }
+
+
+def encoded(name: str, data: bytes | None, *, mark: str = "") -> Json:
+    """Bytes as text; as base64 with the mark `NAME_encoding` where they are none.
+
+    A value's mark is `encoding`, and is always there when the value is.
+    """
+    if data is None:
+        return {name: None}
+    try:
+        text, encoding = data.decode(), "utf8"
+    except UnicodeDecodeError:
+        text, encoding = base64.b64encode(data).decode(), "base64"
+    if mark:
+        return {name: text, mark: encoding}
+    return {name: text} if encoding == "utf8" else {name: text, f"{name}_encoding": encoding}
+
+
+def batch_line(batch: DumpedBatch) -> str:
+    """A batch as a line of a table."""
+    header = batch.header
+    return line(
+        BATCH_COLUMNS,
+        f"{header.base_offset}-{header.next_offset - 1}",
+        str(header.record_count),
+        format_name(header.body_format),
+        time_text(header.append_us),
+        str(header.stored_bytes),
+        str(header.durable_offset),
+        f"{os.path.basename(batch.path)} {batch.file_pos}",
+        ",".join(flag_names(header.flags)),
+    )
+
+
+def record_line(record: Record) -> str:
+    """A record as a line of a table."""
+    time_us = record.append_us if record.publish_us is None else record.publish_us
+    key, value = cell(record.key), cell(record.value)
+    return line(RECORD_COLUMNS, str(record.offset), time_text(time_us), key, value)
+
+
+def line(columns: tuple[tuple[str, int], ...], *cells: str) -> str:
+    """Cells, each as wide as its column at least."""
+    pairs = zip(cells, columns, strict=True)
+    return "  ".join(f"{text:<{width}}" for text, (_, width) in pairs).rstrip()
+
+
+def head(columns: tuple[tuple[str, int], ...]) -> str:
+    """The names of the columns."""
+    return line(columns, *(name for name, _ in columns))
+
+
+def cell(data: bytes | None) -> str:
+    """Bytes for people: `-` for absent, escaped where they could move a cursor, cut where long."""
+    if data is None:
+        return "-"
+    try:
+        text = data.decode()
+        text = text if text.isprintable() else text.encode("unicode_escape").decode()
+    except UnicodeDecodeError:
+        text = repr(data)
+    if len(text) <= CELL_MAX:
+        return text
+    return f"{text[:CELL_MAX]}... ({len(data)} bytes)"
+
+
+def time_text(time_us: int) -> str:
+    """A time in UTC; the number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat()[:26]
+    except (ValueError, OverflowError, OSError):
+        return str(time_us)

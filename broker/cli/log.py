@@ -1,0 +1,219 @@
+"""`braidlog log`: look at a data directory, check it, and get past damage. Needs no broker.
+
+Data goes to standard output, everything else to standard error. Knows what storage says, and how to
+print it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from storage.tools.findings import Finding, VerifyReport
+    from storage.tools.repair_step import Plan
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
+
+log = App(name="log", help="Verify, dump and repair a data directory, without a broker.")
+
+DataDirOption = Annotated[Path, Parameter(help="The broker's data directory.")]
+OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")]
+
+
+@log.command
+def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
+    """Check every byte of a data directory; exits with 1 where something acknowledged is wrong.
+
+    Beside a running broker everything is checked that its watermark slots say is on disk. It takes
+    no lock and changes nothing.
+
+    Example: braidlog log verify --data-dir ./data
+    """
+    from storage.tools.verify import NoDataDir, Verifier
+
+    found: list[Finding] = []
+
+    def tell(finding: Finding) -> None:
+        if output == "json":
+            found.append(finding)
+        else:
+            print(finding_line(finding), flush=True)
+
+    try:
+        with progress("verify") as advance:
+            report = Verifier(data_dir, tell, advance).run()
+    except NoDataDir as error:
+        return fail(str(error), EXIT_NOT_FOUND)
+    if output == "json":
+        print(json.dumps({**asdict(report), "findings": [asdict(one) for one in found]}, indent=2))
+    else:
+        print(summary_line(report))
+    return EXIT_FAILED if report.faults else EXIT_DONE
+
+
+@log.command
+def dump(
+    place: Annotated[str, Parameter(name="TOPIC", help="TOPIC or TOPIC/PARTITION, see below.")],
+    /,
+    *,
+    data_dir: DataDirOption,
+    from_: Annotated[int, Parameter(name="--from", help="First offset wanted.")] = 0,
+    count: Annotated[
+        int | None, Parameter(help="At most so many batches, or records with --records.")
+    ] = None,
+    records: Annotated[bool, Parameter(help="The records, not the batches.", negative="")] = False,
+    output: OutputOption = "table",
+) -> int:
+    """Print what is stored: batches with their headers and places, or the records in them.
+
+    A name with one or three parts is a topic, all partitions of it: orders, public/default/orders.
+    With two or four parts the last is a partition: orders/0, public/default/orders/0. JSON is one
+    object a line. Beside a running broker it ends at the watermark slot.
+
+    Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
+    """
+    from broker.cli.dump import Printer
+    from storage.log.files import FileGone
+    from storage.metadata.names import InvalidTopicName
+    from storage.tools.dump import NoSuchTopic, find_partitions
+
+    if from_ < 0 or (count is not None and count < 0):
+        return fail("--from and --count are numbers from 0 on", EXIT_USAGE)
+    try:
+        parts = find_partitions(data_dir, place)
+        printer = Printer(data_dir, records=records, json_lines=output == "json", left=count)
+        for part in parts:
+            printer.partition(part, from_)
+        sys.stdout.flush()
+    except InvalidTopicName as error:
+        return fail(str(error), EXIT_USAGE)
+    except NoSuchTopic as error:
+        return fail(str(error), EXIT_NOT_FOUND)
+    except FileGone as error:
+        return fail(f"retention took {error} meanwhile; try again", EXIT_FAILED)
+    except BrokenPipeError:  # The reader, `head` perhaps, has enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_DONE
+
+
+@log.command
+def repair(
+    place: Annotated[
+        str | None, Parameter(name="TOPIC", help="Only TOPIC or TOPIC/PARTITION, as in dump.")
+    ] = None,
+    /,
+    *,
+    data_dir: DataDirOption,
+    yes: Annotated[bool, Parameter(help="Do not ask.", negative="")] = False,
+) -> int:
+    """Get past damage: keep what is good, say what is lost, let the broker start and append again.
+
+    No broker may run. What was damaged is kept in set-aside/; offsets are kept, and those that are
+    lost become a gap. It asks before it changes anything; a repair that was killed can be run
+    again.
+
+    Example: braidlog log repair --data-dir ./data
+    """
+    from storage.errors import StorageError
+    from storage.metadata.names import InvalidTopicName
+    from storage.tools.dump import NoSuchTopic
+    from storage.tools.repair import Repair
+    from storage.tools.verify import NoDataDir
+
+    try:
+        with progress("look") as advance:
+            repairing = Repair(data_dir, advance)
+            try:
+                plan = repairing.plan(place)
+            except BaseException:
+                repairing.close()
+                raise
+        try:
+            return apply_plan(plan, yes=yes)
+        finally:
+            repairing.close()
+    except InvalidTopicName as error:
+        return fail(str(error), EXIT_USAGE)
+    except (NoDataDir, NoSuchTopic) as error:
+        return fail(str(error), EXIT_NOT_FOUND)
+    except StorageError as error:
+        return fail(str(error), EXIT_FAILED)
+
+
+def apply_plan(plan: Plan, *, yes: bool) -> int:
+    """Show what is to be done, ask, and do it; returns the exit code. Raises StorageError."""
+    for text in plan.refusals:
+        print(f"not repaired: {text}", file=sys.stderr)
+    code = EXIT_FAILED if plan.refusals else EXIT_DONE
+    if not plan.steps:
+        print("there is nothing to repair" if code == EXIT_DONE else "nothing was changed")
+        return code
+    for step in plan.steps:
+        print("\n".join(step.lines), flush=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            return fail(
+                "nothing was changed: --yes is wanted where nobody can be asked", EXIT_USAGE
+            )
+        print("Do this? [y/N] ", end="", file=sys.stderr, flush=True)
+        if input().strip().lower() not in ("y", "yes"):
+            return fail("nothing was changed", EXIT_FAILED)
+    for step in plan.steps:
+        step.apply()
+    print(f"{len(plan.steps)} repairs done; now `braidlog log verify` should find no fault")
+    return code
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding for people: how bad, which log, where, which offsets, and why."""
+    from broker.cli.dump import offsets_text
+
+    place = f"{finding.path} at byte {finding.file_pos}"
+    if finding.offset is None:
+        return f"{finding.level}: {finding.log}: {place}: {finding.reason}"
+    offsets = offsets_text(finding.offset, finding.next_offset)
+    return f"{finding.level}: {finding.log}: {place}, {offsets}: {finding.reason}"
+
+
+def summary_line(report: VerifyReport) -> str:
+    """What a verification came to."""
+    logs = report.logs
+    records, size = sum(one.records for one in logs), sum(one.size_bytes for one in logs)
+    text = f"{len(logs)} logs, {sum(one.batches for one in logs)} batches, {records} records, "
+    text += f"{size} bytes: {report.faults} faults, {report.warnings} warnings"
+    if unopened := sum(one.unopened for one in logs):
+        text += f"; no codec here opens {unopened} bodies, whose checksums are right"
+    if report.broker_pid:
+        text += f"; process {report.broker_pid} runs a broker there, so each log was checked up to"
+        text += " its watermark slot"
+    return text
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere; it is told bytes done and bytes to be done."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=max(done, total))
+
+
+def fail(text: str, code: int) -> int:
+    """One line on standard error; returns the exit code."""
+    print(f"braidlog: {' '.join(text.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,320 @@
+"""Settings: one TOML file, then the environment, then flags; later wins. Knows no adapter's own
+options.
+
+`log.segment_bytes` in the file is `BRAIDLOG_LOG__SEGMENT_BYTES` in the environment and `--set
+log.segment_bytes=...` as a flag. An unknown name or a bad value is a `ConfigError`: one line
+that says where it was found.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from broker.config.units import parse_bytes, parse_seconds
+
+ENV_PREFIX = "BRAIDLOG_"
+ENV_OTHERS = frozenset({"BRAIDLOG_CONFIG", "BRAIDLOG_URL"})  # The command line's, no settings.
+FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
+OFF = "off"
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+T = TypeVar("T")
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used; the text is one line for the operator."""
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Defaults of every topic's log. Times in milliseconds; no retention limit is `none`."""
+
+    segment_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=2**40)] = 2**30
+    segment_ms: Positive = 7 * 86_400_000
+    index_interval_bytes: Annotated[int, msgspec.Meta(ge=512)] = 16 * 1024
+    durability: Literal["synced", "written"] = "synced"
+    flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 250
+    retention_bytes: Positive | None = None
+    retention_ms: Positive | None = None
+    # Between two looks at what may be dropped: a fifth of Kafka's default.
+    retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
+
+
+class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How topics come into being."""
+
+    auto_create: bool = True  # At doors whose clients expect it; these can have their own switch.
+    num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+
+
+class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the broker stops."""
+
+    grace_s: Annotated[float, msgspec.Meta(ge=0)] = 25.0  # below the 30 s that supervisors wait
+
+
+class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One listener. `options` are the settings that only its adapter knows."""
+
+    name: str
+    protocol: str
+    listen: str | None = None  # `host:port`, "off", or None for the adapter's default address
+    advertised: tuple[str, int] | None = None
+    allow_non_loopback: bool = False
+    options: Mapping[str, object] = msgspec.field(default_factory=dict)
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be set, checked. `origins` says where each given setting was found."""
+
+    data_dir: str | None = None
+    log: LogConfig = LogConfig()
+    topics: TopicsConfig = TopicsConfig()
+    shutdown: ShutdownConfig = ShutdownConfig()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    listeners: Mapping[str, ListenerConfig] = msgspec.field(default_factory=dict)
+    origins: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def listener(self, name: str) -> ListenerConfig:
+        """What is set for the listener of that name, defaults where nothing is."""
+        return self.listeners.get(name) or ListenerConfig(name=name, protocol=name)
+
+
+class _Listener(msgspec.Struct, frozen=True, kw_only=True):
+    listen: str | None = None
+    advertised: str | None = None
+    protocol: str | None = None
+    allow_non_loopback: bool = False
+
+
+def load(
+    *,
+    file: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    flags: Sequence[tuple[str, str, str]] = (),
+) -> Config:
+    """Read and check all settings. Raises ConfigError.
+
+    `flags` are (setting, value, how it was written on the command line), in order.
+    """
+    settings = _Settings()
+    path = file or environment.get("BRAIDLOG_CONFIG") or _first_file()
+    if path is not None:
+        settings.add_tree(_read_file(path), path)
+    for name, value in environment.items():
+        if name.startswith(ENV_PREFIX) and name not in ENV_OTHERS:
+            key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+            settings.add(key, value, f"environment {name}")
+    for key, value, written in flags:
+        settings.add(key, value, written)
+    listeners = settings.tree.pop("listeners", {})
+    if "origins" in settings.tree:  # a field of Config that is not for settings
+        raise ConfigError(f"{settings.origins['origins']}: origins: unknown setting")
+    config = decode(settings.tree, Config, settings.origins)
+    return msgspec.structs.replace(
+        config, listeners=_listeners(listeners, settings.origins), origins=settings.origins
+    )
+
+
+def decode(
+    tree: Mapping[str, object], into: type[T], origins: Mapping[str, str], at: str = ""
+) -> T:
+    """A checked `into` of plain values; `at` is the dotted place of `tree` in the settings.
+    Raises ConfigError.
+
+    Fields named `..._bytes` take sizes, `..._ms` and `..._s` times, and text is turned into
+    numbers and booleans.
+    """
+    try:
+        return msgspec.convert(_with_units(tree, into), into, strict=False)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        unknown = re.search(r"unknown field `(.+?)`", text)
+        dotted = f"{at}.{place.strip('`').strip('.')}".strip(".")
+        if unknown:
+            dotted = f"{dotted}.{unknown[1]}".strip(".")
+            text = "unknown setting"
+        raise ConfigError(f"{_origin(dotted, origins)}: {dotted}: {text}") from None
+    except _BadValue as error:
+        dotted = f"{at}.{error.key}".strip(".")
+        raise ConfigError(f"{_origin(dotted, origins)}: {dotted}: {error}") from None
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `127.0.0.1:9092`, `[::1]:9092` or `localhost:9092`. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address: HOST:PORT is wanted, port 0 for any free one")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _BadValue(ValueError):
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+class _Settings:
+    """Settings gathered from everywhere: the merged tree, and where each leaf of it came from."""
+
+    def __init__(self) -> None:
+        self.tree: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}
+
+    def add_tree(self, tree: Mapping[str, object], origin: str, at: str = "") -> None:
+        for key, value in tree.items():
+            dotted = f"{at}.{key}".strip(".")
+            if isinstance(value, dict):
+                self.add_tree(value, origin, dotted)
+            else:
+                self.add(dotted, value, origin)
+
+    def add(self, dotted: str, value: object, origin: str) -> None:
+        *parents, key = dotted.split(".")
+        node = self.tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"{origin}: {dotted}: {parent!r} is no group of settings")
+        if not key or isinstance(node.get(key), dict):
+            raise ConfigError(f"{origin}: {dotted}: names a group of settings, not one")
+        node[key] = value
+        self.origins[dotted] = origin
+
+
+def _first_file() -> str | None:
+    paths = (Path(name).expanduser() for name in FILES)
+    return next((str(path) for path in paths if path.is_file()), None)
+
+
+def _read_file(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _origin(dotted: str, origins: Mapping[str, str]) -> str:
+    """Where a setting, or the first one of a group, was found."""
+    inside = (key for key in origins if key == dotted or key.startswith(f"{dotted}."))
+    return origins[key] if (key := next(inside, None)) is not None else "settings"
+
+
+def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerConfig]:
+    if not isinstance(tree, dict):
+        where = _origin("listeners", origins)
+        raise ConfigError(f"{where}: listeners: is a group of settings, not one")
+    known = _Listener.__struct_fields__
+    listeners = {}
+    for name, given in tree.items():
+        at = f"listeners.{name}"
+        if not isinstance(given, dict):
+            raise ConfigError(f"{_origin(at, origins)}: {at}: is a group of settings, not one")
+        own = {key: value for key, value in given.items() if key in known}
+        common = decode(own, _Listener, origins, at)
+        if common.listen is not None and common.listen != OFF:
+            _checked_address(common.listen, f"{at}.listen", origins)
+        advertised = None
+        if common.advertised is not None:
+            advertised = _checked_address(common.advertised, f"{at}.advertised", origins)
+        listeners[name] = ListenerConfig(
+            name=name,
+            protocol=common.protocol or name,
+            listen=common.listen,
+            advertised=advertised,
+            allow_non_loopback=common.allow_non_loopback,
+            options={key: value for key, value in given.items() if key not in known},
+        )
+    return listeners
+
+
+def _checked_address(text: str, dotted: str, origins: Mapping[str, str]) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ConfigError(f"{_origin(dotted, origins)}: {dotted}: {error}") from None
+
+
+def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
+    """The same tree with sizes, times and `none` turned into numbers and None, as the fields'
+    names and types ask.
+    """
+    hints = typing.get_type_hints(into, include_extras=True)
+    plain: dict[str, object] = {}
+    for key, value in tree.items():
+        hint = hints.get(key)
+        if isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            try:
+                plain[key] = _with_units(value, hint)
+            except _BadValue as error:
+                raise _BadValue(f"{key}.{error.key}", str(error)) from None
+        elif isinstance(value, str):
+            try:
+                plain[key] = plain_value(key, value, hint)
+            except ValueError as error:
+                raise _BadValue(key, str(error)) from None
+        else:
+            plain[key] = value
+    return plain
+
+
+def plain_value(key: str, text: str, hint: object) -> object:
+    """What the text of a setting comes to, by its name and type: sizes and times in numbers, `none`
+    where that can be; other text as it is. Raises ValueError.
+    """
+    kinds = set(_alternatives(hint))
+    if type(None) in kinds and text.strip().lower() in ("none", ""):
+        return None
+    choices = [choice for kind in kinds for choice in _choices(kind)]
+    if choices and text not in choices:
+        raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+    if not kinds & {int, float}:
+        return text
+    if "bytes" in key.split("_"):
+        return parse_bytes(text)
+    unit = key.rpartition("_")[2]
+    if unit in ("ms", "s"):
+        seconds = parse_seconds(text, unit=unit)
+        number = seconds * 1000 if unit == "ms" else seconds
+        return number if float in kinds else round(number)
+    return text
+
+
+def _choices(kind: object) -> tuple[str, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def _alternatives(hint: object) -> Iterator[object]:
+    """The plain types in an annotation: `Annotated[int, ...] | None` gives int and NoneType."""
+    origin = typing.get_origin(hint)
+    if origin is Annotated:
+        yield from _alternatives(typing.get_args(hint)[0])
+    elif origin in (typing.Union, types.UnionType):
+        for inner in typing.get_args(hint):
+            yield from _alternatives(inner)
+    else:
+        yield hint

@@ -1,0 +1,138 @@
+"""The position that a dispatcher delivers from: a cursor of a shared subscription, or one in
+memory.
+
+Pulsar's readers are non-durable: their positions live here and never enter the names that Kafka and
+Iggy share. Knows neither consumers nor entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from storage.metadata.ranges import RangeSet
+
+if TYPE_CHECKING:
+    from broker.subscriptions.subscriptions import Subscription
+
+
+@dataclass(slots=True)
+class CursorState:
+    """Where a cursor stands, to be used before anything else happens."""
+
+    position: int  # The next offset wanted: everything below is acknowledged.
+    floor: int  # As last set by a commit or seek: between it and the position Pulsar acked.
+    acked: RangeSet  # What is acknowledged above the position.
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether all of `[start, end)` is acknowledged."""
+        if end <= self.position:
+            return True
+        return bool(self.acked) and self.acked.contains(max(start, self.position), end)
+
+    def told(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of the entry `[start, end)` that Pulsar acknowledged.
+
+        Where another protocol's commit left the position inside the entry, that part is not told:
+        the entry goes whole.
+        """
+        told: list[tuple[int, int]] = []
+        low = max(start, self.floor)
+        if low < self.position:
+            told.append((low, min(self.position, end)))
+        if self.acked:
+            told += self.acked.within(max(start, self.position), end)
+        return told
+
+
+class Cursor(Protocol):
+    """What a dispatcher needs of a position. Changes return a ticket (0: nothing to wait for)."""
+
+    is_durable: bool
+
+    @property
+    def position(self) -> int:
+        """The next offset wanted."""
+
+    def state(self) -> CursorState:
+        """Where it stands."""
+
+    def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge half-open offset ranges; lazy: on disk within the flush interval.
+
+        Raises LimitExceeded once all that find room are taken, StorageFull, StorageFailed.
+        """
+
+    def ack_to(self, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below `position`; never moves back."""
+
+    def seek(self, position: int) -> int:
+        """Forget every acknowledgement and go on at `position`."""
+
+
+class SubscriptionCursor:
+    """One partition's cursor, which is set, of a subscription that other protocols may share."""
+
+    is_durable = True
+
+    def __init__(self, subscription: Subscription, index: int) -> None:
+        self.subscription = subscription
+        self.index = index
+
+    @property
+    def position(self) -> int:
+        """The next offset wanted; 0 when another door has just deleted the cursor."""
+        return self.subscription.position(self.index) or 0
+
+    def state(self) -> CursorState:
+        """Where it stands."""
+        subscription, index = self.subscription, self.index
+        return CursorState(self.position, subscription.floor(index), subscription.acked(index))
+
+    def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge ranges, as `Subscription.ack` does."""
+        return self.subscription.ack(self.index, ranges, lazy=lazy)
+
+    def ack_to(self, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below, as `Subscription.ack_to` does."""
+        return self.subscription.ack_to(self.index, position, lazy=lazy)
+
+    def seek(self, position: int) -> int:
+        """Go on elsewhere, as `Subscription.seek` does."""
+        return self.subscription.seek(self.index, position)
+
+
+class MemoryCursor:
+    """A non-durable position: gone with its last consumer."""
+
+    is_durable = False
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self._floor = position
+        self._acked = RangeSet()
+
+    def state(self) -> CursorState:
+        """Where it stands."""
+        return CursorState(self.position, self._floor, self._acked)
+
+    def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge ranges. What finds no room counts as not acknowledged."""
+        for start, end in ranges:
+            if end > self.position:
+                self._acked.add(max(start, self.position), end)
+        self.position = self._acked.pop_below(self.position)
+        return 0
+
+    def ack_to(self, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below."""
+        if position > self.position:
+            self.position = self._acked.pop_below(position)
+        return 0
+
+    def seek(self, position: int) -> int:
+        """Go on elsewhere."""
+        self._acked.clear()
+        self.position = self._floor = position
+        return 0

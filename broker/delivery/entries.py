@@ -1,0 +1,398 @@
+"""The one place that turns Pulsar's ids into offsets and back. They depend on the offset alone.
+
+ledgerId is the partition's id. A stored Pulsar entry has the offset of its first record as entryId,
+and a message of it the distance from there as batch index. Every record of another body format is
+an unbatched entry of its own.
+
+Pulsar's clients subtract one from entry ids, so a cumulative acknowledgement resolves down, a seek
+up, and only an individual acknowledgement must name an entry. Knows no connection, consumer or
+command.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from broker.delivery.ack_sets import acked_ranges, wanted_count
+from broker.errors import CorruptBatch, UnreadableRecord
+from broker.topics.partition import broker_error
+from storage.codecs import registry
+from storage.codecs.api import RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
+from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
+from storage.codecs.pulsar import entries as stored_entries
+from storage.codecs.pulsar_entry import (
+    chunk_of,
+    publish_us_of,
+    read_metadata,
+)
+from storage.codecs.pulsar_run import records_to_entries
+from storage.codecs.record import Chunk
+from storage.errors import CorruptBody, StorageError, UnreadableBody
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
+LATEST = 2**63 - 1  # Both of MessageId.latest.
+
+FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
+# Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
+# A thread that decodes takes turns with the loop, and holds it up for longer than it works.
+COMPRESSED_INLINE_BYTES_MAX = 32 * 1024
+PLAIN_INLINE_BYTES_MAX = 256 * 1024
+
+# Operators of a flag class cost a microsecond, which is more than an entry may.
+_CHUNK = int(BatchFlag.CHUNK)
+_COMPRESSED = int(BatchFlag.COMPRESSED)
+_GAP = int(BatchFlag.GAP)
+_MARKER = int(BatchFlag.MARKER)
+
+
+@dataclass(slots=True)
+class Span:
+    """The records that one entry covers: `[offset, end)`. `offset` is the entry id."""
+
+    offset: int
+    record_count: int
+
+    @property
+    def end(self) -> int:
+        """Offset after the entry's last record."""
+        return self.offset + self.record_count
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry to be delivered, and how a dispatcher delivers it."""
+
+    offset: int
+    record_count: int
+    body: Buffer  # From the checksum's magic (or the metadata's size) to the end of the payload.
+    flags: int  # The batch's: which entries may be chunks, which may be delayed.
+    redelivery_count: int = 0
+    ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
+
+    @property
+    def end(self) -> int:
+        """Offset after the entry's last record."""
+        return self.offset + self.record_count
+
+    @property
+    def wanted(self) -> int:
+        """How many messages of it are wanted."""
+        return wanted_count(self.ack_set) if self.ack_set else self.record_count
+
+
+@dataclass(slots=True)
+class EntryRead:
+    """Entries in offset order, and where the next read goes on (past what is no entry)."""
+
+    entries: list[Entry]
+    next_offset: int
+    is_foreign: bool = False  # Some were made of records of another format: few in one read.
+
+
+class EntryId(NamedTuple):
+    """An id as a client names it, numbers signed; `ack_set` has a bit for each message wanted."""
+
+    ledger: int
+    entry: int
+    ack_set: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class CumulativeAck:
+    """What a cumulative acknowledgement covers: all below `position`, and `ranges` of the entry
+    after it.
+    """
+
+    position: int
+    ranges: list[tuple[int, int]]
+
+
+# Reading.
+
+
+async def read_entries(partition: Partition, offset: int, bytes_max: int) -> EntryRead:
+    """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
+
+    Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
+    """
+    entries: list[Entry] = []
+    next_offset, is_foreign = offset, False
+    for batch in await partition.read(offset, bytes_max):
+        header = batch.header
+        if header.flags & _GAP:
+            next_offset = batch.next_offset
+        elif header.body_format == BodyFormat.PULSAR:
+            entries += _stored_entries(batch, offset)
+            next_offset = batch.next_offset
+        else:
+            is_foreign = True
+            made, next_offset = await _foreign_entries(batch, offset, bool(entries))
+            entries += made
+            if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
+                break
+    return EntryRead(entries, next_offset, is_foreign)
+
+
+def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
+    body, flags = batch.body, batch.header.flags
+    entries = [
+        Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags)
+        for ref in stored_entries(body, batch.base_offset)
+        if ref.offset + ref.record_count > offset
+    ]
+    if flags & _MARKER:  # Of another cluster's replication or transactions: for no client.
+        return [e for e in entries if not entry_metadata(e.body).HasField("marker_type")]
+    return entries
+
+
+async def _foreign_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
+    """Entries made of the batch's records from `offset` on, and where the next read goes on."""
+    is_compressed = batch.header.flags & _COMPRESSED
+    bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
+    if len(batch.body) <= bytes_max:
+        return _make_entries(batch, offset, have_some)
+    return await trio.to_thread.run_sync(_make_entries, batch, offset, have_some)
+
+
+def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
+    start = max(offset, batch.base_offset)
+    decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX)
+    if decoded.failed is not None and not decoded.records and not have_some:
+        raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
+    bodies = records_to_entries(decoded.records)
+    entries = [
+        Entry(record.offset, 1, body, 0)
+        for record, body in zip(decoded.records, bodies, strict=True)
+    ]
+    if decoded.failed is not None and decoded.failed_offset is not None:
+        return entries, decoded.failed_offset
+    return entries, max(decoded.next_offset, start + 1)
+
+
+def _decoded(batch: Batch, start_offset: int = 0, records_max: int = RECORDS_MAX) -> Decoded:
+    """Records of a batch of another format; one that no codec here knows fails as a damaged one."""
+    header, base_offset = batch.header, batch.base_offset
+    try:
+        codec = registry.codec_for(header.body_format)
+    except UnreadableBody as error:
+        first = max(start_offset, base_offset)
+        return Decoded(next_offset=first, failed=error, failed_offset=first)
+    return codec.decode(
+        batch.body,
+        base_offset,
+        header.append_us,
+        start_offset=start_offset,
+        records_max=records_max,
+    )
+
+
+def entry_metadata(body: Buffer) -> EntryMetadata:
+    """What the entry's writer said of it. Raises CorruptBatch."""
+    try:
+        return read_metadata(body, check=False)[0]
+    except CorruptBody as error:
+        raise CorruptBatch(str(error)) from error
+
+
+def entry_chunk(entry: Entry) -> Chunk | None:
+    """Which piece of a chunked message the entry is, if it is one."""
+    return chunk_of(entry_metadata(entry.body)) if entry.flags & _CHUNK else None
+
+
+def is_batched(body: Buffer) -> bool:
+    """Whether the entry is a batch of messages in Pulsar's sense, be it of one."""
+    return entry_metadata(body).HasField("num_messages_in_batch")
+
+
+# Finding entries.
+
+
+async def entry_at(partition: Partition, offset: int) -> Span | None:
+    """The entry whose first record is `offset`, or None."""
+    span = await entry_at_or_before(partition, offset)
+    return span if span is not None and span.offset == offset else None
+
+
+async def entry_at_or_before(partition: Partition, offset: int) -> Span | None:
+    """The entry that contains `offset`, else the last one before it; None if there is none below
+    the watermark.
+    """
+    offset = min(offset, partition.high_watermark - 1)
+    if offset < partition.log_start_offset:
+        return None
+    batches = await partition.read(offset, 1)
+    batch: Batch | None = batches[0] if batches else None
+    while batch is not None:
+        found = _last_starting_at_or_below(batch, offset)
+        if found is not None:
+            return found
+        below = batch.base_offset - 1
+        batches = await partition.read(below, 1) if below >= partition.log_start_offset else []
+        batch = batches[0] if batches else None
+    return None
+
+
+async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
+    """The first entry that starts at or above `offset`, below the watermark; else None."""
+    offset = max(offset, partition.log_start_offset)
+    position = offset
+    while position < partition.high_watermark:
+        batches = await partition.read(position, 1)
+        if not batches:
+            return None
+        for batch in batches:
+            found = _first_starting_at_or_above(batch, offset)
+            if found is not None:
+                return found
+        position = batches[-1].next_offset
+    return None
+
+
+async def last_entry(partition: Partition) -> Span | None:
+    """The last entry that may be delivered; None in an empty partition."""
+    return await entry_at_or_before(partition, partition.high_watermark - 1)
+
+
+async def last_ended(partition: Partition, position: int) -> Span | None:
+    """The last entry that ends at or below `position`: Pulsar's mark-delete for a cursor there."""
+    span = await entry_at_or_before(partition, position - 1)
+    if span is not None and span.end > position:
+        span = await entry_at_or_before(partition, span.offset - 1)
+    return span
+
+
+def _spans(batch: Batch) -> Sequence[Span]:
+    """The entries of a batch without their bytes."""
+    header = batch.header
+    if header.flags & _GAP:
+        return ()
+    if header.body_format == BodyFormat.PULSAR:
+        entries = _stored_entries(batch, batch.base_offset)
+        return [Span(entry.offset, entry.record_count) for entry in entries]
+    return [Span(record.offset, 1) for record in _decoded(batch).records]
+
+
+def _is_dense(batch: Batch) -> bool:
+    """Whether every offset of the batch is an entry of its own, which needs no look inside."""
+    header = batch.header
+    return (
+        not header.flags & _GAP
+        and header.body_format != BodyFormat.PULSAR
+        and header.record_count == header.last_offset_delta + 1
+    )
+
+
+def _last_starting_at_or_below(batch: Batch, offset: int) -> Span | None:
+    if batch.base_offset > offset:
+        return None
+    if _is_dense(batch):
+        return Span(min(offset, batch.next_offset - 1), 1)
+    spans = _spans(batch)
+    at = bisect_right(spans, offset, key=_offset_of)
+    return spans[at - 1] if at else None
+
+
+def _first_starting_at_or_above(batch: Batch, offset: int) -> Span | None:
+    if batch.next_offset <= offset:
+        return None
+    if _is_dense(batch):
+        return Span(max(offset, batch.base_offset), 1)
+    return next((span for span in _spans(batch) if span.offset >= offset), None)
+
+
+def _offset_of(span: Span) -> int:
+    return span.offset
+
+
+# Ids.
+
+
+async def resolve_cumulative(partition: Partition, message_id: EntryId) -> CumulativeAck | None:
+    """What a cumulative acknowledgement of that id covers; None if it acknowledges nothing."""
+    if not _is_within(partition, message_id):
+        return None
+    span = await entry_at_or_before(partition, message_id.entry)
+    if span is None:
+        return None
+    if message_id.ack_set and span.offset == message_id.entry:
+        return CumulativeAck(span.offset, acked_ranges(span, message_id.ack_set))
+    return CumulativeAck(span.end, [])
+
+
+async def resolve_individual(partition: Partition, message_id: EntryId) -> Span | None:
+    """The entry that an individual acknowledgement names; None if it names none."""
+    if not _is_within(partition, message_id):
+        return None
+    return await entry_at(partition, message_id.entry)
+
+
+async def resolve_seek(partition: Partition, message_id: EntryId) -> int:
+    """The position of a seek, or of a reader's start, to that id: the next entry start, the end if
+    there is none.
+    """
+    ledger, entry = message_id.ledger, message_id.entry
+    if ledger != partition.partition_id:
+        is_older = ledger < partition.partition_id
+        return partition.log_start_offset if is_older else partition.high_watermark
+    span = await entry_at_or_after(partition, entry)
+    if span is None:
+        return partition.high_watermark
+    if message_id.ack_set and span.offset == entry:
+        acked = acked_ranges(span, message_id.ack_set)
+        if acked and acked[0][0] == span.offset:  # Into a batch: its first messages are cleared.
+            return acked[0][1]
+    return span.offset
+
+
+async def resolve_time(partition: Partition, time_us: int) -> int:
+    """The position of the first entry published at or after `time_us`, the end if there is none."""
+    try:
+        find = partition.log.offset_at_or_after
+        position = await trio.to_thread.run_sync(find, time_us)
+    except StorageError as error:
+        raise broker_error(error) from error
+    position = max(position, partition.log_start_offset)
+    while position < partition.high_watermark:
+        batches = await partition.read(position, 1)
+        if not batches:
+            break
+        for batch in batches:
+            found = _first_published_at_or_after(batch, time_us)
+            if found is not None:
+                return found
+        position = batches[-1].next_offset
+    return partition.high_watermark
+
+
+def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:
+    header = batch.header
+    if header.flags & _GAP:
+        return None
+    if header.body_format == BodyFormat.PULSAR:
+        for entry in _stored_entries(batch, batch.base_offset):
+            publish_us = publish_us_of(entry_metadata(entry.body))
+            if (header.append_us if publish_us is None else publish_us) >= time_us:
+                return entry.offset
+        return None
+    for record in _decoded(batch).records:
+        publish_us = record.append_us if record.publish_us is None else record.publish_us
+        if publish_us >= time_us:
+            return record.offset
+    return None
+
+
+def _is_within(partition: Partition, message_id: EntryId) -> bool:
+    """Whether the id can name something that was delivered from here."""
+    return (
+        message_id.ledger == partition.partition_id
+        and 0 <= message_id.entry < partition.high_watermark
+    )

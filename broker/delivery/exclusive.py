@@ -1,0 +1,96 @@
+"""Exclusive delivery: one consumer, order kept, a redelivery starts again at the first
+unacknowledged entry.
+
+Also what Pulsar's readers are. No limit of unacknowledged messages: the consumer's permits are its
+only brake.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
+
+from broker.delivery import entries as ids
+from broker.delivery.consumer import Consumer, SubscriptionKind
+from broker.delivery.dispatcher import Dispatcher
+from broker.delivery.entries import Entry, EntryId, Span
+from broker.errors import SubscriptionBusy
+
+# Sizes of delivered entries that are remembered for their acks; older ones are looked up.
+DELIVERED_MAX = 100_000
+
+
+class ExclusiveDispatcher(Dispatcher):
+    """Delivers to one consumer."""
+
+    kind = SubscriptionKind.EXCLUSIVE
+    _delivered: dict[int, int]  # Record count of delivered entries by offset, oldest first.
+
+    def check_room(self) -> None:
+        """Raises SubscriptionBusy while a consumer is attached."""
+        if self.consumers:
+            raise SubscriptionBusy("Exclusive consumer is already connected")
+
+    def rewind(self) -> None:
+        """Start again at the first entry that is not acknowledged."""
+        self._delivered = {}
+        super().rewind()
+
+    def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
+        """Send everything unacknowledged again; single entries cannot be asked for, as in Apache
+        Pulsar.
+        """
+        consumer.messages_redelivered += sum(self._delivered.values())
+        self.rewind()
+
+    async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
+        """Acknowledge everything up to an entry, that one included. Returns a ticket."""
+        span = self._delivered_span(message_id)
+        if span is not None and not message_id.ack_set:
+            return self._ack_below(consumer, span.end, lazy=lazy)
+        covered = await ids.resolve_cumulative(self.partition, message_id)
+        if covered is None:
+            return 0
+        ticket = self._ack_below(consumer, covered.position, lazy=lazy)
+        if covered.ranges:
+            ack = partial(self.cursor.ack, covered.ranges, lazy=lazy)
+            ticket = max(ticket, self._own_move(ack))
+        return ticket
+
+    def _ack_below(self, consumer: Consumer, position: int, *, lazy: bool) -> int:
+        consumer.messages_acked += max(0, position - self.cursor.position)
+        ticket = self._own_move(partial(self.cursor.ack_to, position, lazy=lazy))
+        delivered = self._delivered
+        while delivered and (first := next(iter(delivered))) < position:
+            del delivered[first]
+        return ticket
+
+    def _give_back(self, consumer: Consumer) -> None:
+        self.rewind()
+
+    def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """Redelivery counts stay 0: Apache Pulsar counts on Shared subscriptions only."""
+        delivered = self._delivered
+        for entry in entries:  # hot: see make bench
+            delivered[entry.offset] = entry.record_count
+        while len(delivered) > DELIVERED_MAX:
+            del delivered[next(iter(delivered))]
+
+    def _delivered_span(self, message_id: EntryId) -> Span | None:
+        if message_id.ledger != self.partition.partition_id:
+            return None
+        count = self._delivered.get(message_id.entry)
+        return None if count is None else Span(message_id.entry, count)
+
+    def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
+        return self._delivered.get
+
+    def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
+        consumer.messages_acked += sum(map(self._delivered.pop, entries, repeat(0)))
+
+    def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
+        if left == 0:
+            self._delivered.pop(span.offset, None)
+            consumer.messages_acked += span.record_count
+
+    def _moved_ahead(self) -> None:
+        """Nothing to undo: what is acknowledged now is passed over when its turn comes."""

@@ -1,0 +1,95 @@
+"""Joins the chunks of a message that its producer sent in pieces, for readers of other formats.
+
+The pieces lie before the last one, mostly next to it, with other producers' records between
+them. Knows formats only through the codec interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+import trio
+
+from broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
+from broker.topics.partition import broker_error
+from storage.codecs.api import BatchFlag, Codec
+from storage.codecs.record import Record
+from storage.errors import BodyError, RecordTooLarge, StorageError
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+    from storage.log.partition_log import PartitionLog
+
+
+class JoiningCodec(Codec, Protocol):
+    """A codec of a format that has chunked messages."""
+
+    def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
+        """The whole message of all its pieces, in order, at the last one's offset.
+
+        Raises RecordTooLarge, UnreadableBody.
+        """
+
+
+async def join_chunks(
+    partition: Partition, codec: Codec, batch: Batch, last: Record
+) -> Record | None:
+    """The whole message if `last`, a record of `batch`, is the last piece of one; else None.
+
+    None too where a piece is missing: Pulsar's own consumers drop such a message. Raises BodyError
+    where it is too large to be joined or does not unpack, DamagedLog.
+    """
+    chunk = last.chunk
+    assert chunk is not None
+    if chunk.chunk_id != chunk.chunk_count - 1 or not _joins(codec):
+        return None
+    try:
+        return await trio.to_thread.run_sync(_join, partition.log, codec, batch, last)
+    except BodyError:
+        raise
+    except StorageError as error:
+        raise broker_error(error) from error
+
+
+def _joins(codec: object) -> TypeGuard[JoiningCodec]:
+    return hasattr(codec, "join")
+
+
+def _join(log: PartitionLog, codec: Codec, batch: Batch, last: Record) -> Record | None:
+    assert last.chunk is not None and _joins(codec)
+    pieces = {last.chunk.chunk_id: last}
+    size, scanned = len(last.value or b""), 0
+    before: Batch | None = batch
+    while before is not None and scanned <= JOINED_SCAN_BYTES_MAX:
+        for piece in _pieces_in(codec, before, last):
+            assert piece.chunk is not None
+            if piece.chunk.chunk_id not in pieces:  # The later one, where a producer sent it again.
+                pieces[piece.chunk.chunk_id] = piece
+                size += len(piece.value or b"")
+        if size > JOINED_BYTES_MAX:
+            raise RecordTooLarge(size, JOINED_BYTES_MAX)
+        if len(pieces) == last.chunk.chunk_count:
+            return codec.join([pieces[number] for number in sorted(pieces)], JOINED_BYTES_MAX)
+        scanned += len(before.body)
+        before = log.batch_before(before.base_offset)
+    return None
+
+
+def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
+    """Earlier pieces of the same message in a batch, the latest first."""
+    header = batch.header
+    if header.body_format != codec.format or not header.flags & BatchFlag.CHUNK:
+        return ()
+    assert last.chunk is not None
+    uuid = last.chunk.uuid
+    records = codec.decode(batch.body, batch.base_offset, header.append_us).records
+    return [
+        record
+        for record in reversed(records)
+        if record.offset < last.offset
+        and record.chunk is not None
+        and record.chunk.uuid == uuid
+        and record.chunk.chunk_id < last.chunk.chunk_id
+    ]

@@ -1,0 +1,342 @@
+"""Reads a partition in the format of whoever reads. Knows formats only through the codec
+interface.
+
+Stored in that format already: the bytes as they are, from the right entry on. Stored in another:
+decoded to records and encoded again, in pieces, leaving out what the reader's format cannot
+carry. A chunked message is one record to the readers of other formats, at the offset of its last
+chunk.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.errors import UnreadableRecord
+from broker.limits import (
+    DECODE_INLINE_BYTES,
+    DECODE_INLINE_RECORDS,
+    DECODE_RECORDS_MAX,
+    DECODE_RECORDS_MIN,
+    READ_BYTES_MIN,
+    READ_PIECE_BYTES,
+    WALK_BYTES_MAX,
+)
+from broker.reading.chunks import join_chunks
+from storage.codecs.api import RECORDS_MAX, BatchFlag, Buffer, Codec, Decoded
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError, UnreadableBody
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """Records in the reader's format: `parts`, `size` bytes together, are whole entries in
+    order.
+    """
+
+    first_offset: int  # of the first record given; where the read began if there is none
+    next_offset: int  # where the next read goes on, past records left out
+    parts: list[Buffer] = field(default_factory=list)
+    size: int = 0
+    record_count: int = 0
+    left_out: int = 0  # records walked over that this format cannot carry
+    as_stored: bool = False  # whether the first part is stored in the very format asked for
+
+    def add(self, body: Buffer, record_count: int, first_offset: int) -> None:
+        """Put records behind those that are there."""
+        if not self.parts:
+            self.first_offset = first_offset
+        self.parts.append(body)
+        self.size += len(body)
+        self.record_count += record_count
+
+
+async def read_as(
+    partition: Partition,
+    codec: Codec,
+    offset: int,
+    *,
+    bytes_max: int,
+    records_max: int | None = None,
+) -> ReadResult:
+    """What a reader of `codec`'s format is given from `offset` on, up to the high watermark.
+
+    At least one record, however large, if there is one that the format can carry: those that it
+    cannot are walked over. More while they fit both limits; what is stored in the reader's format
+    comes in whole batches, cut only at `offset` and by `records_max`. An empty result that has come
+    further (`next_offset`) is a walk that reached the watermark or WALK_BYTES_MAX.
+
+    Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
+    cannot be opened; where that is a later one, the read ends before it.
+    """
+    reader = _Reader(partition, codec, ReadResult(offset, offset), bytes_max, records_max)
+    while not reader.is_full:
+        batches = await partition.read(reader.result.next_offset, reader.bytes_wanted)
+        if not batches:
+            break
+        for batch in batches:
+            await reader.take(batch)
+            if reader.is_full:
+                break
+        reader.expect_more_like(batches[-1])
+    return reader.result
+
+
+class _Reader:
+    """One read under way."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        codec: Codec,
+        result: ReadResult,
+        bytes_max: int,
+        records_max: int | None,
+    ) -> None:
+        self.result = result
+        self._partition = partition
+        self._codec = codec
+        self._bytes_max = bytes_max
+        self._records_max = records_max
+        self._walked_bytes = 0  # stored in other formats
+        self._record_bytes = 0  # of a record that was made for this reader lately
+        self._ended = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the read is over."""
+        result = self.result
+        if self._ended or self._records_left <= 0:
+            return True
+        if result.parts:
+            return result.size >= self._bytes_max
+        return self._walked_bytes >= WALK_BYTES_MAX
+
+    @property
+    def bytes_wanted(self) -> int:
+        """Stored bytes to ask the log for next: no more than the records wanted are likely to
+        take.
+        """
+        if self._walked_bytes and not self.result.parts:
+            return max(self._bytes_max, READ_PIECE_BYTES)
+        room = self._bytes_max - self.result.size
+        if self._records_max is None:
+            return room
+        log = self._partition.log
+        record_bytes = log.size_bytes // max(log.log_end_offset - log.log_start_offset, 1) + 1
+        return min(room, max(self._records_left * record_bytes, READ_BYTES_MIN))
+
+    @property
+    def _records_left(self) -> int:
+        if self._records_max is None:
+            return DECODE_RECORDS_MAX
+        return self._records_max - self.result.record_count
+
+    def expect_more_like(self, batch: Batch) -> None:
+        """End the read where a batch as large as the last one finds no room: what follows is most
+        likely no smaller, and reading it would be in vain.
+        """
+        if batch.header.body_format == self._codec.format and self.result.parts:
+            self._ended |= self.result.size + len(batch.body) > self._bytes_max
+
+    async def take(self, batch: Batch) -> None:
+        """Add what the batch has for this reader, from `next_offset` on."""
+        header = batch.header
+        if header.flags & BatchFlag.GAP:
+            self.result.next_offset = batch.next_offset
+        elif header.body_format == self._codec.format:
+            self._take_stored(batch)
+        else:
+            await self._take_foreign(batch)
+
+    def _take_stored(self, batch: Batch) -> None:
+        result, count = self.result, batch.header.record_count
+        body: Buffer = batch.body
+        start_offset = max(result.next_offset, batch.base_offset)
+        next_offset = batch.next_offset
+        records_max = self._records_left if self._records_max is not None else None
+        if start_offset == batch.base_offset and (records_max is None or count <= records_max):
+            body = self._codec.readable(body)
+        else:
+            body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
+        if result.parts and result.size + len(body) > self._bytes_max:
+            self._ended = True
+            return
+        if count:
+            result.as_stored = result.as_stored or not result.parts
+            result.add(body, count, start_offset)
+        result.next_offset = next_offset
+
+    async def _take_foreign(self, batch: Batch) -> None:
+        try:
+            stored = codec_for(batch.header.body_format)
+        except UnreadableBody as error:
+            self._refuse(batch.base_offset, error)
+            return
+        self._walked_bytes += len(batch.body)
+        while self.result.next_offset < batch.next_offset and not self.is_full:
+            decoded = await self._decode(stored, batch)
+            if not decoded.records and decoded.failed is None:
+                self.result.next_offset = batch.next_offset
+            else:
+                await self._join(stored, batch, decoded)
+                self._give(batch, decoded)
+
+    async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
+        """The next piece of a body; in a thread where that takes long, since it may inflate.
+
+        What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
+        with the loop, and holds it up for longer than it works.
+        """
+        is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
+        wanted = self._records_wanted(batch, is_compressed)
+
+        def decode() -> Decoded:
+            return stored.decode(
+                batch.body,
+                batch.base_offset,
+                batch.header.append_us,
+                start_offset=self.result.next_offset,
+                records_max=wanted,
+            )
+
+        if len(batch.body) > (DECODE_INLINE_BYTES if is_compressed else READ_PIECE_BYTES):
+            return await trio.to_thread.run_sync(decode)
+        await trio.lowlevel.checkpoint()
+        return decode()
+
+    def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
+        """Records of the batch to decode next: as many as are likely to find room."""
+        stored = len(batch.body) // max(batch.header.record_count, 1)
+        room = max(self._bytes_max - self.result.size, 0)
+        wanted = min(room, READ_PIECE_BYTES) // max(stored, self._record_bytes, 1) + 1
+        piece = DECODE_RECORDS_MAX if is_compressed else DECODE_INLINE_RECORDS
+        return min(max(wanted, DECODE_RECORDS_MIN), piece, self._records_left)
+
+    async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
+        """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
+        if not batch.header.flags & BatchFlag.CHUNK:
+            return
+        whole: list[Record] = []
+        for record in decoded.records:
+            if record.chunk is None:
+                whole.append(record)
+                continue
+            try:
+                joined = await join_chunks(self._partition, stored, batch, record)
+            except BodyError as error:
+                decoded.failed, decoded.failed_offset = error, record.offset
+                decoded.next_offset = record.offset
+                break
+            if joined is not None:
+                whole.append(joined)
+        decoded.records = whole
+
+    def _give(self, batch: Batch, decoded: Decoded) -> None:
+        """Add what was decoded as far as there is room, and go on behind it."""
+        result, codec = self.result, self._codec
+        carried = [record for record in decoded.records if codec.carries(record)]
+        next_offset = decoded.next_offset
+        if carried:
+            encoded = codec.encode(carried, batch.base_offset)
+            body, fitting = codec.readable(encoded), len(carried)
+            self._record_bytes = len(body) // fitting
+            if result.size + len(body) > self._bytes_max:
+                fitting, size = self._fitting(encoded, batch.base_offset, len(body))
+                body = body[:size]
+            if fitting:
+                result.add(body, fitting, carried[0].offset)
+            if fitting < len(carried):
+                next_offset = carried[fitting].offset
+                self._ended = True
+        if len(carried) < len(decoded.records):
+            passed = sum(record.offset < next_offset for record in decoded.records)
+            result.left_out += passed - sum(record.offset < next_offset for record in carried)
+        result.next_offset = max(next_offset, result.next_offset)
+        if result.parts and result.size + self._record_bytes > self._bytes_max:
+            self._ended = True  # What follows is most likely no smaller.
+        if decoded.failed is not None and not self._ended:
+            self._refuse(result.next_offset, decoded.failed)
+
+    def _refuse(self, offset: int, error: BodyError) -> None:
+        """End the read before a record that cannot be opened, or refuse it if that is the first."""
+        if not self.result.parts:
+            partition = self._partition
+            place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
+            raise UnreadableRecord(f"{place}: {error}") from error
+        self._ended = True
+
+    def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:
+        """How many encoded records fit, and their bytes; one at least if it is the first of all."""
+        room = self._bytes_max - self.result.size
+        head = len(encoded) - readable_bytes
+        ends = [pos - head for _, pos in self._codec.split(encoded, base_offset)[1:]]
+        ends.append(readable_bytes)
+        fitting = bisect_right(ends, room)
+        if not self.result.parts:
+            fitting = max(fitting, 1)
+        return fitting, ends[fitting - 1] if fitting else 0
+
+
+def cut_body(
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
+) -> tuple[memoryview, int, int]:
+    """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
+
+    An entry of several records (a compressed set, a batched entry) is given whole, and from the
+    first such on records are counted by their offsets.
+    """
+    header, body = batch.header, batch.body
+    if header.record_count <= header.last_offset_delta:
+        return _cut_sparse_body(codec, batch, start_offset, records_max)
+    # Without a limit only the first start is looked for, else one more than can be given.
+    starts_max = 1 if records_max is None else records_max + 1
+    starts = codec.split(body, batch.base_offset, start_offset=start_offset, starts_max=starts_max)
+    if records_max is None:
+        stop_pos, next_offset = len(body), batch.next_offset
+    else:
+        last = bisect_left(starts, start_offset + records_max, key=_offset_of)
+        stop_pos, next_offset = _place(starts, last, batch)
+    start_pos, _ = _place(starts, 0, batch)
+    return body[start_pos:stop_pos], next_offset - start_offset, next_offset
+
+
+def _cut_sparse_body(
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
+) -> tuple[memoryview, int, int]:
+    """The same where compaction took records out: offsets alone do not tell how many there are."""
+    starts = codec.split(batch.body, batch.base_offset)
+    most = RECORDS_MAX if records_max is None else records_max
+    if len(starts) == batch.header.record_count:
+        first = bisect_left(starts, start_offset, key=_offset_of)
+        last = min(first + most, len(starts))
+        count = last - first
+    else:
+        first = max(bisect_right(starts, start_offset, key=_offset_of) - 1, 0)
+        last = bisect_left(starts, start_offset + most, key=_offset_of)
+        last = max(last, min(first + 1, len(starts)))
+        count = (starts[last][0] if last < len(starts) else batch.next_offset) - start_offset
+    start_pos, _ = _place(starts, first, batch)
+    stop_pos, next_offset = _place(starts, last, batch)
+    return batch.body[start_pos:stop_pos], count, next_offset
+
+
+def _place(starts: Sequence[tuple[int, int]], number: int, batch: Batch) -> tuple[int, int]:
+    """Byte position and offset of an entry's start, or of the end of the batch."""
+    if number == len(starts):
+        return len(batch.body), batch.next_offset
+    offset, pos = starts[number]
+    return pos, offset
+
+
+def _offset_of(start: tuple[int, int]) -> int:
+    return start[0]

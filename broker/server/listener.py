@@ -1,0 +1,192 @@
+"""Doors: a listener with the adapter that serves it. Binds, accepts, and hands each connection
+to the driver.
+
+Which adapters there are, the entry points say. Knows no storage.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.config.settings import (
+    OFF,
+    Config,
+    ConfigError,
+    ListenerConfig,
+    decode,
+    is_loopback,
+    parse_address,
+)
+from broker.limits import (
+    ACCEPT_PAUSE_S,
+    CONNECTIONS_MAX,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_PROBE_S,
+    KEEPALIVE_PROBES,
+    LISTEN_BACKLOG,
+)
+from broker.server import adapters
+from broker.server.adapters import Adapter, AdapterError, Options
+from broker.server.connection import Connection, address_text
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+log = structlog.get_logger()
+
+OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+@dataclass(slots=True)
+class Door:
+    """One listener."""
+
+    name: str
+    protocol: str
+    adapter: Adapter
+    options: Options
+    listen: tuple[str, int]
+    advertised: tuple[str, int] | None
+    socket: socket.socket | None = None
+    bound: tuple[str, int] = ("", 0)  # host and port where it listens, once it does
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.listen[0])
+
+    def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
+        """Where clients are told to connect: as set, else where it is bound, else where this
+        client came in.
+        """
+        if self.advertised is not None:
+            return self.advertised
+        return local if self.bound[0] in ("0.0.0.0", "::") else self.bound
+
+    def open(self) -> None:
+        """Bind and listen. Raises ConfigError if the address cannot be had."""
+        host, port = self.listen
+        try:
+            family, kind, number, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            self.socket = socket.socket(family, kind, number)
+            self.socket.setblocking(False)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keep_alive(self.socket)
+            self.socket.bind(address)
+            self.socket.listen(LISTEN_BACKLOG)
+            self.bound = self.socket.getsockname()[:2]
+        except OSError as error:
+            self.close()
+            place = address_text(self.listen)
+            raise ConfigError(f"{self.name}: cannot listen on {place}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+
+def make_doors(config: Config) -> list[Door]:
+    """A door for every installed protocol and configured listener that is not off.
+
+    Raises ConfigError, also for an adapter that cannot be imported.
+    """
+    installed = adapters.discover()
+    names = sorted({*installed, *config.listeners})
+    listeners = [config.listener(name) for name in names]
+    return [_make_door(listener, config) for listener in listeners if listener.listen != OFF]
+
+
+async def accept(door: Door, broker: Broker, nursery: trio.Nursery) -> None:
+    """Take connections of a framed door until cancelled; each runs in `nursery`."""
+    listening = door.socket
+    assert listening is not None
+    while True:
+        try:
+            sock, _ = listening.accept()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(listening)
+            continue
+        except OSError as error:
+            if error.errno in OUT_OF_RESOURCES:
+                log.error("accept_failed", listener=door.name, reason=error.strerror)
+                await trio.sleep(ACCEPT_PAUSE_S)
+            continue  # Else it is about that connection alone: accept(2), "Error handling".
+        if len(broker.connections) >= CONNECTIONS_MAX:
+            log.error("connection_refused", listener=door.name, reason="too many connections")
+            sock.close()
+        else:
+            nursery.start_soon(serve_connection, door, broker, sock)
+        await trio.lowlevel.checkpoint()
+
+
+def keep_alive(listening: socket.socket) -> None:
+    """Have connections probed while nothing is said on them: accepted ones inherit it, those of
+    adapters with a server of their own too. Raises OSError.
+    """
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_PROBE_S)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
+async def serve_connection(door: Door, broker: Broker, sock: socket.socket) -> None:
+    """Serve one accepted connection until it is over."""
+    if broker.stopping.is_set():
+        sock.close()
+        return
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(broker, door, sock, broker.next_connection_id())
+    except OSError:  # It was closed before we came to it.
+        sock.close()
+        return
+    gauge = broker.metrics.number("braidlog_open_connections", door.protocol)
+    broker.metrics.number("braidlog_connections", door.protocol).inc()
+    broker.connections.add(connection)
+    gauge.inc()
+    try:
+        await connection.run()
+    finally:
+        gauge.dec()
+        broker.connections.discard(connection)
+
+
+def _make_door(listener: ListenerConfig, config: Config) -> Door:
+    at = f"listeners.{listener.name}"
+    origin = next((where for key, where in config.origins.items() if key.startswith(at)), at)
+    try:
+        adapter = adapters.load(listener.protocol)
+    except AdapterError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+    address = adapter.default_address if listener.listen is None else parse_address(listener.listen)
+    options = decode(listener.options, adapter.options_type, config.origins, at)
+    loopback = is_loopback(address[0])
+    if not loopback and not listener.allow_non_loopback:
+        raise ConfigError(
+            f"{origin}: {at}: {address_text(address)} can be reached from other machines and there"
+            f" is no access control yet: {at}.allow_non_loopback = true says that this is meant"
+        )
+    if adapters.has_check(adapter):
+        try:
+            adapter.check(options, loopback=loopback)
+        except ValueError as error:
+            raise ConfigError(f"{origin}: {at}: {error}") from None
+    return Door(
+        name=listener.name,
+        protocol=listener.protocol,
+        adapter=adapter,
+        options=options,
+        listen=address,
+        advertised=listener.advertised,
+    )

@@ -1,0 +1,238 @@
+"""Bytes on their way to one client: sent at once when the socket takes them, by one flusher task
+otherwise.
+
+Answers that wait for the disk queue here in order and are released by commit tickets. Knows sockets
+and tickets, no protocol. Nobody else may write to the socket: a cancelled `send_all` leaves half a
+frame on the wire.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Protocol
+
+import trio
+
+from broker.limits import (
+    ANSWER_BYTES_MAX,
+    ANSWERS_MAX,
+    OUTBOX_BYTES_MAX,
+    OUTBOX_LARGE_BYTES,
+    SENDMSG_PARTS_MAX,
+)
+from storage.codecs.api import Buffer
+
+
+class Tickets(Protocol):
+    """How far the disk is, and who wants to hear of it (`broker/commit/durability.py`)."""
+
+    @property
+    def durable_ticket(self) -> int:
+        """What was marked with this ticket or a lower one is on disk."""
+
+    def watch(self, outbox: Outbox) -> None:
+        """Call `outbox.release()` after each round for as long as it has pending answers."""
+
+
+class Outbox:
+    """Unsent bytes and pending answers of one connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        tickets: Tickets,
+        *,
+        start_flusher: Callable[[], None],
+        on_broken: Callable[[OSError], None],
+    ) -> None:
+        """`start_flusher` starts `run` as a task of the connection; `on_broken` hears of a socket
+        that failed.
+        """
+        self._sock = sock
+        self._tickets = tickets
+        self._start_flusher = start_flusher
+        self._on_broken = on_broken
+        self._unsent: deque[Buffer] = deque()
+        self._unsent_bytes = 0
+        self._answers: deque[tuple[int, list[Buffer], int]] = deque()
+        self._answer_bytes = 0
+        self._changed = trio.lowlevel.ParkingLot()
+        self._flushing = False
+        self._broken = False
+        self.gathering = False  # True during a receive turn: what is put leaves together at its end
+
+    @property
+    def over_limit(self) -> bool:
+        """Whether more than OUTBOX_BYTES_MAX wait for the socket."""
+        return self._unsent_bytes > OUTBOX_BYTES_MAX
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the socket."""
+        return self._unsent_bytes
+
+    @property
+    def pending_answers(self) -> int:
+        """Answers that wait for the disk, or behind one that does."""
+        return len(self._answers)
+
+    @property
+    def has_answers_room(self) -> bool:
+        """Whether the queue of pending answers is below its limits."""
+        return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
+
+    def put(self, parts: Sequence[Buffer]) -> None:
+        """Send whole frames, after what is not sent yet. Never blocks; the caller's views may die
+        afterwards.
+
+        Does not wait for pending answers: use `answer` where a protocol answers in order.
+        """
+        if self._broken:
+            return
+        size = sum(map(len, parts))
+        if self.gathering and size < OUTBOX_LARGE_BYTES:
+            self._unsent.append(_joined(parts))
+            self._unsent_bytes += size
+            return
+        self._unsent.extend(parts)
+        self._unsent_bytes += size
+        self.flush()
+        if self._unsent:
+            self._own_unsent()
+
+    def answer(self, parts: Sequence[Buffer], ticket: int = 0) -> None:
+        """Send an answer once `ticket` is durable (0: at once) and every earlier answer has left.
+        Never blocks.
+        """
+        if self._broken:
+            return
+        if not self._answers and ticket <= self._tickets.durable_ticket:
+            self.put(parts)
+            return
+        size = sum(map(len, parts))
+        self._answers.append((ticket, _owned(parts, size), size))
+        self._answer_bytes += size
+        if len(self._answers) == 1:
+            self._tickets.watch(self)
+
+    def release(self) -> bool:
+        """Send the answers that became durable; True while others still wait."""
+        durable = self._tickets.durable_ticket
+        answers = self._answers
+        while answers and answers[0][0] <= durable:
+            _, parts, size = answers.popleft()
+            self._unsent.extend(parts)
+            self._unsent_bytes += size
+            self._answer_bytes -= size
+        self.flush()
+        if self._changed:  # Somebody waits: rare, and looking is quicker than waking nobody.
+            self._changed.unpark_all()
+        return bool(answers)
+
+    def flush(self) -> None:
+        """Give the socket what it takes now; the flusher task does the rest."""
+        if self._unsent and not self._flushing:
+            self._send_some()
+            if self._unsent and not self._broken:
+                self._flushing = True
+                self._start_flusher()
+
+    async def run(self) -> None:
+        """The flusher task: lives while there is something the socket did not take."""
+        try:
+            while self._unsent:
+                try:
+                    await trio.lowlevel.wait_writable(self._sock)
+                except trio.ClosedResourceError:  # So the driver wakes its reader of this socket.
+                    await trio.lowlevel.checkpoint()
+                self._send_some()
+                self._changed.unpark_all()
+        finally:
+            self._flushing = False
+
+    async def drained(self) -> None:
+        """Wait until unsent bytes are within the limit: the back-pressure of whoever produces
+        output in a loop.
+        """
+        while self._unsent_bytes > OUTBOX_BYTES_MAX:
+            await self._changed.park()
+
+    async def answers_room(self) -> None:
+        """Wait until the queue of pending answers is below its limits."""
+        while not self.has_answers_room:
+            await self._changed.park()
+
+    async def finished(self) -> None:
+        """Wait until every pending answer and byte has left, or the socket broke."""
+        while self._answers or self._unsent:
+            await self._changed.park()
+
+    def abandon(self) -> None:
+        """Forget what is unsent and pending, and take nothing more: the socket is broken or
+        closed.
+        """
+        self._broken = True
+        self._unsent.clear()
+        self._answers.clear()
+        self._unsent_bytes = self._answer_bytes = 0
+        self._changed.unpark_all()
+
+    def _own_unsent(self) -> None:
+        self._unsent = deque(part if _is_owned(part) else bytes(part) for part in self._unsent)
+
+    def _send_some(self) -> None:  # hot: see make bench
+        unsent = self._unsent
+        while unsent:
+            try:
+                if len(unsent) == 1:
+                    sent = self._sock.send(unsent[0])
+                elif self._unsent_bytes <= 4 * OUTBOX_LARGE_BYTES:
+                    joined = b"".join(unsent)
+                    unsent.clear()
+                    unsent.append(joined)
+                    sent = self._sock.send(joined)
+                elif len(unsent) <= SENDMSG_PARTS_MAX:
+                    sent = self._sock.sendmsg(unsent)
+                else:
+                    sent = self._sock.sendmsg(islice(unsent, SENDMSG_PARTS_MAX))
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.abandon()
+                self._on_broken(error)
+                return
+            self._unsent_bytes -= sent
+            _drop(unsent, sent)
+
+
+def _drop(unsent: deque[Buffer], sent: int) -> None:
+    """Take `sent` bytes off the front."""
+    while sent:
+        part = unsent.popleft()
+        size = len(part)
+        if size > sent:
+            unsent.appendleft(memoryview(part)[sent:])
+            return
+        sent -= size
+    while unsent and not len(unsent[0]):
+        unsent.popleft()
+
+
+def _is_owned(part: Buffer) -> bool:
+    """Whether nobody can change these bytes any more."""
+    return type(part) is bytes or (type(part) is memoryview and type(part.obj) is bytes)
+
+
+def _joined(parts: Sequence[Buffer]) -> bytes:
+    if len(parts) == 1 and type(parts[0]) is bytes:
+        return parts[0]
+    return b"".join(parts)
+
+
+def _owned(parts: Sequence[Buffer], size: int) -> list[Buffer]:
+    if size < OUTBOX_LARGE_BYTES:
+        return [_joined(parts)]
+    return [part if _is_owned(part) else bytes(part) for part in parts]

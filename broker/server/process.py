@@ -1,0 +1,196 @@
+"""The life of a broker process: recover, open the doors, say so, serve, and stop in good order.
+
+Knows signals, files and exit codes, no adapter. A failure to start is one clear line and an exit
+code, never a traceback; a stop by signal finishes what was begun, syncs everything and exits
+with 0.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+import structlog
+import trio
+
+from broker.broker import Broker
+from broker.config import logging as logs
+from broker.config.settings import Config, ConfigError
+from broker.server.adapters import is_framed, is_serving
+from broker.server.connection import address_text
+from broker.server.listener import Door, accept, make_doors
+from storage.errors import DamagedLog, StorageError, StorageFailed
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+# Objects made before Python looks for cycles, and how many looks at the young ones lead to one at
+# the older ones. A receive turn makes thousands of short-lived objects and no cycles: Python's own
+# 700 and 10 cost a tenth of the processor here. Tracebacks and ended connections are cycles.
+GC_THRESHOLDS = (20_000, 20, 20)
+
+log = structlog.get_logger()
+
+
+def serve(config: Config, *, ready_file: str | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
+    logs.configure(level=config.log_level, log_format=config.log_format)
+    if config.data_dir is None:
+        return _refuse("no data directory is set: --data-dir DIR says where", EXIT_USAGE)
+    try:
+        doors = make_doors(config)
+    except ConfigError as error:
+        return _refuse(str(error), EXIT_USAGE)
+    if not doors:
+        return _refuse("every listener is off: nobody could reach this broker", EXIT_USAGE)
+    try:
+        if ready_file is not None and os.path.exists(ready_file):
+            os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
+    except OSError as error:
+        return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
+    gc.collect()
+    gc.freeze()  # Modules and types stay: no look at them again.
+    gc.set_threshold(*GC_THRESHOLDS)
+    _take_descriptors()
+    return trio.run(_run, config, doors, ready_file)
+
+
+def _take_descriptors() -> None:
+    """Allow this process as many open files as it may have. The usual limit is 1024, for programs
+    that use select(2); a round that syncs a thousand partitions holds a file of each open.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def serve_doors(broker: Broker, doors: Sequence[Door], opened: Callable[[], None]) -> None:
+    """Open the doors, call `opened`, serve until `broker.stopping` is set, and drain.
+
+    Connections then have `shutdown.grace_s` to finish what was begun. Raises ConfigError, in a
+    group, for an address that cannot be had. The doors are closed when this returns.
+    """
+    try:
+        for door in doors:
+            door.open()
+            broker.doors[door.name] = door
+        async with trio.open_nursery() as serving:
+            async with trio.open_nursery() as accepting:
+                for door in doors:
+                    task = accept if is_framed(door.adapter) else _serve_whole
+                    nursery = accepting if is_framed(door.adapter) else serving
+                    nursery.start_soon(task, door, broker, serving)
+                opened()
+                broker.ready.set()
+                await broker.stopping.wait()
+                accepting.cancel_scope.cancel()
+            serving.cancel_scope.deadline = trio.current_time() + broker.config.shutdown.grace_s
+            for connection in tuple(broker.connections):
+                connection.drain()
+        if serving.cancel_scope.cancelled_caught:
+            log.warning("connections_cut_off", grace_s=broker.config.shutdown.grace_s)
+    finally:
+        for door in doors:
+            door.close()
+
+
+async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) -> int:
+    try:
+        broker = Broker.open(config)
+    except DamagedLog as error:
+        return _refuse(f"{error}; {_way_past(config)}", EXIT_FAILED)
+    except (StorageError, OSError) as error:
+        return _refuse(str(error), EXIT_FAILED)
+    failure: BaseException | None = None
+    try:
+        async with trio.open_nursery() as root:
+            await root.start(_watch_signals, broker)
+            root.start_soon(broker.run)
+            await serve_doors(broker, doors, lambda: _announce(broker, doors, ready_file))
+            await broker.durability.settled()
+            root.cancel_scope.cancel()
+    except* (StorageFailed, ConfigError) as group:
+        failure = _first(group)
+    if isinstance(failure, StorageFailed):
+        broker.abandon()
+        return _refuse(f"storage failed, stopped at once: {failure}", EXIT_FAILED)
+    try:
+        broker.close()
+    except StorageFailed as error:
+        return _refuse(f"storage failed while stopping: {error}", EXIT_FAILED)
+    if failure is not None:
+        return _refuse(str(failure), EXIT_FAILED)
+    log.info("stopped")
+    return 0
+
+
+async def _serve_whole(door: Door, broker: Broker, _: trio.Nursery) -> None:
+    """Run an adapter's own server; if it fails the other doors go on."""
+    assert is_serving(door.adapter) and door.socket is not None
+    try:
+        await door.adapter.serve(broker, [door.socket], door.options, broker.stopping)
+    except Exception:
+        log.exception("listener_failed", listener=door.name)
+
+
+async def _watch_signals(
+    broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The first signal drains, the second ends the process: nothing durable depends on its end."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            name = signal.Signals(number).name
+            if broker.stopping.is_set():
+                _refuse(f"stopped at once by a second {name}", EXIT_FAILED)
+                os._exit(128 + number)
+            log.info("stopping", signal=name, connections=len(broker.connections))
+            broker.stop()
+
+
+def _announce(broker: Broker, doors: Sequence[Door], ready_file: str | None) -> None:
+    """Say where the doors are, to people and to whoever waits for the file. Raises ConfigError."""
+    print(f"braidlog {broker.version} serves {broker.data_dir}")
+    width = max((len(door.name) for door in doors), default=0)
+    for door in doors:
+        host, port = door.bound
+        print(f"  {door.name:<{width}}  {address_text(door.bound)}")
+        print(f"  {'':<{width}}    {door.adapter.describe(host, port, door.options)}")
+    sys.stdout.flush()
+    if ready_file is not None:
+        addresses = {door.name: address_text(door.bound) for door in doors}
+        _write_whole(ready_file, json.dumps({"pid": os.getpid(), "listeners": addresses}))
+    log.info("started", data_dir=broker.data_dir, topics=len(broker.topics))
+
+
+def _write_whole(path: str, text: str) -> None:
+    """Write a file that is never seen half: under another name, then renamed."""
+    partial = f"{path}.{os.getpid()}.new"
+    try:
+        with open(partial, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigError(f"ready file {path}: {error.strerror}") from error
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _way_past(config: Config) -> str:
+    """The commands for an operator whose broker does not start on what it finds."""
+    place = f"--data-dir {shlex.quote(str(config.data_dir))}"
+    return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
+
+
+def _refuse(reason: str, code: int) -> int:
+    """One line for the operator, whatever the log's format; returns the exit code."""
+    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr, flush=True)
+    return code

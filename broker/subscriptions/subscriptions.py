@@ -1,0 +1,392 @@
+"""What a commit, an ack and a seek mean (docs/positions.md): one cursor for a Kafka group, a Pulsar
+subscription and an Iggy consumer of one name.
+
+Nothing here waits: a change is in memory and in the journal at once, and its ticket tells when it
+is on disk. Whoever delivers records listens, and is told within the call. Knows no connection, no
+entry of Pulsar's and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import storage.errors
+from broker import errors
+from broker.subscriptions import cursor_moves
+from broker.subscriptions.cursor_moves import CursorEvent, CursorKey
+from broker.topics.partition import Partition, broker_error
+from broker.topics.topic import Topic, TopicEvent
+from broker.topics.topics import Topics
+from storage.metadata.cursors import (
+    Cursor,
+    CursorStore,
+    KafkaCommit,
+    Moved,
+    StoredSubscription,
+    Subscribed,
+    made,
+)
+from storage.metadata.ranges import RangeSet
+
+__all__ = [
+    "Commits",
+    "CursorEvent",
+    "KafkaCommit",
+    "Subscription",
+    "SubscriptionListener",
+    "Subscriptions",
+]
+
+NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
+TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loop of random names.
+
+Translate = Callable[[storage.errors.StorageError], errors.BrokerError]
+
+
+class SubscriptionListener(Protocol):
+    """Who delivers from a cursor. It may attach or detach listeners, not move the cursor."""
+
+    def moved(self, index: int, event: CursorEvent) -> None:
+        """The cursor of one partition was changed, by whomever; it reads as changed already."""
+
+
+class Subscription:
+    """One subscription of one topic; while anybody holds it there is one object of it."""
+
+    def __init__(
+        self, topic: Topic, name: bytes, cursors: CursorStore, translate: Translate
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.listeners: set[SubscriptionListener] = set()
+        self._cursors = cursors
+        self._translate = translate
+
+    # Reading.
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What Pulsar's subscriber gave along when it was made."""
+        stored = self._stored()
+        return stored.properties if stored else {}
+
+    def position(self, index: int) -> int | None:
+        """The first offset not acknowledged; None: never set."""
+        cursor = self._cursor(index)
+        return cursor.position if cursor else None
+
+    def floor(self, index: int) -> int:
+        """The position as last set by a commit or seek: acks moved it from there. 0: never set."""
+        cursor = self._cursor(index)
+        return cursor.floor if cursor else 0
+
+    def acked(self, index: int) -> RangeSet:
+        """What is acknowledged above the position, to be read only and at once."""
+        cursor = self._cursor(index)
+        return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
+
+    def committed(self, index: int) -> KafkaCommit | None:
+        """What Kafka's OffsetFetch reads: its own commit as given, or where another door moved the
+        cursor to, with empty metadata and without a time. None: never set.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return None
+        return cursor.kafka or KafkaCommit(cursor.position, b"", 0)
+
+    def backlog(self, index: int) -> int:
+        """Records of the log that are not acknowledged. Raises PartitionNotFound."""
+        partition = self.topic.partition(index)
+        end = partition.next_offset
+        cursor = self._cursor(index)
+        if cursor is None:
+            return end - partition.log_start_offset
+        start = max(cursor.position, partition.log_start_offset)
+        if start >= end:
+            return 0
+        return end - start - (cursor.acked.count_within(start, end) if cursor.acked else 0)
+
+    # Changing.
+
+    def open(self, properties: dict[str, str] | None = None) -> int:
+        """Make the subscription, with no cursor set, unless it is there; return the ticket.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        topic = self.topic
+        if self._stored() is None:
+            _check_new(topic, self.name, self._cursors)
+        partitions = len(topic.partitions)
+        with _translated(self._translate):
+            return self._cursors.open(
+                topic.meta.topic_id, self.name, partitions=partitions, properties=properties
+            )
+
+    def commit(
+        self, index: int, position: int, *, kafka: KafkaCommit | None = None, lazy: bool = False
+    ) -> int:
+        """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
+
+        Forward it acknowledges everything below; backward it forgets every acknowledgement;
+        to where the cursor stands it changes nothing. Kept as given, also beyond the log; below 0
+        counts as 0. `kafka` is read back as given until another door moves the cursor. Raises
+        PartitionNotFound and what `open` raises.
+        """
+        moved, event = cursor_moves.committed(
+            self._key(index), self._cursor(index), position, kafka
+        )
+        return self._move(moved, event, lazy=lazy)
+
+    def start(self, index: int, position: int) -> int:
+        """Set a cursor that was never set; one that was stays. Return the ticket.
+
+        Raises what `commit` raises.
+        """
+        if self._cursor(index) is not None:
+            return self._settled()
+        return self.seek(index, position)
+
+    def seek(self, index: int, position: int) -> int:
+        """Go on at `position` and forget every acknowledgement (Pulsar's seek); return the ticket.
+
+        Raises what `commit` raises.
+        """
+        return self._move(cursor_moves.sought(self._key(index), position), CursorEvent.SOUGHT)
+
+    def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
+
+        The position moves over what is closed. A cursor that is not set takes no acks. Raises
+        LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
+        others are taken), StorageFull, StorageFailed.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return 0 if lazy else self._settled()
+        fresh, refused = cursor_moves.taken(cursor, ranges)
+        if fresh:
+            position = cursor_moves.closed(cursor, fresh)
+            moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
+            ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy)
+        else:
+            ticket = 0 if lazy else self._settled()
+        if refused:
+            raise errors.LimitExceeded(f"{refused} ranges too many are acknowledged one by one")
+        return ticket
+
+    def ack_to(self, index: int, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below `position`; return the ticket, 0 for a lazy ack.
+
+        Never moves back. A cursor that is not set takes no acks. Raises StorageFull, StorageFailed.
+        """
+        cursor = self._cursor(index)
+        position = cursor_moves.bounded(position)
+        if cursor is None or position <= cursor.position:
+            return 0 if lazy else self._settled()
+        position = cursor_moves.past(cursor, position)
+        moved = cursor_moves.acknowledged(self._key(index), cursor, position)
+        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
+
+    def delete_cursor(self, index: int) -> int:
+        """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
+        one the subscription; return the ticket. Raises StorageFull, StorageFailed.
+        """
+        was_set = self._cursor(index) is not None
+        with _translated(self._translate):
+            ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
+        if was_set:
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def delete(self) -> int:
+        """End the subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        stored = self._stored()
+        if stored is None:
+            raise errors.SubscriptionNotFound(
+                f"{self.topic.name} has no subscription {self.name!r}"
+            )
+        with _translated(self._translate):
+            ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
+        for index in sorted(stored.cursors):
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def tell(self, index: int, event: CursorEvent) -> None:
+        """Let every listener know."""
+        for listener in tuple(self.listeners):
+            listener.moved(index, event)
+
+    def _key(self, index: int) -> CursorKey:
+        return self.topic.meta.topic_id, self.name, index
+
+    def _stored(self) -> StoredSubscription | None:
+        if self.topic.deleted:
+            return None  # The store has it until the deletion is on disk.
+        return self._cursors.find(self.topic.meta.topic_id, self.name)
+
+    def _cursor(self, index: int) -> Cursor | None:
+        stored = self._stored()
+        return stored.cursors.get(index) if stored else None
+
+    def _settled(self) -> int:
+        with _translated(self._translate):
+            return self._cursors.settle()
+
+    def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
+        self.topic.partition(moved.index)
+        if self.topic.deleted or self._stored() is None:
+            self.open()
+        with _translated(self._translate):
+            ticket = self._cursors.move(moved, lazy=lazy)
+        if event is not None:
+            self.tell(moved.index, event)
+        return ticket
+
+
+class Commits:
+    """Commits under one name, on any topics, that share one record of the journal: each is as
+    `Subscription.commit`, and all of them happen, or none where the record cannot be written.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
+        self._subscriptions = subscriptions
+        self._name = name
+        self._making: dict[int, Subscribed] = {}
+        self._moves: list[tuple[Moved, CursorEvent | None]] = []
+
+    def add(self, partition: Partition, position: int, *, kafka: KafkaCommit | None = None) -> None:
+        """One more, of a partition that has none yet.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded: then it is left out.
+        """
+        cursors, topic, name = self._subscriptions.cursors, partition.topic, self._name
+        topic_id = topic.meta.topic_id
+        stored = None if topic.deleted else cursors.find(topic_id, name)
+        if stored is None and topic_id not in self._making:
+            _check_new(topic, name, cursors)
+            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
+        cursor = stored.cursors.get(partition.index) if stored else None
+        key = (topic_id, name, partition.index)
+        self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
+
+    def write(self) -> int:
+        """Make all of them; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
+        if not self._moves:
+            return 0
+        subscriptions = self._subscriptions
+        with _translated(subscriptions.translate):
+            ticket = subscriptions.cursors.move_all(
+                (moved for moved, _ in self._moves), making=self._making.values()
+            )
+        for moved, event in self._moves:
+            if event is not None:
+                subscriptions.tell(moved, event)
+        return ticket
+
+
+class Subscriptions:
+    """The subscriptions of all topics."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        cursors: CursorStore,
+        *,
+        translate: Translate = broker_error,
+    ) -> None:
+        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        self.cursors = cursors
+        self.translate = translate
+        # Whoever holds one must see what another does to it; who holds none needs no object.
+        self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
+        topics.listeners.add(self)
+
+    def find(self, topic: Topic, name: bytes) -> Subscription | None:
+        """The subscription of that name, if there is one."""
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
+            return None
+        return self._object(topic, name)
+
+    def get(self, topic: Topic, name: bytes) -> Subscription:
+        """The subscription of that name. Raises SubscriptionNotFound."""
+        subscription = self.find(topic, name)
+        if subscription is None:
+            raise errors.SubscriptionNotFound(f"{topic.name} has no subscription {name!r}")
+        return subscription
+
+    def open(
+        self, topic: Topic, name: bytes, properties: dict[str, str] | None = None
+    ) -> Subscription:
+        """The subscription of that name, made now, with no cursor set, if there is none.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        subscription = self._object(topic, name)
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
+            subscription.open(properties)
+        return subscription
+
+    def commits(self, name: bytes) -> Commits:
+        """Commits under that name, to be made together."""
+        return Commits(self, name)
+
+    def names(self, topic: Topic) -> list[bytes]:
+        """The subscriptions of a topic, by name."""
+        return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
+
+    def delete(self, topic: Topic, name: bytes) -> int:
+        """End a subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        return self._object(topic, name).delete()
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """A deleted topic's subscriptions are gone already: their listeners hear of it."""
+        if event is not TopicEvent.DELETED:
+            return
+        for subscription in list(self._held.values()):
+            if subscription.topic is topic:
+                for index in range(len(topic.partitions)):
+                    subscription.tell(index, CursorEvent.DELETED)
+
+    def tell(self, moved: Moved, event: CursorEvent) -> None:
+        """Let the listeners of a subscription know, if anybody holds it."""
+        subscription = self._held.get((moved.topic_id, moved.name))
+        if subscription is not None:
+            subscription.tell(moved.index, event)
+
+    def _object(self, topic: Topic, name: bytes) -> Subscription:
+        key = (topic.meta.topic_id, name)
+        subscription = self._held.get(key)
+        if subscription is None:
+            subscription = Subscription(topic, name, self.cursors, self.translate)
+            self._held[key] = subscription
+        return subscription
+
+
+@contextmanager
+def _translated(translate: Translate) -> Iterator[None]:
+    try:
+        yield
+    except storage.errors.StorageError as error:
+        raise translate(error) from error
+
+
+def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:
+    """Whether a topic can have one more subscription, of that name.
+
+    Raises InvalidName, TopicNotFound, LimitExceeded.
+    """
+    if topic.deleted:
+        raise errors.TopicNotFound(f"{topic.name} was deleted")
+    if len(name) > NAME_BYTES_MAX:
+        raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")

@@ -1,0 +1,170 @@
+"""One partition as the doors see it: append, read, wait. Knows no protocol; turns storage errors
+into broker errors.
+
+Appends and warm reads run in the loop (microseconds), cold reads in a thread. Nothing above the
+high watermark is ever handed out, and readers are woken by the high watermark, never by a timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+import storage.errors
+from broker import errors
+from broker.limits import READ_BYTES_MAX
+from storage.codecs.api import BodyInfo, Buffer
+
+if TYPE_CHECKING:
+    from broker.commit.durability import Durability
+    from broker.commit.waiters import Wait
+    from broker.topics.topic import Topic
+    from storage.log.batch import Batch
+    from storage.log.partition_log import PartitionLog
+
+BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]] = {
+    storage.errors.StorageFull: errors.StorageFull,
+    storage.errors.StorageFailed: errors.StorageFailed,
+    storage.errors.DamagedLog: errors.DamagedLog,
+    storage.errors.CorruptBody: errors.CorruptBatch,
+    storage.errors.RecordTooLarge: errors.RecordTooLarge,
+    storage.errors.UnreadableBody: errors.UnreadableRecord,
+    storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
+}
+
+
+def broker_error(error: storage.errors.StorageError, place: str = "") -> errors.BrokerError:
+    """What the doors are told for an error of storage; `place` says where, in a client's words."""
+    if isinstance(error, storage.errors.OffsetOutOfRange):
+        return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
+    text = f"{place}: {error.told}" if place else error.told
+    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)
+
+
+@dataclass(slots=True)
+class Appended:
+    """Where an append went, and what its answer waits for (`Outbox.answer`)."""
+
+    base_offset: int
+    ticket: int
+
+
+class Partition:
+    """One partition of a topic. Equal only to itself; made by `broker/topics/topics.py` alone."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        index: int,
+        log: PartitionLog,
+        durability: Durability,
+        has_room: Callable[[int], bool],
+    ) -> None:
+        """`has_room` tells whether the disk takes so many bytes more."""
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
+        self.removed = False
+        self._durability = durability
+        self._has_room = has_room
+        self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
+
+    @property
+    def partition_id(self) -> int:
+        """The number that names its folder; Pulsar's ledger id."""
+        return self.log.partition_id
+
+    @property
+    def next_offset(self) -> int:
+        """Base offset of the next append."""
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it may be delivered."""
+        return self.log.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset kept."""
+        return self.log.log_start_offset
+
+    def append(
+        self,
+        body: Sequence[Buffer],
+        info: BodyInfo,
+        *,
+        body_format: int,
+        append_us: int,
+        positions: Sequence[int] | None = None,
+    ) -> Appended:
+        """Write a checked body, stamped for `next_offset`, as one batch; `append_us` is
+        `Broker.now_us()`.
+
+        Returns at once: the answer waits for the ticket, 0 where the durability mode does not wait.
+        Raises StorageFull, StorageFailed, DamagedLog.
+        """
+        if self.removed:
+            raise errors.TopicNotFound(self.topic.name.full)
+        log = self.log
+        try:
+            base_offset = log.append(
+                body, info, body_format=body_format, append_us=append_us, positions=positions
+            )
+        except storage.errors.StorageError as error:
+            if isinstance(error, storage.errors.StorageFull):
+                self._no_room_for = sum(map(len, body))
+            raise self._refused(error) from error
+        self._no_room_for = 0
+        if log.high_watermark > base_offset:  # durability "written": to be delivered at once
+            self._durability.waiters.wake(self)
+            return Appended(base_offset, 0)
+        self._durability.appended(self)
+        return Appended(base_offset, self._durability.ticket)
+
+    def check_room(self) -> None:
+        """Raises StorageFull if the disk was full for the last append, and is as full now.
+
+        For a door whose clients begin anew whenever a record is refused, and for ever.
+        """
+        if self._no_room_for and not self._has_room(self._no_room_for):
+            raise self._refused(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
+
+    async def read(self, offset: int, bytes_max: int) -> list[Batch]:
+        """Batches from the one that holds `offset`, or follows it, up to the high watermark.
+
+        At least one if there is one, more while their bodies stay within `bytes_max`; none at the
+        high watermark. Runs inline when the pages are in memory, in a thread otherwise.
+        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        """
+        if self.removed:
+            raise errors.TopicNotFound(self.topic.name.full)
+        bytes_max = min(bytes_max, READ_BYTES_MAX)
+        try:
+            try:
+                return self.log.read(offset, bytes_max, wait=False)
+            except storage.errors.WouldBlock:
+                return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
+        except storage.errors.StorageError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: storage.errors.StorageError) -> errors.BrokerError:
+        self._durability.refused(error)
+        return broker_error(error, f"{self.topic.name}/{self.index}")
+
+    async def wait_for(self, offset: int) -> None:
+        """Return when the high watermark is above `offset`, the partition is removed or the
+        broker stops.
+        """
+        await self._durability.waiters.wait_any([(self, offset)])
+
+    def remove(self) -> None:
+        """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
+        readers wake.
+        """
+        self.removed = True
+        self._durability.waiters.wake(self)

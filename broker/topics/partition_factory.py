@@ -1,0 +1,158 @@
+"""Makes partitions over their folders, as `broker/topics/settings.py` says. Knows no connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.commit.durability import Durability
+from broker.config.settings import LogConfig
+from broker.topics.partition import Partition
+from broker.topics.settings import log_settings
+from storage.errors import StorageFull
+from storage.log.data_dir import DataDir, NewPartition
+from storage.log.partition_log import PartitionLog
+from storage.log.settings import LogSettings
+
+if TYPE_CHECKING:
+    from broker.topics.topic import Topic
+    from storage.metadata.catalogue_records import Setting
+
+# Between two looks at what a full or read-only disk kept from being done: soon after an operator
+# made room, and nothing to a disk.
+TIDY_S = 10.0
+
+# Between two looks whether there is room again: a full disk takes milliseconds to say no, and
+# thousands may ask.
+LOOK_S = 0.1
+
+# Beside a record itself: its header, a segment that it may begin, an index, others' records.
+ROOM_BESIDE_BYTES = 64 * 1024
+
+log = structlog.get_logger()
+
+
+class Partitions:
+    """The factory behind `broker/topics/topics.py`."""
+
+    def __init__(self, data_dir: DataDir, config: LogConfig, durability: Durability) -> None:
+        self._data_dir = data_dir
+        self._config = config
+        self._durability = durability
+        self._discarded: deque[Partition] = deque()
+        self._has_discarded = trio.Event()
+        self._looked_at: float | None = None
+        self._found_room = True
+        self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
+
+    def create(
+        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
+    ) -> Sequence[Partition]:
+        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+
+        Raises InvalidRequest for settings that cannot be, StorageFull, StorageFailed.
+        """
+        new = [
+            NewPartition(partition_id, topic.name.full, index)
+            for index, partition_id in enumerate(partition_ids, first_index)
+        ]
+        made = self._data_dir.create_partitions(
+            new, self._settings(topic), self._durability.committer
+        )
+        return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
+
+    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
+        """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
+        opened = self._data_dir.open_partition(
+            partition_id, self._settings(topic), self._durability.committer
+        )
+        _tell_recovery(topic, index, opened)
+        return self._of(topic, index, opened)
+
+    def _of(self, topic: Topic, index: int, opened: PartitionLog) -> Partition:
+        return Partition(topic, index, opened, self._durability, self.has_room)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of that size can be stored, as far as was seen in the last moment."""
+        now = trio.current_time()
+        if self._looked_at is None or now - self._looked_at >= LOOK_S:
+            size_bytes += ROOM_BESIDE_BYTES
+            self._found_room = self._data_dir.reserve.has_room(size_bytes)
+            self._looked_at = now
+        return self._found_room
+
+    def discard(self, partition: Partition) -> None:
+        """Give the partition and its folder up: nothing names it any more. `run` removes it."""
+        self._discarded.append(partition)
+        self._has_discarded.set()
+
+    def retire_discarded(self) -> Iterator[None]:
+        """Close each, and have its folder be known as one to be removed, whoever comes to that.
+
+        A step for each: a disk that is busy may take milliseconds. Raises StorageFailed.
+        """
+        while self._discarded:
+            self._data_dir.retire_partition(self._discarded.popleft().partition_id)
+            yield
+
+    def spend_on(self, act: Callable[[], int]) -> int:
+        """Do what makes room, in the reserve's where there is no other. Raises what it raises."""
+        return self._data_dir.reserve.spend_on(act)
+
+    async def run(self) -> None:
+        """Remove the files of discarded partitions, and make the reserve whole again, until
+        cancelled; in a thread: a topic may have thousands. Raises StorageFailed.
+        """
+        while True:
+            await self._tidy()
+            with trio.move_on_after(TIDY_S):
+                await self._has_discarded.wait()
+
+    async def _tidy(self) -> None:
+        data_dir = self._data_dir
+        if self._has_discarded.is_set() or self._has_left:
+            self._has_discarded, self._has_left = trio.Event(), False
+            for _ in self.retire_discarded():
+                await trio.lowlevel.checkpoint()
+            stops = trio.from_thread.check_cancelled
+            try:
+                await trio.to_thread.run_sync(data_dir.remove_retired, stops)
+            except StorageFull as error:
+                log.warning("folders_left", reason=str(error))
+                self._has_left = True
+        if not data_dir.reserve.is_whole:
+            await trio.to_thread.run_sync(data_dir.reserve.make)
+
+    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
+        """Let the topic's logs follow these settings.
+
+        Raises InvalidRequest, with nothing changed, and errors of storage.
+        """
+        settings = log_settings(self._config, changed)
+        for partition in topic.partitions:
+            partition.log.alter(settings)
+
+    def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
+        """Let one partition's log follow these settings. Raises as `alter`."""
+        partition.log.alter(log_settings(self._config, changed))
+
+    def _settings(self, topic: Topic) -> LogSettings:
+        return log_settings(self._config, topic.meta.settings)
+
+
+def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:
+    report = opened.recovery
+    if report.is_clean:
+        return
+    tell = log.bind(topic=topic.name.full, partition=index)
+    for cut in report.cuts:
+        tell.warning("torn_tail_cut", **asdict(cut))
+    for damage in report.damages:
+        tell.error("damage_found", **asdict(damage))
+    if report.gap is not None:
+        tell.warning("gap_after_unclean_start", offsets=list(report.gap))

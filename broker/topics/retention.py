@@ -1,0 +1,89 @@
+"""Drops what topics need no longer keep, topic by topic. The rules are in storage/log/retention.py.
+
+Knows when to look and what subscriptions have acknowledged; no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from storage.errors import StorageError, StorageFull
+from storage.log.retention import asks_for_positions, drops_anything
+
+if TYPE_CHECKING:
+    from broker.errors import BrokerError
+    from broker.subscriptions.subscriptions import Subscriptions
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from broker.topics.topics import Topics
+
+
+# Partitions that keep everything, passed over between two checkpoints: some 0.1 ms.
+PASSED_OVER = 500
+
+
+class Retention:
+    """Looks at every topic each `interval_ms`, and at one when told to."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        *,
+        interval_ms: int,
+        now_us: Callable[[], int],
+        spend_on: Callable[[Callable[[], int]], int],
+        translate: Callable[[StorageError], BrokerError],
+    ) -> None:
+        """`spend_on` does what makes room on a full disk; `translate` tells what doors hear of a
+        storage error (and may stop the broker).
+        """
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._interval_ms = interval_ms
+        self._now_us = now_us
+        self._spend_on = spend_on
+        self._translate = translate
+
+    async def run(self) -> None:
+        """Look again and again until cancelled. Raises StorageFailed."""
+        while True:
+            await trio.sleep(self._interval_ms / 1000)
+            for topic in self._topics.all():
+                await self._retain(topic)
+
+    async def apply(self, topic: Topic) -> None:
+        """Drop what one topic needs no longer keep, now. Raises the broker's StorageFailed."""
+        try:
+            await self._retain(topic)
+        except StorageError as error:
+            raise self._translate(error) from error
+
+    async def _retain(self, topic: Topic) -> None:
+        for index, partition in enumerate(tuple(topic.partitions)):
+            if drops_anything(partition.log.settings) and not partition.removed:
+                self._retain_partition(topic, partition)
+                await trio.lowlevel.checkpoint()
+            elif index % PASSED_OVER == 0:
+                await trio.lowlevel.checkpoint()
+
+    def _retain_partition(self, topic: Topic, partition: Partition) -> None:
+        acknowledged = None
+        if asks_for_positions(partition.log.settings):
+            acknowledged = min(self._positions(topic, partition.index), default=None)
+        try:
+            self._spend_on(partial(partition.log.retain, self._now_us(), acknowledged))
+        except StorageFull as full:
+            self._translate(full)  # For the log alone: the next look tries again.
+
+    def _positions(self, topic: Topic, index: int) -> Iterator[int]:
+        """Where the subscriptions of a partition stand; one that was never set holds nothing."""
+        for name in self._subscriptions.names(topic):
+            subscription = self._subscriptions.find(topic, name)
+            position = subscription.position(index) if subscription else None
+            if position is not None:
+                yield position

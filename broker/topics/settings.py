@@ -1,0 +1,95 @@
+"""What a topic can set for its logs, as users write it, as it is kept, and what it comes to.
+
+What a topic sets wins over the broker's configuration, name by name. Knows no topic and no file.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker.config.settings import LogConfig, plain_value
+from broker.errors import InvalidRequest
+from storage.log.settings import Durability, LogSettings
+
+if TYPE_CHECKING:
+    from storage.metadata.catalogue_records import Setting
+
+NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
+LIMITS = frozenset(("retention_bytes", "retention_ms"))
+SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged"))
+TOPIC_SETTINGS = LIMITS | SWITCHES | {"segment_bytes", "segment_ms", "durability"}
+
+
+class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The broker's settings and what only topics can set (LogSettings says what it does)."""
+
+    keep_unacknowledged: bool = False
+    delete_acknowledged: bool = False
+
+
+def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
+    """Settings as users write them, in the form in which they are kept; None takes one back.
+
+    Sizes and times may have units (`1GiB`, `7d`), and `none` is no limit. Raises InvalidRequest
+    for a name that no topic has, and for text that is no value; `log_settings` checks the rest.
+    """
+    if unknown := sorted(given.keys() - TOPIC_SETTINGS):
+        known = ", ".join(sorted(TOPIC_SETTINGS))
+        raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
+    return {name: _kept(name, value) for name, value in given.items()}
+
+
+def _kept(name: str, value: Setting | None) -> Setting | None:
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        raise InvalidRequest(f"topic setting {name}: a value is wanted")
+    hint = typing.get_type_hints(_Merged, include_extras=True)[name]
+    try:
+        plain = plain_value(name, value, hint)
+    except ValueError as error:
+        raise InvalidRequest(f"topic setting {name}: {error}") from None
+    if plain is None:
+        return NO_LIMIT
+    assert isinstance(plain, str | int)
+    return plain
+
+
+def in_force(
+    config: LogConfig, settings: Mapping[str, Setting | None]
+) -> dict[str, Setting | None]:
+    """By name, what the logs of a topic with these settings go by. Raises InvalidRequest."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return asdict(log_settings(config, given))
+
+
+def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
+    """How the logs of a topic with these settings are kept; settings that others keep are passed
+    over.
+
+    Raises InvalidRequest for a value that cannot be.
+    """
+    merged = msgspec.structs.asdict(config)
+    for name, value in settings.items():
+        if name in TOPIC_SETTINGS:
+            merged[name] = None if value == NO_LIMIT and name in LIMITS else value
+    try:
+        found = msgspec.convert(merged, _Merged)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        raise InvalidRequest(f"topic setting {place.rstrip('`')}: {text}") from None
+    return LogSettings(
+        segment_bytes=found.segment_bytes,
+        segment_ms=found.segment_ms,
+        index_interval_bytes=found.index_interval_bytes,
+        durability=Durability(found.durability),
+        retention_bytes=found.retention_bytes,
+        retention_ms=found.retention_ms,
+        keep_unacknowledged=found.keep_unacknowledged,
+        delete_acknowledged=found.delete_acknowledged,
+    )

@@ -1,0 +1,92 @@
+"""One topic while the broker runs, and what those who make, keep and watch topics agree on.
+
+Knows no file and no protocol; topics are made and changed by `broker/topics/topics.py` alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from broker import errors
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.metadata.catalogue_records import Setting, TopicMeta
+    from storage.metadata.names import TopicName
+
+
+class PartitionFactory(Protocol):
+    """Makes partitions over their folders. Raises errors of storage."""
+
+    def create(
+        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
+    ) -> Sequence[Partition]:
+        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+
+        A new topic has its name and settings, no number yet. Any thread may call this.
+        """
+
+    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
+        """Open the partition that is there."""
+
+    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
+        """Let the partitions follow these settings. Raises InvalidRequest, with nothing changed."""
+
+    def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
+        """Let one partition follow these settings. Raises as `alter`."""
+
+    def discard(self, partition: Partition) -> None:
+        """Close the partition and give its folder up: nothing names it any more."""
+
+    def spend_on(self, act: Callable[[], int]) -> int:
+        """Do what makes room, in the room that is kept for it where there is no other.
+
+        `act` changes nothing when it raises StorageFull.
+        """
+
+
+class TopicEvent(enum.Enum):
+    """What happened to a topic."""
+
+    CREATED = "created"
+    GROWN = "grown"
+    DELETED = "deleted"
+
+
+class TopicListener(Protocol):
+    """Who wants to hear of topics. Called within the change: it must not change topics itself."""
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """The topic is as told already; a deleted one still has its name and partitions."""
+
+
+class Topic:
+    """One topic while the broker runs."""
+
+    def __init__(self, meta: TopicMeta) -> None:
+        self.meta = meta
+        self.partitions: list[Partition] = []
+        self.ticket = 0
+        """Once this is durable, so is what the last call did to the topic."""
+        self.deleted = False
+        self.layout_users = 0
+        """Clients that count on the topic staying unpartitioned: those that reached it by its own
+        name through Pulsar's door. Whoever raises it lowers it again."""
+
+    @property
+    def name(self) -> TopicName:
+        """Tenant, namespace and name."""
+        return self.meta.name
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
+        return self.meta.partitioned
+
+    def partition(self, index: int) -> Partition:
+        """The partition of that number, from 0. Raises PartitionNotFound."""
+        if not 0 <= index < len(self.partitions):
+            raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
+        return self.partitions[index]

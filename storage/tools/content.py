@@ -1,0 +1,81 @@
+"""Whether a stored batch, its checksums right, also makes sense: header, positions, body.
+
+What is wrong here was written so: no disk did it. Knows codecs, and no file.
+"""
+
+from struct import error as StructError
+from struct import iter_unpack
+
+from storage.codecs.api import BatchFlag, BodyFormat, Buffer
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError, UnreadableBody
+from storage.journal.log import unpack_records
+from storage.log.batch import BatchHeader
+
+
+class BadContent(ValueError):
+    """The batch cannot be what was meant; the text says why."""
+
+
+def check_content(header: BatchHeader, positions: memoryview, body: memoryview) -> bool:
+    """Check a batch against its own header; False where no codec is there for its body.
+
+    Raises: BadContent.
+    """
+    check_header(header)
+    if header.flags & BatchFlag.GAP or header.body_format == BodyFormat.GAP:
+        if body or positions or header.record_count or not header.flags & BatchFlag.GAP:
+            raise BadContent("a gap that holds something")
+        return True
+    if header.body_format == BodyFormat.JOURNAL:
+        check_count(header, count_journal_records(body))
+        return True
+    try:
+        codec = codec_for(header.body_format)
+    except UnreadableBody:
+        return False
+    if header.body_version > codec.version:
+        return False
+    try:
+        check_count(header, codec.inspect(body).record_count)
+        starts = codec.split(body, header.base_offset)
+    except BodyError as error:
+        raise BadContent(f"not a body of format {codec.name}: {error}") from error
+    check_starts(header, starts)
+    table = [pos for (pos,) in iter_unpack("<I", positions)]
+    if table and table != [pos for _, pos in starts]:
+        raise BadContent("its positions table does not fit its body")
+    return True
+
+
+def check_header(header: BatchHeader) -> None:
+    """What has to hold within one header (FORMAT.md section 3). Raises BadContent."""
+    if header.durable_offset > header.base_offset:
+        raise BadContent(f"its durable_offset {header.durable_offset} is above its own offset")
+    if header.record_count > header.last_offset_delta + 1:
+        raise BadContent(f"{header.record_count} records on {header.last_offset_delta + 1} offsets")
+    if header.positions_bytes % 4:
+        raise BadContent(f"a positions table of {header.positions_bytes} bytes")
+
+
+def check_count(header: BatchHeader, count: int) -> None:
+    """Whether the body holds as many records as the header says. Raises BadContent."""
+    if count != header.record_count:
+        raise BadContent(f"{count} records in the body, {header.record_count} in the header")
+
+
+def check_starts(header: BatchHeader, starts: list[tuple[int, int]]) -> None:
+    """Whether records or entries lie at offsets of the batch, ascending. Raises BadContent."""
+    before = header.base_offset - 1
+    for offset, _ in starts:
+        if not before < offset < header.next_offset:
+            raise BadContent(f"a record at offset {offset}, outside or out of order")
+        before = offset
+
+
+def count_journal_records(body: Buffer) -> int:
+    """How many records a JOURNAL body has. Raises BadContent."""
+    try:
+        return sum(1 for _ in unpack_records(memoryview(body)))
+    except StructError as error:
+        raise BadContent(f"a record is cut short: {error}") from error

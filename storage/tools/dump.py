@@ -1,0 +1,166 @@
+"""`log dump`: the batches of a topic as they are stored, and the records in them.
+
+Reads beside a running broker as far as the watermark slot goes, and everything there is without
+one. What cannot be read is told in its place, never passed over. Knows no terminal.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
+from storage.errors import StorageError, UnreadableBody
+from storage.log.batch import HEADER_BYTES, BatchHeader
+from storage.log.files import Files
+from storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
+from storage.log.recovery import LogIdentity
+from storage.log.scan import Fault, read_checked
+from storage.log.segment import KIND_PARTITION
+from storage.log.watermark import read_watermark
+from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
+from storage.tools.survey import Good, LogWalk, segments_of
+
+
+class NoSuchTopic(StorageError):
+    """No folder of the data directory is that topic's, or that partition's."""
+
+
+@dataclass(slots=True)
+class DumpedBatch:
+    """One good batch: its header, where it is, and how to get at its records."""
+
+    header: BatchHeader
+    path: str
+    file_pos: int
+    good: Good
+
+
+@dataclass(slots=True)
+class Unreadable:
+    """Offsets `[offset, next_offset)` that nothing can be said of, and why."""
+
+    offset: int
+    next_offset: int | None
+    path: str
+    file_pos: int
+    reason: str
+
+
+def parse_place(text: str) -> tuple[TopicName, int | None]:
+    """Topic and partition of `t`, `t/3`, `tenant/ns/t` or `tenant/ns/t/3`: an odd number of parts
+    is a topic, an even one ends with a partition.
+
+    Raises InvalidTopicName.
+    """
+    parts = text.partition("://")[2].split("/") if "://" in text else text.split("/")
+    if len(parts) % 2:
+        return parse_topic(text), None
+    head, _, tail = text.rpartition("/")
+    if not tail.isdecimal():
+        raise InvalidTopicName(f"{text!r}: {tail!r} is no number of a partition")
+    return parse_topic(head), int(tail)
+
+
+def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[PartitionFolder]:
+    """The folders of a topic, or of one partition of it, as `parse_place` and Pulsar name it.
+
+    Raises InvalidTopicName, NoSuchTopic.
+    """
+    name, index = parse_place(text)
+    try:
+        there = list_partitions(data_dir)
+    except OSError as error:
+        raise NoSuchTopic(f"{os.fspath(data_dir)} is no data directory of a broker") from error
+    found = among(there, name, index)
+    split = split_partition(name.topic)
+    if not found and split is not None and index is None:  # `orders-partition-0`, as in Pulsar.
+        found = among(there, TopicName(name.tenant, name.namespace, split[0]), split[1])
+    if not found:
+        known = sorted({part.topic for part in there})
+        some = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+        raise NoSuchTopic(f"no folder there is that of {text}; there are: {some or 'none'}")
+    return found
+
+
+def among(
+    there: list[PartitionFolder], name: TopicName, index: int | None
+) -> list[PartitionFolder]:
+    """Those of a topic, or of one of its partitions."""
+    return [part for part in there if part.topic == name.full and index in (None, part.index)]
+
+
+class PartitionDump:
+    """Reads one partition's folder."""
+
+    def __init__(self, part: PartitionFolder, *, running: bool) -> None:
+        """With `running`, a broker writes there."""
+        self._files = Files(part.folder, handles_max=HANDLES_MAX, read_only=True)
+        self._identity = LogIdentity(part.folder, KIND_PARTITION, part.partition_id)
+        self._running = running
+
+    def batches(self, from_offset: int = 0) -> Iterator[DumpedBatch | Unreadable]:
+        """Batches that end above the offset. Raises FileGone, where retention is faster."""
+        identity = self._identity
+        slot = read_watermark(identity.folder, identity.partition_id)
+        segments = segments_of(self._files, identity, slot)
+        stop = slot.durable_offset if self._running else None
+        bases = [one.base_offset for one in segments]
+        first = max(bisect_right(bases, from_offset) - 1, 0)
+        walk = LogWalk(segments, slot, identity.folder, stop)
+        for event in walk.events(check_bodies_from=from_offset, first=first):
+            if isinstance(event, Good):
+                if event.header.next_offset > from_offset:
+                    yield DumpedBatch(event.header, event.segment.path, event.file_pos, event)
+            elif event.header is not None:
+                continue  # The segment's own header is wrong, its batches are not.
+            elif event.next_offset is None or event.next_offset > from_offset:
+                place = (event.path, event.file_pos, event.reason)
+                yield Unreadable(event.offset, event.next_offset, *place)
+
+    def records(self, from_offset: int = 0) -> Iterator[Record | Unreadable]:
+        """Records from the offset on. Raises FileGone."""
+        for batch in self.batches(from_offset):
+            if isinstance(batch, Unreadable):
+                yield batch
+            else:
+                yield from self._records_of(batch, from_offset)
+
+    def _records_of(self, batch: DumpedBatch, from_offset: int) -> Iterator[Record | Unreadable]:
+        header = batch.header
+        if header.flags & BatchFlag.GAP:
+            return
+        pos = batch.file_pos + HEADER_BYTES + header.positions_bytes
+        place = (batch.path, batch.file_pos)
+        try:
+            body = read_checked(batch.good.segment, header.body_bytes, pos, header.base_offset)
+            codec = codec_for(header.body_format)
+        except (Fault, UnreadableBody) as error:
+            yield Unreadable(header.base_offset, header.next_offset, *place, str(error))
+            return
+        decoded = codec.decode(body, header.base_offset, header.append_us, start_offset=from_offset)
+        yield from decoded.records
+        if decoded.failed is not None and decoded.failed_offset is not None:
+            reason = str(decoded.failed)
+            yield Unreadable(decoded.failed_offset, header.next_offset, *place, reason)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close()
+
+
+def format_name(body_format: int) -> str:
+    """What a body format is called; its number where no codec is there."""
+    if body_format in (BodyFormat.GAP, BodyFormat.JOURNAL):
+        return BodyFormat(body_format).name.lower()
+    try:
+        return codec_for(body_format).name
+    except UnreadableBody:
+        return str(body_format)
+
+
+def flag_names(flags: int) -> list[str]:
+    """The flags of a batch by name."""
+    return [flag.name.lower() for flag in BatchFlag if flags & flag]

@@ -1,0 +1,106 @@
+"""The records of a journal that a start would replay, gathered from a survey; changes nothing.
+
+The rule is FORMAT.md section 9: the newest whole snapshot, and what follows. Knows no record.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from storage.codecs.api import BatchFlag
+from storage.journal.log import unpack_records
+from storage.log.batch import BatchHeader
+from storage.log.segment import FLAG_SNAPSHOT, Segment
+from storage.tools.survey import Survey
+
+
+class NoSnapshotEnd(Exception):
+    """A snapshot that others rely on has no end."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"{segment.path}: its snapshot has no end")
+        self.segment = segment
+
+
+class JournalRecords:
+    """Takes in every batch of a journal, then says which of their records count."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[int, list[tuple[int, bytes]]] = {}
+        self._ends: dict[int, int] = {}
+
+    def batch(self, segment: Segment, header: BatchHeader, body: bytes) -> None:
+        """The next good batch."""
+        bodies = self._bodies.setdefault(segment.base_offset, [])
+        bodies.append((header.base_offset, body))
+        if header.flags & BatchFlag.MARKER:
+            self._ends.setdefault(segment.base_offset, header.base_offset)
+
+    def start(self, survey: Survey) -> int:
+        """Where a replay begins: the base offset of the newest whole snapshot, or of the journal.
+
+        Raises: NoSnapshotEnd.
+        """
+        segments = [one for one in survey.segments if one.base_offset < survey.end_offset]
+        for one in reversed(segments):
+            if one.header is None or not one.header.flags & FLAG_SNAPSHOT:
+                continue
+            if self._ends.get(one.base_offset, survey.end_offset) < survey.end_offset:
+                return one.base_offset
+            if one is not segments[-1] or len(segments) == 1:
+                raise NoSnapshotEnd(one)
+        return survey.log_start_offset
+
+    def forget_superseded(self, survey: Survey, start: int) -> None:
+        """Take out of a survey what is missing before a snapshot that is the first segment.
+
+        The slot may still name the start before it; nobody needs what was there.
+        """
+        if not survey.holes or not survey.segments or survey.segments[0].base_offset != start:
+            return
+        first = survey.holes[0]
+        if first.segment is None and first.next_offset == start:
+            survey.holes.pop(0)
+            survey.log_start_offset = start
+
+    def records(self, survey: Survey, start: int) -> Iterator[bytes]:
+        """The records from `start` on, without those of a snapshot that has no end."""
+        for base, bodies in sorted(self._bodies.items()):
+            if base < start or self._is_unfinished(survey, base):
+                continue
+            for offset, body in bodies:
+                if offset < survey.end_offset:
+                    yield from unpack_records(memoryview(body))
+
+    def _is_unfinished(self, survey: Survey, base: int) -> bool:
+        (header,) = [one.header for one in survey.segments if one.base_offset == base]
+        assert header is not None, "its batches were good"
+        is_snapshot = bool(header.flags & FLAG_SNAPSHOT)
+        return is_snapshot and self._ends.get(base, survey.end_offset) >= survey.end_offset
+
+
+class StoredJournal:
+    """Records that catalogue or cursors replay as if from their journal.
+
+    What they append is forgotten; what they say again as a snapshot is kept in `snapshots`.
+    """
+
+    size_bytes = 0
+    snapshot_bytes = 0
+
+    def __init__(self, records: Iterable[bytes]) -> None:
+        self._records = records
+        self.snapshots: list[bytes] = []
+
+    def replay(self) -> Iterator[bytes]:
+        """Every record, in order."""
+        yield from self._records
+
+    def append(self, body: bytes) -> int:
+        """Forget the record."""
+        return 0
+
+    def append_lazy(self, body: bytes) -> None:
+        """Forget the record."""
+
+    def snapshot(self, bodies: Iterable[bytes]) -> None:
+        """Keep these records."""
+        self.snapshots = list(bodies)

@@ -1,0 +1,225 @@
+"""`log repair`: the operator's way past damage. Holds the lock; plans first, then does it.
+
+What was damaged is set aside, never deleted; what is lost is said before anything is done. Knows no
+terminal: who calls shows the plan and asks.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from time import time_ns
+
+from storage.errors import DirectoryLocked
+from storage.journal.changes import UnknownRecord
+from storage.log.data_dir import (
+    JOURNAL_KINDS,
+    PARTITIONS_NAME,
+    SET_ASIDE_NAME,
+    numbers_among,
+    take_lock,
+)
+from storage.log.files import Files, storage_error
+from storage.log.recovery import LogIdentity
+from storage.log.segment import KIND_PARTITION, segment_bases
+from storage.log.topic_file import (
+    TOPIC_NAME,
+    BadTopicFile,
+    TopicFile,
+    pack_topic_file,
+    unpack_topic_file,
+)
+from storage.log.watermark import RESERVED_NAME
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.cursors import CursorStore
+from storage.metadata.names import parse_topic
+from storage.tools.dump import find_partitions
+from storage.tools.log_check import LogCheck, reservation_is_lost
+from storage.tools.repair_catalogue import CatalogueRepair
+from storage.tools.repair_journal import JournalRepair
+from storage.tools.repair_partition import PartitionRepair, ReservationRepair
+from storage.tools.repair_step import Plan, Step
+from storage.tools.rewriting import SetAside, write_whole
+from storage.tools.verify import (
+    CATALOGUE,
+    CURSORS,
+    NoDataDir,
+    Owner,
+    Replayed,
+    is_data_dir,
+    names_in,
+    owners_of,
+    total_bytes,
+)
+
+
+class Repair:
+    """One repair of a locked data directory: `plan`, apply its steps in order, then `close`."""
+
+    def __init__(
+        self, data_dir: str | os.PathLike[str], progress: Callable[[int, int], None]
+    ) -> None:
+        """`progress` is told of bytes done and to be done while planning.
+
+        Raises: NoDataDir; DirectoryLocked, while a broker runs; StorageFull; StorageFailed.
+        """
+        self.path = os.path.abspath(data_dir)
+        if not is_data_dir(self.path):
+            raise NoDataDir(f"{self.path} is no data directory of a broker")
+        try:
+            self._lock_fd = take_lock(self.path)
+        except DirectoryLocked:
+            raise
+        except OSError as error:
+            raise storage_error(error, "lock", self.path) from error
+        self.files = Files(self.path)
+        self._aside = SetAside(self.files, os.path.join(self.path, SET_ASIDE_NAME))
+        self._partitions_path = os.path.join(self.path, PARTITIONS_NAME)
+        self._progress = progress
+        self._total = total_bytes(self.path)
+        self._done = 0
+        self._plan = Plan()
+        self._cursors: CursorStore | None = None
+
+    def plan(self, place: str | None = None) -> Plan:
+        """Everything that is to be done, or only for one topic or partition; nothing is changed.
+
+        Raises: StorageError, InvalidTopicName, NoSuchTopic.
+        """
+        wanted = None
+        if place is not None:
+            wanted = {part.partition_id for part in find_partitions(self.path, place)}
+        folders = self._folders()
+        catalogue = self._plan_journals(folders, is_wanted=wanted is None)
+        owners = {} if catalogue is None else owners_of(catalogue)
+        for number in sorted(folders if catalogue is None else owners):
+            if wanted is None or number in wanted:
+                self._plan_partition(number, owners.get(number), catalogue)
+        return self._plan
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self.files.close()
+        os.close(self._lock_fd)
+
+    # Journals
+
+    def _plan_journals(
+        self, folders: Mapping[int, TopicFile | None], *, is_wanted: bool
+    ) -> Catalogue | None:
+        """The catalogue as it will be, None if it cannot be replayed; steps only if wanted.
+
+        The cursors come first: a topic that is made again must not meet those of another.
+        """
+        now_us = time_ns() // 1000
+        if not folders and not any(self._has_segments(name) for name in JOURNAL_KINDS):
+            return None
+        plan = self._plan if is_wanted else Plan()
+        found = self._replay(CURSORS, plan, lambda one: CursorStore(one.journal, lost=one.lost))
+        if found is not None:
+            repair, self._cursors = found
+            if repair.is_damaged:
+                self._cursors.rewrite()
+                plan.steps.append(repair.step(self._aside))
+        made = self._replay(
+            CATALOGUE, plan, lambda one: Catalogue(one.journal, now_us=now_us, lost=one.lost)
+        )
+        if made is None:
+            return None
+        repair, catalogue = made
+        if repair.is_damaged:
+            fitting = CatalogueRepair(catalogue, folders)
+            if repair.loses:
+                fitting.run(self._cursors, now_us)
+            catalogue.rewrite()
+            plan.steps.append(repair.step(self._aside, fitting.lines))
+        return catalogue
+
+    def _replay(
+        self, name: str, plan: Plan, make: Callable[[JournalRepair], Replayed]
+    ) -> tuple[JournalRepair, Replayed] | None:
+        repair = JournalRepair(self.files, self.path, name)
+        plan.refusals += repair.refusals
+        if repair.refusals:
+            return None
+        try:
+            return repair, make(repair)
+        except UnknownRecord as error:
+            plan.refusals.append(f"{error}; nothing of this journal is changed")
+            return None
+
+    def _has_segments(self, name: str) -> bool:
+        return bool(segment_bases(names_in(os.path.join(self.path, name))))
+
+    # Partitions
+
+    def _folders(self) -> dict[int, TopicFile | None]:
+        """The partition folders that are there, and what their topic files say."""
+        numbers = numbers_among(names_in(self._partitions_path))
+        return {number: self._topic_file(number) for number in sorted(numbers)}
+
+    def _topic_file(self, number: int) -> TopicFile | None:
+        path = os.path.join(self._partitions_path, str(number), TOPIC_NAME)
+        try:
+            content = unpack_topic_file(self.files.read_whole(path))
+        except (OSError, BadTopicFile):
+            return None
+        return content if content.partition_id == number else None
+
+    def _plan_partition(
+        self, number: int, owner: Owner | None, catalogue: Catalogue | None
+    ) -> None:
+        folder = os.path.join(self._partitions_path, str(number))
+        content = self._topic_file(number)
+        name = str(owner or (content and Owner(content.topic, content.partition_index)) or number)
+        if owner is not None:
+            self._plan_topic_file(TopicFile(number, owner.topic, owner.index), content, name)
+        elif content is None:
+            path = os.path.join(folder, TOPIC_NAME)
+            self._plan.refusals.append(f"{name}: {path}: nothing says whose partition it is")
+        identity = LogIdentity(folder, KIND_PARTITION, number)
+        check = LogCheck(self.files, identity, name, running=False)
+        survey = check.run(self._advance)
+        first_free = self._highest_position(catalogue, owner)
+        if survey.holes:
+            repair = PartitionRepair(self.files, self._aside, name, survey)
+            repair.plan(self._plan, first_free=first_free)
+        if reservation_is_lost(self.files, identity):
+            lost = ReservationRepair(self.files, self._aside, name, survey)
+            self._plan.steps.append(lost.step(os.path.join(folder, RESERVED_NAME)))
+
+    def _plan_topic_file(self, wanted: TopicFile, content: TopicFile | None, name: str) -> None:
+        """Make folder and topic file say what the catalogue says, where they do not."""
+        folder = os.path.join(self._partitions_path, str(wanted.partition_id))
+        if content == wanted:
+            return
+        if os.path.isdir(folder):
+            what = f"{folder}: its topic file is written again as the catalogue has it"
+        else:
+            what = f"{folder} is missing: it is made again, and is empty"
+        step = Step(name, [f"{name}: {what}"], lambda: self._write_topic_file(folder, wanted))
+        self._plan.steps.append(step)
+
+    def _write_topic_file(self, folder: str, wanted: TopicFile) -> None:
+        if not os.path.isdir(folder):
+            self.files.make_folder(folder)
+            self.files.sync_folder(self._partitions_path)
+        path = os.path.join(folder, TOPIC_NAME)
+        if os.path.exists(path):
+            self._aside.copy(path, f"{wanted.partition_id}.{TOPIC_NAME}")
+        write_whole(self.files, path, pack_topic_file(wanted))
+
+    def _highest_position(self, catalogue: Catalogue | None, owner: Owner | None) -> int:
+        """The highest offset that any subscription of a partition has seen; 0 if none has."""
+        if catalogue is None or owner is None or self._cursors is None:
+            return 0
+        meta = catalogue.topic(parse_topic(owner.topic))
+        assert meta is not None, "the catalogue said so"
+        positions = [0]
+        for name in self._cursors.names(meta.topic_id):
+            cursor = self._cursors.get(meta.topic_id, owner.index, name)
+            if cursor is not None:
+                positions += [cursor.position, *(end for _, end in cursor.acked or ())]
+        return max(positions)
+
+    def _advance(self, size_bytes: int) -> None:
+        self._done += size_bytes
+        self._progress(self._done, self._total)

@@ -1,0 +1,122 @@
+"""Getting a journal past damage: what can still be replayed is said again in a new snapshot.
+
+The old segments are moved to `set-aside` once that snapshot is durable. Changes that need one that
+is lost go too, and are told. Knows journals and what they hold, no partition's log.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from storage.log.data_dir import JOURNAL_KINDS
+from storage.log.files import Files
+from storage.log.recovery import LogIdentity
+from storage.log.segment import FLAG_SNAPSHOT, SegmentHeader, new_salt, segment_bases, segment_path
+from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
+from storage.tools.log_check import LogCheck
+from storage.tools.repair_step import Step, offsets_text
+from storage.tools.rewriting import SegmentWriter, SetAside
+from storage.tools.survey import Survey
+
+# Changes left out that are told one by one; of more only the number is.
+TOLD_MAX = 10
+
+
+class JournalRepair:
+    """One journal as it is, and the way past what is wrong with it.
+
+    `journal` replays what can be read; `lost` takes what a replay has to leave out, None where
+    nothing is missing and nothing may be left out.
+    """
+
+    def __init__(self, files: Files, data_dir: str, name: str) -> None:
+        """Survey it; one that is not there is all damage. Raises: StorageFailed."""
+        self.name = name
+        self._files = files
+        self._data_dir = data_dir
+        self._folder = os.path.join(data_dir, name)
+        self._identity = LogIdentity(self._folder, JOURNAL_KINDS[name], 1)
+        records = JournalRecords()
+        check = LogCheck(files, self._identity, name, running=False)
+        self._survey = check.run(lambda size: None, records.batch)
+        self._unended: NoSnapshotEnd | None = None
+        self._start = self._survey.log_start_offset
+        try:
+            self._start = records.start(self._survey)
+        except NoSnapshotEnd as error:
+            self._unended = error
+        with suppress(NoSnapshotEnd):
+            records.forget_superseded(self._survey, records.start(self._survey))
+        self._left_out: list[str] = []
+        self.is_damaged = bool(self._survey.holes) or self._unended is not None
+        self.journal = StoredJournal(records.records(self._survey, self._start))
+        self.lost: Callable[[str], None] | None = None
+        if self.loses:
+            self.lost = self._left_out.append
+
+    @property
+    def loses(self) -> bool:
+        """Whether records are gone that a start needs."""
+        if self._unended is not None or not self._survey.segments:
+            return True
+        return any(
+            hole.end_offset > self._start and hole.header is None for hole in self._survey.holes
+        )
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why this journal cannot be repaired, if so."""
+        return [
+            f"{self.name}: {hole.path} at byte {hole.file_pos}: {hole.reason}; nothing is changed"
+            for hole in self._survey.holes
+            if hole.overlaps or hole.is_newer
+        ]
+
+    def step(self, aside: SetAside, more_lines: Sequence[str] = ()) -> Step:
+        """The step that writes the journal anew from `journal.snapshots`."""
+        lines = [*self._losses(), *more_lines]
+        lines.append("  what is left is written as a new snapshot; the old files go to set-aside")
+        return Step(self.name, lines, lambda: self._apply(aside))
+
+    def _losses(self) -> list[str]:
+        lines = []
+        for hole in self._survey.holes:
+            offsets = offsets_text(hole.offset, hole.end_offset)
+            place = f"{hole.path} at byte {hole.file_pos}: {hole.reason}"
+            if hole.header is not None or hole.end_offset <= self._start:
+                lines.append(f"{self.name}: nothing is lost by this ({place})")
+            else:
+                lines.append(f"{self.name}: the changes at {offsets} are lost ({place})")
+        if self._unended is not None:
+            lines.append(f"{self._unended}: what the snapshot would have said further is lost")
+        lines += [f"  with them goes: {text}" for text in self._left_out[:TOLD_MAX]]
+        if len(self._left_out) > TOLD_MAX:
+            lines.append(f"  and {len(self._left_out) - TOLD_MAX} more changes")
+        return lines
+
+    def _apply(self, aside: SetAside) -> None:
+        files, identity = self._files, self._identity
+        if not os.path.isdir(self._folder):
+            files.make_folder(self._folder)
+            files.sync_folder(self._data_dir)
+        bases = segment_bases(files.names(self._folder))
+        survey: Survey = self._survey
+        base = max(survey.end_offset, survey.proven, *(one + 1 for one in bases), 0)
+        header = SegmentHeader(identity.kind, new_salt(), 1, base, FLAG_SNAPSHOT)
+        writer = SegmentWriter(files, self._folder, header)
+        try:
+            end = writer.snapshot(self.journal.snapshots)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        for old in bases:
+            aside.move(segment_path(self._folder, old), f"{self.name}.{old:020d}.log")
+        slot_path = os.path.join(self._folder, WATERMARK_NAME)
+        slot = SlotFile(files, slot_path, WATERMARK_MAGIC, identity.kind, 1)
+        slot.write(base, end)
+        assert slot.file is not None, "it was just written"
+        slot.file.datasync()
+        slot.close()
+        files.sync_folder(self._folder)

@@ -1,0 +1,160 @@
+"""Getting one partition's log past damage: gaps where records were, everything else as it was.
+
+Offsets are kept. A damaged segment is copied to `set-aside`, then written anew without the bytes
+that are not good; where a file is missing a new one holds the gap. Knows no topic and no journal.
+"""
+
+from collections.abc import Sequence
+
+from storage.log.files import Files
+from storage.log.reservation import RESERVE_OFFSETS, Reservation
+from storage.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    new_salt,
+)
+from storage.tools.repair_step import Plan, Step, offsets_text
+from storage.tools.rewriting import SegmentWriter, SetAside
+from storage.tools.survey import Hole, Survey
+
+
+class PartitionRepair:
+    """The repair of one log, planned from its survey."""
+
+    def __init__(self, files: Files, aside: SetAside, name: str, survey: Survey) -> None:
+        self._files = files
+        self._aside = aside
+        self._name = name
+        self._survey = survey
+        self._identity = survey.identity
+
+    def plan(self, plan: Plan, *, first_free: int) -> None:
+        """Add what there is to do. `first_free` is the lowest offset that was surely never given
+        out, as far as others know, for a folder with neither segments nor slot.
+        """
+        survey = self._survey
+        if not survey.segments:
+            self._plan_beginning(plan, first_free)
+            return
+        refused = [hole for hole in survey.holes if hole.overlaps or hole.is_newer]
+        for hole in refused:
+            why = "a later version of this program wrote it" if hole.is_newer else hole.reason
+            place = f"{hole.path} at byte {hole.file_pos}"
+            plan.refusals.append(f"{self._name}: {place}: {why}; nothing of this log is changed")
+        if not refused:
+            self._plan_holes(plan)
+
+    def _plan_holes(self, plan: Plan) -> None:
+        segments = {one.base_offset: one for one in self._survey.segments}
+        by_segment: dict[int, list[Hole]] = {}
+        for hole in self._survey.holes:
+            if hole.segment is not None:
+                by_segment.setdefault(hole.segment.base_offset, []).append(hole)
+            else:  # A segment of that name, if there is one, has nothing but its header.
+                plan.steps.append(self._step_for_missing(hole))
+        for base, holes in by_segment.items():
+            plan.steps.append(self._step_for_segment(segments[base], holes))
+
+    def _plan_beginning(self, plan: Plan, first_free: int) -> None:
+        survey = self._survey
+        known = bool(survey.slot.sequence)
+        base = survey.log_start_offset if known else first_free
+        end = survey.proven if known else first_free
+        lines = [f"{self._name}: all records are lost, there is no segment file"]
+        if not known:
+            lines.append(
+                f"  the log begins again at offset {base}, the highest that a position has"
+            )
+
+        def apply() -> None:
+            self._write_gap(base, base, end)
+
+        plan.steps.append(Step(self._name, lines, apply))
+
+    def _step_for_missing(self, hole: Hole) -> Step:
+        next_offset = hole.end_offset
+        lines = [self._loss(hole), "  a new segment file covers them with a gap"]
+        return Step(
+            self._name, lines, lambda: self._write_gap(hole.offset, hole.offset, next_offset)
+        )
+
+    def _write_gap(self, base: int, offset: int, next_offset: int) -> None:
+        """A segment that holds nothing but a gap."""
+        identity = self._identity
+        header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base)
+        writer = SegmentWriter(self._files, identity.folder, header)
+        try:
+            writer.gap(offset, next_offset)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+
+    def _step_for_segment(self, segment: Segment, holes: Sequence[Hole]) -> Step:
+        lines = [self._loss(hole) for hole in holes]
+        lines.append(f"  {segment.path} is copied to set-aside and written anew")
+        return Step(self._name, lines, lambda: self._rewrite(segment, holes))
+
+    def _loss(self, hole: Hole) -> str:
+        offsets = offsets_text(hole.offset, hole.end_offset)
+        place = f"{hole.path} at byte {hole.file_pos}: {hole.reason}"
+        if hole.header is not None:
+            return f"{self._name}: nothing is lost, the segment's header is written again ({place})"
+        count = hole.end_offset - hole.offset if hole.records is None else hole.records
+        records = f"{'at most ' if hole.records is None else ''}{count} records"
+        return f"{self._name}: {offsets} are lost, {records} ({place})"
+
+    def _rewrite(self, segment: Segment, holes: Sequence[Hole]) -> None:
+        """Write a segment anew: its good batches byte by byte, gaps over what is not good."""
+        self._aside.copy(segment.path, f"{segment.partition_id}.{segment.base_offset:020d}.log")
+        is_lost = holes[0].segment is not None and holes[0].file_pos == 0 and not holes[0].header
+        identity = self._identity
+        header = SegmentHeader(
+            identity.kind, new_salt(), identity.partition_id, segment.base_offset
+        )
+        if not is_lost:
+            assert segment.header is not None, "its batches were found with it"
+            header = segment.header
+        writer = SegmentWriter(self._files, identity.folder, header, segment.last_append_us)
+        try:
+            pos = SEGMENT_HEADER_BYTES
+            for hole in holes:
+                if hole.header is not None:
+                    continue
+                writer.copy(segment, pos, max(hole.file_pos, pos))
+                writer.gap(hole.offset, hole.end_offset)
+                pos = hole.end_pos
+            writer.copy(segment, pos, segment.size)
+            writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        segment.close()
+
+
+class ReservationRepair:
+    """A lost reservation: nothing says which offsets were given out above the log's end."""
+
+    def __init__(self, files: Files, aside: SetAside, name: str, survey: Survey) -> None:
+        self._files = files
+        self._aside = aside
+        self._name = name
+        self._survey = survey
+
+    def step(self, path: str) -> Step:
+        """Reserve as much as can have been given out, and more."""
+        lines = [
+            f"{self._name}: {path}: the reservation is lost",
+            "  offsets go on far above the log's end, behind a gap; no record is lost by it",
+        ]
+        return Step(self._name, lines, lambda: self._apply(path))
+
+    def _apply(self, path: str) -> None:
+        identity, survey = self._survey.identity, self._survey
+        self._aside.copy(path, f"{identity.partition_id}.reserved")
+        reservation = Reservation(self._files, identity.folder, identity.partition_id)
+        # A reservation under way is confirmed at most this far above what one sync ago was there.
+        end = max(survey.end_offset, survey.proven)
+        reservation.reserve_now(end + RESERVE_OFFSETS)
+        reservation.close()

@@ -1,0 +1,231 @@
+"""Writing a segment anew and setting files aside, so that a kill at any moment loses nothing.
+
+What is replaced was copied to `set-aside` before, and gives way to a file that is whole and synced
+by one rename. For `log repair`; knows batches, and no reason for any of it.
+"""
+
+import os
+from collections.abc import Iterable
+from time import time_ns
+
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.journal.log import in_batches, pack_records
+from storage.log.batch import BATCH_OFFSETS_MAX, BatchHeader, Buffer, body_checksum, pack
+from storage.log.files import File, Files
+from storage.log.scan import Fault, read_checked
+from storage.log.segment import (
+    INDEX_SUFFIX,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    pack_segment_header,
+    segment_path,
+)
+
+COPY_BYTES = 1 << 20
+
+# What is read at once around a place that the disk cannot read; it becomes zeros in the copy.
+SECTOR_BYTES = 4096
+
+NEW_SUFFIX = ".new"
+
+
+class SegmentWriter:
+    """A segment file in the making; nothing is seen of it before `finish`."""
+
+    def __init__(
+        self, files: Files, folder: str, header: SegmentHeader, append_us: int | None = None
+    ) -> None:
+        """`append_us` is when its records were appended, as far as known: retention by age goes by
+        it. Now if it is None. Raises: StorageFull, StorageFailed.
+        """
+        self.path = segment_path(folder, header.base_offset)
+        self._files = files
+        self._folder = folder
+        self._header = header
+        self._append_us = time_ns() // 1000 if append_us is None else append_us
+        self._pos = SEGMENT_HEADER_BYTES
+        files.unlink(self.path + NEW_SUFFIX)
+        self._file = files.create(self.path + NEW_SUFFIX)
+        self._file.write_at([pack_segment_header(header)], 0)
+
+    def copy(self, segment: Segment, start_pos: int, end_pos: int) -> None:
+        """Add these bytes of another segment file. Raises: DamagedLog, StorageFull,
+        StorageFailed.
+        """
+        while start_pos < end_pos:
+            size = min(COPY_BYTES, end_pos - start_pos)
+            try:
+                data = read_checked(segment, size, start_pos, segment.base_offset)
+            except Fault as fault:
+                raise fault.damage() from None
+            if not data:
+                return
+            self._write([data])
+            start_pos += len(data)
+
+    def gap(self, offset: int, next_offset: int) -> None:
+        """Cover these offsets with batches that hold nothing. Raises: StorageFull,
+        StorageFailed.
+        """
+        while offset < next_offset:
+            covered = min(next_offset - offset, BATCH_OFFSETS_MAX)
+            header = self._batch(offset, covered, 0, BodyFormat.GAP, BatchFlag.GAP, b"")
+            self._write([pack(header, self._header.salt)])
+            offset += covered
+
+    def snapshot(self, records: Iterable[bytes]) -> int:
+        """Add records as the snapshot of a journal, with its end; returns the offset after it.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        offset = self._header.base_offset
+        for some in in_batches(records):
+            self._journal_batch(offset, some, 0)
+            offset += len(some)
+        self._journal_batch(offset, [], BatchFlag.MARKER)
+        return offset + 1
+
+    def _journal_batch(self, offset: int, records: list[bytes], flags: int) -> None:
+        body = pack_records(records)
+        covered = max(len(records), 1)
+        header = self._batch(offset, covered, len(records), BodyFormat.JOURNAL, flags, body)
+        self._write([pack(header, self._header.salt), body])
+
+    def _batch(
+        self, offset: int, covered: int, records: int, body_format: int, flags: int, body: bytes
+    ) -> BatchHeader:
+        return BatchHeader(
+            partition_id=self._header.partition_id,
+            base_offset=offset,
+            last_offset_delta=covered - 1,
+            record_count=records,
+            durable_offset=self._header.base_offset,
+            append_us=self._append_us,
+            body_format=body_format,
+            flags=flags,
+            body_bytes=len(body),
+            body_crc=body_checksum([body]),
+        )
+
+    def _write(self, parts: list[Buffer]) -> None:
+        self._file.write_at(parts, self._pos)
+        self._pos += sum(map(len, parts))
+
+    def finish(self) -> None:
+        """Put the segment in its place, durable. Raises: StorageFailed, StorageFull."""
+        self._file.datasync()
+        self._file.close()
+        os.utime(self.path + NEW_SUFFIX, ns=(self._append_us * 1000, self._append_us * 1000))
+        # An index of the file that goes would point into the wrong places of this one.
+        self._files.unlink(self.path.removesuffix(".log") + INDEX_SUFFIX)
+        self._files.sync_folder(self._folder)
+        self._files.rename(self.path + NEW_SUFFIX, self.path)
+        self._files.sync_folder(self._folder)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._file.close()
+        self._files.unlink(self.path + NEW_SUFFIX)
+
+
+class SetAside:
+    """The folder in which what was damaged is kept for people to look at. Nothing in it goes."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+
+    def copy(self, path: str, name: str) -> None:
+        """Keep a copy of a file, durable; one that is kept already is not copied again.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        self._make()
+        target = self._free_path(name, path)
+        if target is None:
+            return
+        self._files.unlink(target + NEW_SUFFIX)
+        source = self._files.open(path)
+        copy = self._files.create(target + NEW_SUFFIX)
+        try:
+            copy_bytes(source, copy)
+            copy.datasync()
+        finally:
+            source.close()
+            copy.close()
+        self._files.rename(target + NEW_SUFFIX, target)
+        self._files.sync_folder(self._folder)
+
+    def move(self, path: str, name: str) -> None:
+        """Move a file there, durably. Raises: StorageFull, StorageFailed."""
+        self._make()
+        target = self._free_path(name, None)
+        assert target is not None, "only an equal file needs no place"
+        self._files.rename(path, target)
+        self._files.sync_folder(self._folder)
+        self._files.sync_folder(os.path.dirname(path))
+
+    def _make(self) -> None:
+        if not os.path.isdir(self._folder):
+            self._files.make_folder(self._folder)
+            self._files.sync_folder(os.path.dirname(self._folder))
+
+    def _free_path(self, name: str, equal_to: str | None) -> str | None:
+        """A path that is free; None where one of those that are not is the same file already."""
+        number = 1
+        candidate = os.path.join(self._folder, name)
+        while os.path.lexists(candidate):
+            if equal_to is not None and self._are_equal(candidate, equal_to):
+                return None
+            number += 1
+            candidate = os.path.join(self._folder, f"{name}.{number}")
+        return candidate
+
+    def _are_equal(self, path: str, other_path: str) -> bool:
+        if os.path.getsize(path) != os.path.getsize(other_path):
+            return False
+        one, other = self._files.open(path), self._files.open(other_path)
+        try:
+            pos = 0
+            while data := read_or_zeros(one, pos):
+                if data != read_or_zeros(other, pos):
+                    return False
+                pos += len(data)
+            return True
+        finally:
+            one.close()
+            other.close()
+
+
+def write_whole(files: Files, path: str, data: bytes) -> None:
+    """Put `data` there whole or not at all, durable. Raises: StorageFull, StorageFailed."""
+    files.unlink(path + NEW_SUFFIX)
+    file = files.create(path + NEW_SUFFIX)
+    try:
+        file.write_at([data], 0)
+        file.datasync()
+    finally:
+        file.close()
+    files.rename(path + NEW_SUFFIX, path)
+    files.sync_folder(os.path.dirname(path))
+
+
+def copy_bytes(source: File, copy: File) -> None:
+    """Copy a whole file; what the disk cannot read becomes zeros. Raises: StorageFull,
+    StorageFailed.
+    """
+    pos = 0
+    while data := read_or_zeros(source, pos):
+        copy.write_at([data], pos)
+        pos += len(data)
+
+
+def read_or_zeros(file: File, pos: int) -> bytes:
+    """The next bytes of a file, b"" at its end; zeros for a sector that the disk cannot read."""
+    for size in (COPY_BYTES, SECTOR_BYTES):
+        try:
+            return bytes(file.read_at(size, pos))
+        except OSError:
+            continue
+    return bytes(min(SECTOR_BYTES, max(file.size() - pos, 0)))

@@ -1,0 +1,258 @@
+"""`log verify`: a whole data directory, every log and what they say of one another.
+
+Works without a broker and beside a running one, takes no lock and changes nothing. Beside a broker
+each log is checked as far as its watermark slot goes. Knows no terminal.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from storage.errors import StorageError
+from storage.journal.changes import UnknownRecord
+from storage.log.data_dir import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME, numbers_among
+from storage.log.files import FileGone, Files
+from storage.log.reader import HANDLES_MAX
+from storage.log.recovery import LogIdentity
+from storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
+from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.cursors import CursorStore
+from storage.tools.findings import Finding, Level, VerifyReport
+from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
+from storage.tools.lock_holder import lock_holder
+from storage.tools.log_check import LogCheck
+from storage.tools.survey import Survey
+
+# How often a log is looked at again that a broker shortens meanwhile.
+LOOKS_MAX = 5
+
+CATALOGUE, CURSORS = "catalogue", "cursors"
+
+Replayed = TypeVar("Replayed")
+
+
+class NoDataDir(StorageError):
+    """There is no data directory at that place."""
+
+
+@dataclass(slots=True, frozen=True)
+class Owner:
+    """Which partition of which topic the catalogue says a folder is."""
+
+    topic: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.index}"
+
+
+class Verifier:
+    """One verification. `tell` gets findings as they come, `progress` bytes done and to be done."""
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        tell: Callable[[Finding], None],
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Raises NoDataDir."""
+        self.path = os.path.abspath(data_dir)
+        if not is_data_dir(self.path):
+            raise NoDataDir(f"{self.path} is no data directory of a broker")
+        self.report = VerifyReport(self.path, lock_holder(self.path), [])
+        self._tell = tell
+        self._progress = progress
+        self._running = self.report.broker_pid != 0
+        self._files = Files(self.path, handles_max=HANDLES_MAX, read_only=True)
+        self._total = total_bytes(self.path)
+        self._done = 0
+
+    def run(self) -> VerifyReport:
+        """Check everything."""
+        try:
+            catalogue = self._replay(CATALOGUE, lambda journal: Catalogue(journal, now_us=0))
+            cursors = self._replay(CURSORS, CursorStore)
+            if catalogue is not None:
+                self._compare_journals(catalogue, cursors)
+                self._compare_folders(catalogue)
+            owners = {} if catalogue is None else owners_of(catalogue)
+            for number in self._partition_ids():
+                if catalogue is None or number in owners:
+                    self._partition(number, owners)
+        finally:
+            self._files.close()
+        return self.report
+
+    # Journals
+
+    def _replay(self, name: str, make: Callable[[StoredJournal], Replayed]) -> Replayed | None:
+        """Check a journal; what a replay of it makes, None if it cannot be replayed."""
+        folder = os.path.join(self.path, name)
+        if not os.path.isdir(folder):
+            if self._partition_ids():
+                self._say(Level.FAULT, name, folder, "the journal is missing")
+            return None
+        if not self._partition_ids() and not segment_bases(names_in(folder)):
+            return None  # A crash at the very first start; the next one makes it.
+        found = self._log(LogIdentity(folder, JOURNAL_KINDS[name], 1), name)
+        if found is None:
+            return None
+        survey, records = found
+        try:
+            return make(StoredJournal(records.records(survey, records.start(survey))))
+        except NoSnapshotEnd as error:
+            offset = error.segment.base_offset
+            self._say(Level.FAULT, name, error.segment.path, "its snapshot has no end", offset)
+        except UnknownRecord as error:
+            self._say(Level.FAULT, name, folder, str(error))
+        return None
+
+    def _compare_journals(self, catalogue: Catalogue, cursors: CursorStore | None) -> None:
+        if cursors is None or self._running:
+            return
+        for topic_id in cursors.topic_ids():
+            if catalogue.topic_by_id(topic_id) is None:
+                reason = f"it has subscriptions of topic number {topic_id}, which the catalogue"
+                reason += " does not name; the next start drops them"
+                self._say(Level.WARNING, CURSORS, os.path.join(self.path, CURSORS), reason)
+
+    def _compare_folders(self, catalogue: Catalogue) -> None:
+        owners = owners_of(catalogue)
+        missing = sorted(owners.keys() - set(self._partition_ids()))
+        if missing and self._running:  # A topic may have been deleted between the two looks.
+            again = self._replay(CATALOGUE, lambda journal: Catalogue(journal, now_us=0))
+            missing = [number for number in missing if again and number in owners_of(again)]
+        for number in missing:
+            path = os.path.join(self.path, PARTITIONS_NAME, str(number))
+            reason = f"the folder is missing, the catalogue names it for {owners[number]}"
+            self._say(Level.FAULT, f"partition {number}", path, reason)
+        if self._running:
+            return  # What the catalogue does not name is being made or removed.
+        for name in names_in(os.path.join(self.path, PARTITIONS_NAME)):
+            path = os.path.join(self.path, PARTITIONS_NAME, name)
+            if name.endswith(DELETED_SUFFIX):
+                self._say(Level.NOTE, name, path, "of a deleted topic; the next start removes it")
+            elif name not in map(str, owners):
+                reason = "the catalogue does not name it; the next start sets it aside"
+                self._say(Level.WARNING, name, path, reason)
+
+    # Partitions
+
+    def _partition(self, number: int, owners: Mapping[int, Owner]) -> None:
+        folder = os.path.join(self.path, PARTITIONS_NAME, str(number))
+        name = self._topic_file(number, folder, owners.get(number))
+        self._log(LogIdentity(folder, KIND_PARTITION, number), name)
+
+    def _topic_file(self, number: int, folder: str, owner: Owner | None) -> str:
+        """Check whose partition the folder says it is; returns what to call it."""
+        name = f"partition {number}"
+        path = os.path.join(folder, TOPIC_NAME)
+        try:
+            content = unpack_topic_file(self._files.read_whole(path))
+        except (OSError, BadTopicFile) as error:
+            if os.path.isdir(folder):
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                self._say(Level.FAULT, name, path, f"{reason}")
+            return str(owner or name)
+        said = Owner(content.topic, content.partition_index)
+        if content.partition_id != number:
+            reason = f"it is that of partition {content.partition_id}"
+            self._say(Level.FAULT, name, path, reason)
+        elif owner is not None and said != owner:
+            self._say(Level.FAULT, name, path, f"it says {said}, the catalogue says {owner}")
+        return str(owner or said)
+
+    def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
+        """Check one log, again where a broker took a file away meanwhile; None if it is gone."""
+        done = self._done
+        for _ in range(LOOKS_MAX):
+            self._done = done
+            check = LogCheck(self._files, identity, name, running=self._running)
+            records = JournalRecords()
+            visit = None if identity.kind == KIND_PARTITION else records.batch
+            try:
+                survey = check.run(self._advance, visit)
+            except FileGone:
+                continue
+            except StorageError as error:
+                self._say(Level.FAULT, name, identity.folder, str(error))
+                return None
+            if identity.kind != KIND_PARTITION:
+                with suppress(NoSnapshotEnd):  # Told where the records are wanted.
+                    records.forget_superseded(survey, records.start(survey))
+            check.take(survey)
+            self._take(check)
+            return survey, records
+        if os.path.isdir(identity.folder):
+            reason = "the broker drops its segments faster than they can be looked at"
+            self._say(Level.WARNING, name, identity.folder, reason)
+        return None
+
+    def _take(self, check: LogCheck) -> None:
+        for finding in check.findings:
+            self._count(finding.level)
+            self._tell(finding)
+        for level, count in check.left_out.items():
+            reason = f"{count} more of this log are left out here"
+            self._say(level, check.summary.log, check.folder, reason)
+        self.report.logs.append(check.summary)
+
+    # Telling
+
+    def _say(
+        self, level: Level, log: str, path: str, reason: str, offset: int | None = None
+    ) -> None:
+        self._count(level)
+        self._tell(Finding(level, log, path, 0, offset, None, reason))
+
+    def _count(self, level: Level) -> None:
+        self.report.faults += level is Level.FAULT
+        self.report.warnings += level is Level.WARNING
+
+    def _advance(self, size_bytes: int) -> None:
+        self._done += size_bytes
+        self._progress(self._done, self._total)
+
+    def _partition_ids(self) -> list[int]:
+        return sorted(numbers_among(names_in(os.path.join(self.path, PARTITIONS_NAME))))
+
+
+def is_data_dir(path: str | os.PathLike[str]) -> bool:
+    """Whether a broker was ever started there."""
+    return any(
+        os.path.isdir(os.path.join(path, name)) for name in (*JOURNAL_KINDS, PARTITIONS_NAME)
+    )
+
+
+def owners_of(catalogue: Catalogue) -> dict[int, Owner]:
+    """Which partition of which topic each folder is, as the catalogue says."""
+    return {
+        partition_id: Owner(meta.name.full, index)
+        for meta in catalogue.all_topics()
+        for index, partition_id in enumerate(meta.partition_ids)
+    }
+
+
+def names_in(path: str) -> list[str]:
+    """Names in a folder, sorted; none where there is no folder."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def total_bytes(data_dir: str) -> int:
+    """Bytes of all segment files: what there is to do."""
+    folders = [os.path.join(data_dir, name) for name in JOURNAL_KINDS]
+    partitions = os.path.join(data_dir, PARTITIONS_NAME)
+    folders += [os.path.join(partitions, name) for name in names_in(partitions)]
+    total = 0
+    for folder in folders:
+        for name in names_in(folder):
+            path = os.path.join(folder, name)
+            if name.endswith(LOG_SUFFIX) and os.path.exists(path):
+                total += os.path.getsize(path)
+    return total

@@ -1,0 +1,88 @@
+"""The command line's frame: commands, flags, exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from broker.cli.main import run
+
+
+def test_help_names_every_command(capsys):
+    assert run(["--help"]) == 0
+    output = capsys.readouterr().out
+    for command in ("serve", "topics", "groups", "export", "log"):
+        assert command in output
+
+
+GROUPS = {
+    "topics": ["list", "show", "create", "alter", "delete"],
+    "groups": ["list", "show"],
+    "log": ["verify", "dump", "repair"],
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_names_its_commands(capsys, group):
+    assert run([group, "--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(f" {command} " in output for command in GROUPS[group])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["serve", "export", *(f"{group} {name}" for group in GROUPS for name in GROUPS[group])],
+)
+def test_help_of_every_command_shows_an_example(capsys, command):
+    assert run([*command.split(), "--help"]) == 0
+    assert f"Example: braidlog {command}" in capsys.readouterr().out
+
+
+def test_help_of_serve_shows_its_flags(capsys):
+    assert run(["serve", "--help"]) == 0
+    output = capsys.readouterr().out
+    for flag in ("--data-dir", "--config", "--listen", "--set", "--ready-file"):
+        assert flag in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serve", "--bogus"], "--bogus"),
+        (["nothing"], "unknown command 'nothing', there are: "),
+        (
+            ["topics", "nothing"],
+            "unknown command 'nothing', there are: list, show, create, alter, delete",
+        ),
+        (["serve", "--listen", "kafka"], "--listen kafka: NAME=HOST:PORT is wanted"),
+        (["serve", "--set", "=1"], "--set =1: KEY=VALUE is wanted"),
+        (["serve", "--set", "log.nope=1"], "--set log.nope=1: log.nope: unknown setting"),
+        (["serve", "--config", "/no/such.toml"], "/no/such.toml"),
+        (["serve", "--listen", "kafka=here"], "--listen kafka=here: listeners.kafka.listen"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["log", "verify"], 1, "broker.cli.log"),
+        (["nothing"], 2, "unknown command 'nothing'"),
+        (["topics", "nothing"], 2, "unknown command 'nothing'"),
+    ],
+)
+def test_command_that_cannot_be_imported_spoils_no_other(arguments, code, said):
+    program = (
+        "import sys; sys.modules['broker.cli.log'] = None\n"  # An import of it fails from now on.
+        f"from broker.cli.main import run; sys.exit(run({arguments!r}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == code
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,150 @@
+"""Settings: where they come from, which wins, and one clear line for each mistake."""
+
+import msgspec
+import pytest
+
+from broker.config.settings import ConfigError, decode, is_loopback, load, parse_address
+
+CASES = [
+    # file, environment, flags, what is said
+    ("log.segment_byts = 1", {}, (), "FILE: log.segment_byts: unknown setting"),
+    ("nope = 1", {}, (), "FILE: nope: unknown setting"),
+    ("origins = 1", {}, (), "FILE: origins: unknown setting"),
+    ("[log]\nsegment_bytes = 'big'", {}, (), "FILE: log.segment_bytes: 'big' is not a size"),
+    ("[log]\nsegment_bytes = 12", {}, (), "FILE: log.segment_bytes: Expected `int` >= 65536"),
+    ("[log]\ndurability = 'hopeful'", {}, (), "FILE: log.durability: 'hopeful' is none of synced"),
+    ("log = 3", {}, (), "FILE: log: Expected `object`, got `int`"),
+    ("[[topics]]\nx = 1", {}, (), "FILE: topics: Expected `object`, got `array`"),
+    ("listeners = 3", {}, (), "FILE: listeners: is a group of settings"),
+    ("[listeners]\nkafka = 3", {}, (), "FILE: listeners.kafka: is a group of settings"),
+    ("[listeners.kafka]\nlisten = 'here'", {}, (), "FILE: listeners.kafka.listen: 'here' is no"),
+    ("[listeners.kafka]\nlisten = 9092", {}, (), "FILE: listeners.kafka.listen: Expected `str"),
+    ("[listeners.kafka]\nadvertised = 'x:99999'", {}, (), "listeners.kafka.advertised: 'x:99999'"),
+    ("what is this", {}, (), "FILE: Expected '=' after a key"),
+    ("", {"BRAIDLOG_LOG__NOPE": "1"}, (), "environment BRAIDLOG_LOG__NOPE: log.nope: unknown"),
+    ("", {"BRAIDLOG_TOPICS__AUTO_CREATE": "perhaps"}, (), "topics.auto_create: Expected `bool"),
+    ("", {"BRAIDLOG_LOG": "1"}, (), "environment BRAIDLOG_LOG: log: Expected `object`"),
+    ("", {}, [("log.retention_ms", "soon", "--set x")], "--set x: log.retention_ms: 'soon' is"),
+    ("", {}, [("log", "1", "--set log=1")], "--set log=1: log: Expected `object`"),
+    ("", {}, [("data_dir.x", "1", "--set y")], "--set y: data_dir: Expected `str | null`"),
+    ("data_dir = 'd'", {}, [("data_dir.x", "1", "--set y")], "--set y: data_dir.x: 'data_dir' is"),
+    ("[log]\nsegment_ms = 5", {}, [("log", "1", "--set y")], "--set y: log: names a group"),
+    ("", {}, [("", "1", "--set =1")], "--set =1: : names a group"),
+]
+
+
+def read(tmp_path, text="", environment=None, flags=()):
+    path = tmp_path / "braidlog.toml"
+    path.write_text(text)
+    return load(file=str(path), environment=environment or {}, flags=flags)
+
+
+@pytest.mark.parametrize(("text", "environment", "flags", "said"), CASES)
+def test_a_mistake_is_one_line_with_its_place(tmp_path, text, environment, flags, said):
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text, environment, flags)
+    message = str(caught.value).replace(str(tmp_path / "braidlog.toml"), "FILE")
+    assert said in message
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match=r"/no/such\.toml: No such file"):
+        load(file="/no/such.toml", environment={})
+
+
+def test_later_wins_file_environment_flags(tmp_path):
+    text = "[log]\nsegment_bytes = '1MiB'\nsegment_ms = '1h'\nflush_interval_ms = 7\n"
+    config = read(
+        tmp_path,
+        text,
+        {"BRAIDLOG_LOG__SEGMENT_BYTES": "2MiB", "BRAIDLOG_LOG__SEGMENT_MS": "2h"},
+        [("log.segment_bytes", "3MiB", "--set log.segment_bytes=3MiB")],
+    )
+    assert config.log.segment_bytes == 3 << 20
+    assert config.log.segment_ms == 2 * 3_600_000
+    assert config.log.flush_interval_ms == 7
+
+
+def test_file_of_the_environment_is_read(tmp_path):
+    path = tmp_path / "other.toml"
+    path.write_text("log_level = 'debug'")
+    assert load(environment={"BRAIDLOG_CONFIG": str(path)}).log_level == "debug"
+
+
+def test_text_becomes_numbers_booleans_times_and_none(tmp_path):
+    config = read(
+        tmp_path,
+        "",
+        {
+            "BRAIDLOG_TOPICS__AUTO_CREATE": "false",
+            "BRAIDLOG_TOPICS__NUM_PARTITIONS": "12",
+            "BRAIDLOG_SHUTDOWN__GRACE_S": "500ms",
+            "BRAIDLOG_LOG__RETENTION_MS": "7d",
+            "BRAIDLOG_LOG__RETENTION_BYTES": "none",
+        },
+    )
+    assert config.topics.auto_create is False
+    assert config.topics.num_partitions == 12
+    assert config.shutdown.grace_s == 0.5
+    assert config.log.retention_ms == 7 * 86_400_000
+    assert config.log.retention_bytes is None
+
+
+def test_listeners_keep_what_only_their_adapter_knows(tmp_path):
+    text = """
+        [listeners.kafka]
+        listen = "[::1]:9092"
+        [listeners.billing]
+        protocol = "kafka"
+        advertised = "billing.example:1"
+        allow_non_loopback = true
+        namespace = "public/billing"
+    """
+    config = read(tmp_path, text, flags=[("listeners.kafka.listen", "off", "--listen kafka=off")])
+    assert config.listener("kafka").listen == "off"
+    billing = config.listener("billing")
+    assert (billing.protocol, billing.listen) == ("kafka", None)
+    assert billing.advertised == ("billing.example", 1)
+    assert billing.allow_non_loopback is True
+    assert billing.options == {"namespace": "public/billing"}
+    assert config.listener("iggy").protocol == "iggy"
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    frame_bytes_max: int = 5
+    idle_s: float = 1.0
+    name: str = "n"
+
+
+def test_options_of_an_adapter_take_units_and_tell_their_place():
+    origins = {"listeners.x.frame_bytes_max": "--set f"}
+    options = decode({"frame_bytes_max": "1MiB", "idle_s": "2m"}, Options, origins, "listeners.x")
+    assert options == Options(1 << 20, 120.0)
+    with pytest.raises(ConfigError, match=r"^--set f: listeners\.x\.frame_bytes_max: 'x' is not"):
+        decode({"frame_bytes_max": "x"}, Options, origins, "listeners.x")
+    with pytest.raises(ConfigError, match=r"listeners\.x\.nope: unknown setting"):
+        decode({"nope": "x"}, Options, origins, "listeners.x")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9092", ("127.0.0.1", 9092)),
+        ("[::1]:0", ("::1", 0)),
+        ("localhost:65535", ("localhost", 65535)),
+    ],
+)
+def test_addresses(text, address):
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:x", "host:65536", "host:-1"])
+def test_what_is_no_address(text):
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_address(text)
+
+
+def test_loopback_is_told_from_what_others_can_reach():
+    assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.1", "example.org"]))

@@ -1,0 +1,257 @@
+"""What every kind of dispatch shares: permits, turns, acks, resets, moves by other doors."""
+
+import pytest
+import trio
+
+from broker.delivery import dispatcher as dispatch
+from broker.delivery import entries
+from broker.delivery.exclusive import ExclusiveDispatcher
+from broker.delivery.shared import SharedDispatcher
+from broker.errors import UnreadableRecord
+from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
+from tests.broker.delivery.entry_fakes import FakePartition
+
+KINDS = [ExclusiveDispatcher, SharedDispatcher]
+
+
+@pytest.fixture(params=KINDS, ids=["exclusive", "shared"])
+def kind(request):
+    return request.param
+
+
+async def test_nothing_goes_without_permits(kind):
+    async with stage(kind) as play:
+        consumer = play.join()
+        play.partition.entries(1, 1)
+        await play.settled()
+        assert consumer.offsets == []
+        play.dispatcher.flow(consumer, 1)
+        await play.settled()
+        assert consumer.offsets == [0]
+
+
+async def test_a_permit_is_a_message_and_an_entry_goes_whole(kind):
+    """Flow 4, then three single messages and a batch of 10: Apache sends all and stands at -9."""
+    async with stage(kind) as play:
+        play.partition.entries(1, 1, 1, 10, 1)
+        consumer = play.join(permits=4)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3]
+        assert consumer.permits == -9
+        play.dispatcher.flow(consumer, 9)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3]
+        play.dispatcher.flow(consumer, 1)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3, 13]
+
+
+async def test_new_entries_go_when_the_watermark_passes_them(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        await play.settled()
+        play.partition.entries(1, visible=False)
+        await play.settled()
+        assert consumer.offsets == []
+        play.partition.show_all()
+        await play.settled()
+        assert consumer.offsets == [0]
+
+
+async def test_a_turn_ends_at_its_size_and_goes_on_in_the_next(kind, monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN_BYTES", 1)
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        play.partition.entries(1, 1, 1)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2]
+
+
+async def test_what_is_acknowledged_does_not_come_again(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 3, 1, 1)
+        first = play.join(permits=10)
+        await play.settled()
+        await play.ack(first, 1, 5)
+        play.leave(first)
+        second = play.join(permits=10)
+        await play.settled()
+        assert second.offsets == [0, 4]
+        assert play.cursor.position == 0
+
+
+async def test_ack_of_an_id_that_names_no_entry_does_nothing(kind):
+    async with stage(kind) as play:
+        play.partition.entries(3, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        await play.ack(consumer, 1, 2, 99)
+        await play.dispatcher.acknowledge(consumer, [play.id(0)._replace(ledger=6)], lazy=True)
+        assert play.cursor.position == 0
+        assert not play.cursor.state().acked
+
+
+async def test_entry_is_sent_again_with_what_is_left_of_it(kind):
+    async with stage(kind) as play:
+        play.partition.entries(10)
+        first = play.join(permits=10)
+        await play.settled()
+        await play.dispatcher.acknowledge(first, [play.id(0, 0b11_1111_1110)], lazy=True)
+        await play.dispatcher.acknowledge(first, [play.id(0, 0b11_1111_0111)], lazy=True)
+        play.leave(first)
+        second = play.join(permits=10)
+        await play.settled()
+        (delivery,) = second.inbox
+        assert delivery.ack_set == (1014,)
+        assert second.permits == 2
+        await play.dispatcher.acknowledge(second, [play.id(0, 0)], lazy=True)
+        assert play.cursor.position == 10
+
+
+async def test_entry_that_another_door_left_half_done_is_sent_whole(kind):
+    async with stage(kind) as play:
+        play.partition.entries(10)
+        play.cursor.seek(4)
+        consumer = play.join(permits=10)
+        await play.settled()
+        (delivery,) = consumer.inbox
+        assert delivery.ack_set == ()
+        await play.dispatcher.acknowledge(consumer, [play.id(0, 0b11_1110_1111)], lazy=True)
+        play.leave(consumer)
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.inbox[0].ack_set == (0b11_1110_1111,)
+
+
+async def test_reset_lets_everybody_go_and_starts_elsewhere(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 1, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        await play.ack(consumer, 0, 1, 2)
+        gate = trio.Event()
+
+        async def position():
+            await gate.wait()
+            return 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(play.dispatcher.reset, position)
+            await play.settled()
+            assert consumer.was_let_go
+            assert play.dispatcher.resetting is not None
+            gate.set()
+        assert play.dispatcher.resetting is None
+        again = play.join(permits=10)
+        await play.settled()
+        assert again.offsets == [1, 2]
+
+
+async def test_backward_move_of_another_door_closes_the_consumers(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        play.cursor.seek(0)
+        play.dispatcher.foreign_move(is_seek=True)
+        assert consumer.was_let_go
+        assert play.dispatcher.consumers == []
+
+
+async def test_forward_move_of_another_door_counts_as_acknowledged(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=2)
+        play.partition.entries(1, 1, 1, 1)
+        await play.settled()
+        play.cursor.ack_to(3, lazy=True)
+        play.dispatcher.foreign_move(is_seek=False)
+        assert not consumer.was_let_go
+        assert consumer.unacked == 0
+        play.dispatcher.flow(consumer, 10)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 3]
+
+
+async def test_move_beyond_the_log_skips_what_comes_in_below(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        play.partition.entries(1)
+        await play.settled()
+        play.cursor.ack_to(3, lazy=True)
+        play.dispatcher.foreign_move(is_seek=False)
+        play.partition.entries(1, 1)
+        await play.settled()
+        play.partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == [0, 3]
+
+
+async def test_delivery_goes_on_at_the_log_start_when_retention_has_passed(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 1, 1)
+        play.partition.log_start_offset = 2
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == [2]
+        assert play.cursor.position == 2
+
+
+async def test_record_that_cannot_be_opened_stops_the_puller_with_its_error(kind):
+    async with trio.open_nursery() as nursery:
+        async with stage(kind) as play:
+            play.partition.records(1)
+            play.partition.batches[0].body = memoryview(b"\xff" * 40)
+            consumer = FakeConsumer("c")
+            play.dispatcher.attach(consumer)
+            play.dispatcher.flow(consumer, 1)
+            with pytest.raises(UnreadableRecord):
+                await play.dispatcher.pull(consumer)
+        nursery.cancel_scope.cancel()
+
+
+async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        await play.settled()
+        play.dispatcher.detach(consumer)
+        play.partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == []
+        other = play.join(permits=10)
+        await play.settled()
+        assert other.offsets == [0]
+
+
+async def test_cancelled_reader_gives_its_turn_to_the_next():
+    async with stage(SharedDispatcher) as play:
+        first, second = play.join(permits=10), play.join(permits=10)
+        await play.settled()  # The first one waits for records on behalf of both.
+        play.leave(first)
+        play.partition.entries(1, 1)
+        await play.settled()
+        assert second.offsets == [0, 1]
+
+
+class AskedPartition(FakePartition):
+    """Remembers how much was asked for."""
+
+    async def read(self, offset, bytes_max):
+        self.asked.append(bytes_max)
+        return await super().read(offset, bytes_max)
+
+
+async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, monkeypatch):
+    monkeypatch.setattr(entries, "FOREIGN_RECORDS_MAX", 2)
+    partition = AskedPartition()
+    partition.asked = []
+    async with stage(kind, partition=partition) as play:
+        partition.records(5)
+        partition.entries(1)
+        consumer = play.join(permits=100)
+        for _ in range(2):
+            await play.settled()
+            partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == list(range(8))
+        most, less = dispatch.READ_AHEAD_BYTES, dispatch.READ_AHEAD_BYTES_FOREIGN
+        assert partition.asked == [most, less, less, less, most]

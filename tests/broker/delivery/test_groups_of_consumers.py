@@ -1,0 +1,103 @@
+"""Groups of acknowledgements taken at once do what single ones do."""
+
+import random
+
+import pytest
+
+from broker.delivery.entries import EntryId
+from broker.delivery.exclusive import ExclusiveDispatcher
+from broker.delivery.shared import SharedDispatcher
+from storage.metadata.ranges import RangeSet
+from tests.broker.delivery.dispatch_fakes import stage
+
+ROUNDS = 12
+ENTRIES_MAX = 12
+
+
+def facts(play, consumers):
+    """All that an acknowledgement changes."""
+    state = play.cursor.state()
+    told = {
+        "position": state.position,
+        "acked": list(state.acked),
+        "consumers": [
+            (c.offsets, c.permits, c.unacked, c.messages_acked, c.is_blocked, list(c.pending))
+            for c in consumers
+        ],
+    }
+    if isinstance(play.dispatcher, ExclusiveDispatcher):
+        told["delivered"] = play.dispatcher._delivered
+    else:
+        told["redeliveries"] = play.dispatcher._redeliveries
+        told["unacked"] = play.dispatcher._unacked
+    return told
+
+
+class Twins:
+    """Two stages that the same things happen to, but for how acknowledgements come."""
+
+    def __init__(self, rng, kind, plays):
+        self.rng = rng
+        self.plays = plays
+        self.is_shared = kind is SharedDispatcher
+        for play in plays:  # So that some find no room.
+            play.cursor._acked = RangeSet(ranges_max=4)
+        self.consumers = [
+            [play.join() for _ in range(2 if self.is_shared else 1)] for play in plays
+        ]
+
+    async def step(self):
+        rng = self.rng
+        counts = [rng.choice([1, 1, 1, 3]) for _ in range(rng.randint(1, ENTRIES_MAX))]
+        permits = rng.randint(1, 2 * ENTRIES_MAX)
+        who = rng.randrange(len(self.consumers[0]))
+        nacked = rng.random() < 0.3
+        for play, consumers in zip(self.plays, self.consumers, strict=True):
+            play.partition.entries(*counts)
+            play.dispatcher.flow(consumers[who], permits)
+            await play.settled()
+            if nacked:
+                play.dispatcher.redeliver(consumers[who], [])
+                await play.settled()
+        await self.acknowledge(self.rng.randrange(len(self.consumers[0])))
+
+    async def acknowledge(self, who):
+        """Entries delivered to anybody, some of them acknowledged before, and ids of no entry."""
+        rng, end = self.rng, self.plays[0].partition.next_offset
+        known = sorted({offset for c in self.consumers[0] for offset in c.offsets})
+        named = rng.sample(known, rng.randint(0, len(known)))
+        named = sorted(named) if rng.random() < 0.7 else named
+        named += [rng.randint(0, end + 2)] * rng.randint(0, 1)
+        if self.is_shared:
+            named += rng.sample(named, min(len(named), 2))  # Twice.
+        else:
+            named = list(dict.fromkeys(named))
+        (one, together), (first, second) = self.plays, (c[who] for c in self.consumers)
+        await one.ack_by_ids(first, *named)
+        await together.ack(second, *named)
+        for play in self.plays:
+            await play.settled()
+
+
+@pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_group_of_acks_does_what_single_ones_do(kind, seed):
+    rng = random.Random(seed)
+    async with stage(kind) as one, stage(kind) as together:
+        twins = Twins(rng, kind, [one, together])
+        for round_ in range(ROUNDS):
+            await twins.step()
+            first, second = map(facts, twins.plays, twins.consumers)
+            assert first == second, f"seed {seed}, round {round_}"
+
+
+@pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])
+async def test_whole_entries_and_parts_of_others_come_in_one_group(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 4, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        part = EntryId(play.partition.partition_id, 1, (0b1100,))
+        await play.dispatcher.acknowledge(consumer, [part], lazy=True, entries=[0, 5])
+        assert play.cursor.position == 3
+        assert list(play.cursor.state().acked) == [(5, 6)]

@@ -1,0 +1,77 @@
+"""A subscription with very many holes: what an ack costs must not grow with them."""
+
+import pytest
+
+from storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import House
+
+HOLES = 200_000
+RECORD_BYTES_MAX = 200
+# A snapshot is due when half its size was added: an ack's share of it is twice what it added.
+SHARE_BYTES_MAX = 3 * RECORD_BYTES_MAX
+
+
+@pytest.fixture(scope="module")
+def house():
+    """A house with one subscription that acknowledged every other record."""
+    made = House()
+    topic = made.topics.create(TopicName("public", "default", "t"), 1)
+    billing = made.subscriptions.open(topic, b"billing")
+    billing.commit(0, 0)
+    for first in range(0, HOLES, 1000):
+        ranges = [(2 * number + 1, 2 * number + 2) for number in range(first, first + 1000)]
+        billing.ack(0, ranges, lazy=True)
+    return made
+
+
+def subscription(house):
+    topic = house.topics.get(TopicName("public", "default", "t"))
+    return house.subscriptions.get(topic, b"billing")
+
+
+def written_by(house, act):
+    """The records that this adds to the journal of the cursors."""
+    journal = house.cursor_journal
+    before, snapshots = len(journal.records), journal.snapshots
+    act()
+    assert journal.snapshots == snapshots
+    return journal.records[before:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda billing: billing.ack(0, [(2 * HOLES + 5, 2 * HOLES + 6)], lazy=False),
+        lambda billing: billing.ack(0, [(HOLES, HOLES + 1)], lazy=True),
+        lambda billing: billing.ack_to(0, 10, lazy=False),
+        lambda billing: billing.commit(0, 30),
+    ],
+    ids=["opens a hole", "closes one", "cumulative", "commit"],
+)
+def test_a_change_is_written_without_the_ranges_that_were_there(house, act):
+    billing = subscription(house)
+    ranges = len(billing.acked(0))
+    assert ranges > HOLES - 100
+    (record,) = written_by(house, lambda: act(billing))
+    assert len(record) < RECORD_BYTES_MAX
+
+
+@pytest.mark.slow
+def test_snapshots_of_many_holes_come_seldom_enough(house):
+    """All bytes written for many acks, snapshots included, stay a few hundred for each."""
+    billing = subscription(house)
+    journal = house.cursor_journal
+    written = snapshots_bytes = 0
+    acks = 30_000
+    for number in range(acks):
+        snapshots = journal.snapshots
+        billing.ack(0, [(4 * HOLES + 2 * number, 4 * HOLES + 2 * number + 1)], lazy=True)
+        if journal.snapshots > snapshots:
+            snapshots_bytes += journal.snapshot_bytes
+        else:
+            written += len(journal.records[-1])
+    assert (written + snapshots_bytes) / acks < SHARE_BYTES_MAX
+    again = subscription(house.restarted())
+    assert list(again.acked(0)) == list(billing.acked(0))
+    assert again.position(0) == billing.position(0)

@@ -1,0 +1,337 @@
+"""Shared delivery: turns, redelivery counts, unfinished acks, limits, chunks."""
+
+import random
+
+import pytest
+
+from broker.delivery import dispatcher as dispatch
+from broker.delivery import shared as dispatch_shared
+from broker.delivery.shared import SharedDispatcher
+from tests.broker.delivery.dispatch_fakes import stage
+
+
+async def test_consumers_take_turns(monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 2)
+    async with stage(SharedDispatcher) as play:
+        first, second, third = [await play.join_settled(permits=100) for _ in range(3)]
+        play.partition.entries(*[1] * 12)
+        await play.settled()
+        assert [len(consumer.inbox) for consumer in (first, second, third)] == [4, 4, 4]
+        assert first.offsets == [0, 1, 6, 7]
+
+
+async def test_consumer_without_permits_holds_nobody_up():
+    async with stage(SharedDispatcher) as play:
+        idle, busy = play.join(), play.join(permits=100)
+        play.partition.entries(*[1] * 50)
+        await play.settled()
+        assert (len(idle.inbox), len(busy.inbox)) == (0, 50)
+
+
+async def test_what_a_leaving_consumer_held_goes_to_the_others_uncounted():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1, 1, 1)
+        first, second = play.join(permits=10), play.join()
+        await play.settled()
+        await play.ack(first, 1)
+        play.leave(first)
+        play.dispatcher.flow(second, 10)
+        await play.settled()
+        assert second.offsets == [0, 2]
+        assert [delivery.redelivery_count for delivery in second.inbox] == [0, 0]
+
+
+async def test_redelivery_counts_grow_by_nacks_and_end_with_the_ack():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1, 1)
+        consumer = play.join(permits=100)
+        for count in range(3):
+            await play.settled()
+            assert consumer.inbox[-1].redelivery_count == count
+            play.nack(consumer, 1)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 1, 1, 1]
+        await play.ack(consumer, 1)
+        assert play.dispatcher._redeliveries == {}
+
+
+async def test_nack_of_what_another_consumer_holds_does_nothing():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1)
+        holder, other = play.join(permits=1), play.join(permits=10)
+        await play.settled()
+        has, has_not = (holder, other) if holder.inbox else (other, holder)
+        play.nack(has_not, 0)
+        await play.settled()
+        assert (has.offsets, has_not.offsets) == ([0], [])
+
+
+async def test_redelivery_without_ids_returns_all_of_one_consumer():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1, 1, 1)
+        consumer = play.join(permits=3)
+        await play.settled()
+        await play.ack(consumer, 1)
+        play.dispatcher.redeliver(consumer, [])
+        assert consumer.unacked == 0
+        play.dispatcher.flow(consumer, 5)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 0, 2]
+
+
+async def test_cumulative_ack_is_ignored():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1, 1)
+        consumer = play.join(permits=3)
+        await play.settled()
+        assert await play.dispatcher.acknowledge_to(consumer, play.id(1), lazy=False) == 0
+        assert play.cursor.position == 0
+
+
+async def test_ack_from_another_consumer_frees_the_one_that_holds_it():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(4)
+        holder = play.join(permits=1)
+        await play.settled()
+        other = play.join()
+        await play.dispatcher.acknowledge(other, [play.id(0, 0b0011)], lazy=True)
+        assert holder.unacked == 2
+        await play.ack(other, 0)
+        assert holder.unacked == 0
+
+
+async def test_last_consumer_takes_redelivery_counts_along():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1)
+        first = play.join(permits=1)
+        await play.settled()
+        play.nack(first, 0)
+        play.leave(first)
+        second = play.join(permits=1)
+        await play.settled()
+        assert second.inbox[0].redelivery_count == 0
+
+
+async def test_consumer_at_its_limit_waits_until_half_is_acknowledged(monkeypatch):
+    monkeypatch.setattr(dispatch_shared, "UNACKED_MAX_CONSUMER", 4)
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(*[1] * 10)
+        consumer = play.join(permits=100)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3]
+        await play.ack(consumer, 0)
+        await play.settled()
+        assert len(consumer.inbox) == 4
+        play.dispatcher.flow(consumer, 1)  # Kept while it is blocked.
+        await play.ack(consumer, 1)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3, 4, 5]
+
+
+async def test_subscription_at_its_limit_waits_until_half_is_acknowledged(monkeypatch):
+    monkeypatch.setattr(dispatch_shared, "UNACKED_MAX_SUBSCRIPTION", 4)
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(*[1] * 10)
+        first = await play.join_settled(permits=2)
+        second = await play.join_settled(permits=100)
+        assert len(first.inbox) + len(second.inbox) == 4
+        await play.ack(first, *first.offsets)
+        await play.ack(second, *second.offsets[: 2 - len(first.inbox)])
+        await play.settled()
+        assert len(first.inbox) + len(second.inbox) == 6
+
+
+# Chunks.
+
+
+def chunk(number, of=3, uuid=b"u"):
+    return {
+        "uuid": uuid,
+        "chunk_id": number,
+        "num_chunks_from_msg": of,
+        "total_chunk_msg_size": 30,
+    }
+
+
+async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    async with stage(SharedDispatcher) as play:
+        consumers = [play.join(permits=100) for _ in range(3)]
+        await play.settled()
+        for number in range(3):
+            for uuid in (b"u", b"v"):
+                play.partition.entries(1, metadata=chunk(number, uuid=uuid))
+        await play.settled()
+        shares = sorted(consumer.offsets for consumer in consumers)
+        assert shares == [[], [0, 2, 4], [1, 3, 5]]
+
+
+async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    async with stage(SharedDispatcher) as play:
+        first = await play.join_settled(permits=1)
+        second = await play.join_settled(permits=100)
+        for number in range(3):
+            play.partition.entries(1, metadata=chunk(number))
+        play.partition.entries(1)
+        await play.settled()
+        assert (first.offsets, second.offsets) == ([0], [3])
+        play.dispatcher.flow(first, 10)
+        await play.settled()
+        assert first.offsets == [0, 1, 2]
+
+
+async def test_unfinished_message_starts_again_at_its_first_piece(monkeypatch):
+    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    async with stage(SharedDispatcher) as play:
+        first = await play.join_settled(permits=1)
+        second = await play.join_settled(permits=100)
+        for number in range(3):
+            play.partition.entries(1, metadata=chunk(number))
+        await play.settled()
+        assert first.offsets == [0]
+        play.leave(first)
+        await play.settled()
+        assert second.offsets == [0, 1, 2]
+
+
+async def test_nack_of_one_piece_brings_the_whole_message_again():
+    async with stage(SharedDispatcher) as play:
+        for number in range(3):
+            play.partition.entries(1, metadata=chunk(number))
+        consumer = play.join(permits=100)
+        await play.settled()
+        play.nack(consumer, 2)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 0, 1, 2]
+
+
+# Any course of events.
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_against_a_model(seed, monkeypatch):
+    """Nothing is lost, nothing is with two, nothing acknowledged comes again, counts are right."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(dispatch, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
+    monkeypatch.setattr(dispatch_shared, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
+    async with stage(SharedDispatcher) as play:
+        game = Game(rng, play)
+        for _ in range(100):
+            await game.step()
+            await play.settled()
+            game.look()
+        while game.consumers:
+            game.leave()
+        game.join(permits=1 << 30)
+        await play.settled()
+        game.look()
+        assert set(game.held) == set(game.counts) - game.acked, "all that is left is with the last"
+
+
+class Game:
+    """What consumers hold, by the rules."""
+
+    def __init__(self, rng, play):
+        self.rng = rng
+        self.play = play
+        self.consumers = []
+        self.counts = {}  # Messages of each entry.
+        self.held = {}  # Who has it.
+        self.acked = set()
+        self.nacked = {}
+        self.seen = {}
+
+    async def step(self):
+        rng, play = self.rng, self.play
+        moves = [self.append, self.flow, self.flow, self.ack, self.ack, self.nack, self.nack_all]
+        moves += [self.join, self.leave, self.commit]
+        move = rng.choice(moves)
+        if move in (self.append, self.join) or self.consumers:
+            done = move()
+            if done is not None:
+                await done
+        await play.settled()
+
+    def append(self):
+        if self.rng.random() < 0.3:
+            for offset in self.play.partition.records(self.rng.randint(1, 4)):
+                self.counts[offset] = 1
+        else:
+            counts = [self.rng.choice([1, 1, 3]) for _ in range(self.rng.randint(1, 5))]
+            self.counts.update(zip(self.play.partition.entries(*counts), counts, strict=True))
+
+    def join(self, permits=0):
+        consumer = self.play.join(permits)
+        self.consumers.append(consumer)
+        self.seen[consumer] = 0
+
+    def leave(self):
+        consumer = self.consumers.pop(self.rng.randrange(len(self.consumers)))
+        self.play.leave(consumer)
+        self.held = {o: holder for o, holder in self.held.items() if holder is not consumer}
+        if not self.consumers:
+            self.nacked.clear()
+
+    def flow(self):
+        self.play.dispatcher.flow(self.rng.choice(self.consumers), self.rng.randint(1, 8))
+
+    async def ack(self):
+        consumer = self.rng.choice(self.consumers)
+        mine = self.some_of(consumer)
+        await self.play.ack(consumer, *mine)
+        self.forget(mine)
+
+    def commit(self):
+        """Another door acknowledges everything below."""
+        if self.rng.random() < 0.2:
+            position = self.rng.randint(0, self.play.partition.next_offset)
+            self.play.cursor.ack_to(position, lazy=True)
+            self.play.dispatcher.foreign_move(is_seek=False)
+            self.forget([o for o, count in self.counts.items() if o + count <= position])
+
+    def nack(self):
+        consumer = self.rng.choice(self.consumers)
+        self.give_back(consumer, self.some_of(consumer))
+
+    def nack_all(self):
+        consumer = self.rng.choice(self.consumers)
+        mine = [offset for offset, holder in self.held.items() if holder is consumer]
+        self.play.dispatcher.redeliver(consumer, [])
+        self.note_nack(mine)
+
+    def give_back(self, consumer, offsets):
+        if offsets:
+            self.play.nack(consumer, *offsets)
+            self.note_nack(offsets)
+
+    def note_nack(self, offsets):
+        for offset in offsets:
+            del self.held[offset]
+            self.nacked[offset] = self.nacked.get(offset, 0) + 1
+
+    def some_of(self, consumer):
+        mine = [offset for offset, holder in self.held.items() if holder is consumer]
+        return self.rng.sample(mine, self.rng.randint(0, len(mine)))
+
+    def forget(self, offsets):
+        for offset in offsets:
+            self.acked.add(offset)
+            self.held.pop(offset, None)
+            self.nacked.pop(offset, None)
+
+    def look(self):
+        """Take note of what came, and check it."""
+        for consumer in self.consumers:
+            for delivery in consumer.inbox[self.seen[consumer] :]:
+                offset = delivery.offset
+                assert offset not in self.acked, f"{offset} came again though acknowledged"
+                assert offset not in self.held, f"{offset} is with two"
+                assert delivery.redelivery_count == self.nacked.get(offset, 0)
+                self.held[offset] = consumer
+            self.seen[consumer] = len(consumer.inbox)
+            mine = [self.counts[o] for o, holder in self.held.items() if holder is consumer]
+            assert consumer.unacked >= len(mine)
+        if any(consumer.permits > 0 for consumer in self.consumers):
+            left = set(self.counts) - self.acked - set(self.held)
+            assert not left, f"{left} are with nobody, though one wants them"

@@ -1,0 +1,317 @@
+"""Reading a partition in the reader's own format, whatever the records are stored in."""
+
+import random
+import zlib
+
+import pytest
+
+from broker.errors import OffsetOutOfRange, UnreadableRecord
+from broker.limits import DECODE_RECORDS_MIN
+from broker.reading.transcode import read_as
+from storage.codecs import compression
+from storage.codecs.api import BatchFlag, BodyInfo
+from storage.codecs.kafka import ENTRY, KafkaCodec
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from tests.broker.held_disk import HeldDisk
+from tests.broker.records import (
+    append,
+    append_unreadable,
+    chunk,
+    make_partition,
+    read_values,
+    store,
+)
+from tests.storage.codecs.entries_of import body, entry, metadata, single
+
+KAFKA, PULSAR = codec_named("kafka"), codec_named("pulsar")
+ALL = 1 << 20
+
+
+@pytest.fixture
+def partition(broker):
+    return make_partition(broker)
+
+
+class CountingPartition:
+    """A partition that counts how often its log is read."""
+
+    def __init__(self, partition):
+        self._partition = partition
+        self.reads = 0
+
+    async def read(self, offset, bytes_max):
+        self.reads += 1
+        return await self._partition.read(offset, bytes_max)
+
+
+async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition):
+    await append(broker, partition, "kafka", [b"a", b"b"])
+    await append(broker, partition, "kafka", [b"c"])
+    result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    bodies = [batch.body for batch in await partition.read(0, ALL)]
+    assert result.parts == bodies
+    assert (result.first_offset, result.next_offset, result.record_count) == (0, 3, 3)
+    assert result.as_stored
+
+
+async def test_a_read_begins_in_the_middle_of_a_batch_and_stops_at_records_max(broker, partition):
+    await append(broker, partition, "iggy", [b"v%d" % number for number in range(10)])
+    records, result = await read_values(partition, "iggy", 4, bytes_max=ALL, records_max=3)
+    assert records == [(offset, b"v%d" % offset) for offset in (4, 5, 6)]
+    assert (result.first_offset, result.next_offset, result.record_count) == (4, 7, 3)
+    records, result = await read_values(partition, "iggy", 7, bytes_max=ALL, records_max=100)
+    assert [offset for offset, _ in records] == [7, 8, 9]
+    assert result.next_offset == 10
+
+
+@pytest.mark.parametrize("start", range(5))
+async def test_a_batch_with_holes_is_cut_to_the_records_that_are_left(broker, partition, start):
+    """As compaction leaves it: five offsets, three records."""
+    left = [0, 1, 4]
+    iggy = codec_named("iggy")
+    stored = iggy.encode([Record(at, 1, value=b"%d" % at) for at in left], 0)
+    partition.log.append(
+        [stored], BodyInfo(3), body_format=iggy.format, append_us=1, last_offset_delta=4
+    )
+    await broker.durability.settled()
+    records, result = await read_values(partition, "iggy", start, bytes_max=ALL, records_max=2)
+    expected = [(at, b"%d" % at) for at in left if at >= start][:2]
+    assert records == expected
+    assert result.record_count == len(expected)
+
+
+@pytest.mark.parametrize("stored", ["plain", "kafka", "pulsar", "iggy"])
+@pytest.mark.parametrize("reader", ["kafka", "iggy"])
+async def test_every_format_reads_every_other(broker, partition, stored, reader):
+    await append(broker, partition, stored, [b"one", b"two", b"three"])
+    records, result = await read_values(partition, reader, 1, bytes_max=ALL)
+    assert records == [(1, b"two"), (2, b"three")]
+    assert result.next_offset == 3
+    assert result.as_stored == (stored == reader)
+
+
+async def test_a_compressed_set_is_given_whole_to_its_own_readers_and_cut_for_others(
+    broker, partition
+):
+    await append(broker, partition, "kafka", [b"before"])
+    inner = KAFKA.encode([Record(offset, 1, value=b"%d" % offset) for offset in (1, 2, 3)], 1)
+    packed = compression.gzip(inner)
+    message = b"\x00\x01\xff\xff\xff\xff" + len(packed).to_bytes(4, "big") + packed
+    stored = ENTRY.pack(3, 4 + len(message)) + zlib.crc32(message).to_bytes(4, "big") + message
+    await store(broker, partition, KAFKA.format, stored, BodyInfo(3, flags=BatchFlag.COMPRESSED))
+    result = await read_as(partition, KAFKA, 2, bytes_max=ALL)
+    assert (result.parts, result.next_offset) == ([stored], 4)
+    assert (await read_values(partition, "iggy", 2, bytes_max=ALL))[0] == [(2, b"2"), (3, b"3")]
+
+
+async def test_nothing_is_read_at_the_watermark_and_outside_is_refused(broker, partition):
+    await append(broker, partition, "kafka", [b"a"])
+    result = await read_as(partition, KAFKA, 1, bytes_max=ALL)
+    assert (result.parts, result.next_offset) == ([], 1)
+    with pytest.raises(OffsetOutOfRange) as caught:
+        await read_as(partition, KAFKA, 2, bytes_max=ALL)
+    assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 1)
+
+
+async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_room(
+    broker, partition
+):
+    for _ in range(4):
+        await append(broker, partition, "kafka", [b"x" * 1000])
+    size = len((await partition.read(0, 1))[0].body)
+    counting = CountingPartition(partition)
+    result = await read_as(counting, KAFKA, 0, bytes_max=2 * size + size // 2)
+    assert (result.next_offset, counting.reads) == (2, 1)
+    result = await read_as(counting, KAFKA, 2, bytes_max=2 * size)
+    assert (result.next_offset, counting.reads) == (4, 2)
+
+
+class CountingCodec(KafkaCodec):
+    """Kafka's codec, which counts the records that it makes messages of."""
+
+    def __init__(self):
+        self.made = 0
+
+    def encode(self, records, base_offset):
+        self.made += len(records)
+        return super().encode(records, base_offset)
+
+
+async def test_few_messages_are_made_that_find_no_room(broker, partition):
+    for count in (1600, 1400):
+        batch = entry(metadata(num_messages_in_batch=count), single(b"x" * 10) * count)
+        await store(broker, partition, PULSAR.format, body((batch, count)), BodyInfo(count))
+    whole = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    one = whole.size // 3000
+    for wanted, in_vain_max in ((1500, DECODE_RECORDS_MIN), (1600, 0), (2500, DECODE_RECORDS_MIN)):
+        codec = CountingCodec()
+        result = await read_as(partition, codec, 0, bytes_max=wanted * one + one // 2)
+        assert result.record_count == wanted
+        assert codec.made <= wanted + in_vain_max
+
+
+async def test_unsynced_records_are_not_read(broker, partition):
+    await append(broker, partition, "kafka", [b"a"])
+    body = (await partition.read(0, ALL))[0].body
+    disk = HeldDisk()
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    partition.append([body], BodyInfo(1), body_format=KAFKA.format, append_us=1)
+    result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    disk.may_sync.set()
+    assert result.next_offset == 1
+
+
+async def test_records_that_the_reader_cannot_carry_are_walked_over(broker, partition):
+    await append(broker, partition, "kafka", [b"a", None, b"", b"b"])
+    await append(broker, partition, "kafka", [None] * 5)
+    await append(broker, partition, "kafka", [b"c"])
+    await append(broker, partition, "kafka", [None] * 2)
+    records, result = await read_values(partition, "iggy", 0, bytes_max=ALL)
+    assert records == [(0, b"a"), (3, b"b"), (9, b"c")]
+    assert (result.next_offset, result.left_out) == (12, 9)
+    records, result = await read_values(partition, "iggy", 4, bytes_max=1)
+    assert records == [(9, b"c")]
+    assert (result.first_offset, result.left_out) == (9, 5)
+    records, result = await read_values(partition, "iggy", 10, bytes_max=ALL)
+    assert (records, result.next_offset, result.left_out) == ([], 12, 2)
+
+
+async def test_the_first_record_comes_whole_however_large(broker, partition):
+    await append(broker, partition, "plain", [b"x" * 5000, b"y"])
+    records, result = await read_values(partition, "kafka", 0, bytes_max=100)
+    assert records == [(0, b"x" * 5000)]
+    assert result.next_offset == 1
+    records, _ = await read_values(partition, "kafka", 1, bytes_max=100)
+    assert records == [(1, b"y")]
+
+
+async def test_gaps_are_passed(broker, partition):
+    await append(broker, partition, "kafka", [b"a"])
+    partition.log.append_gap(10, 1)
+    await append(broker, partition, "plain", [b"b"])
+    for reader in ("kafka", "iggy"):
+        records, result = await read_values(partition, reader, 0, bytes_max=ALL)
+        assert records == [(0, b"a"), (10, b"b")]
+        assert result.left_out == 0
+        records, _ = await read_values(partition, reader, 5, bytes_max=ALL)
+        assert records == [(10, b"b")]
+
+
+async def test_a_marker_is_for_no_reader_but_its_neighbours_in_the_batch_are(broker, partition):
+    entries = entry(metadata(), b"a"), entry(metadata(marker_type=1), b""), entry(metadata(), b"c")
+    stored = body(*((one, 1) for one in entries))
+    await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
+    assert (await partition.read(0, ALL))[0].header.flags & BatchFlag.MARKER
+    for reader in ("kafka", "iggy"):
+        records, result = await read_values(partition, reader, 0, bytes_max=ALL)
+        assert records == [(0, b"a"), (2, b"c")]
+        assert (result.next_offset, result.left_out) == (3, 0)
+
+
+async def test_a_body_that_cannot_be_opened_is_refused_only_as_the_first_thing(broker, partition):
+    await append(broker, partition, "kafka", [b"a"])
+    await append_unreadable(broker, partition, 3)
+    await append(broker, partition, "kafka", [b"b"])
+    records, result = await read_values(partition, "iggy", 0, bytes_max=ALL)
+    assert records == [(0, b"a")]
+    assert result.next_offset == 1
+    with pytest.raises(UnreadableRecord, match="offset 1 of public/default/t, partition 0"):
+        await read_as(partition, codec_named("iggy"), 1, bytes_max=ALL)
+    assert (await read_values(partition, "iggy", 4, bytes_max=ALL))[0] == [(4, b"b")]
+    result = await read_as(partition, KAFKA, 0, bytes_max=ALL)  # its own readers open it themselves
+    assert result.next_offset == 5
+
+
+async def test_a_body_of_an_unknown_format_is_refused_like_one_that_cannot_be_opened(
+    broker, partition
+):
+    await append(broker, partition, "kafka", [b"a"])
+    await store(broker, partition, 999, b"strange", BodyInfo(1))
+    assert (await read_as(partition, KAFKA, 0, bytes_max=ALL)).next_offset == 1
+    with pytest.raises(UnreadableRecord, match="no codec for body format 999"):
+        await read_as(partition, KAFKA, 1, bytes_max=ALL)
+
+
+async def test_chunks_are_one_message_at_the_last_ones_offset(broker, partition):
+    await append(broker, partition, "pulsar", [{"value": b"first", "chunk": chunk(0, 3)}])
+    await append(broker, partition, "kafka", [b"between"])
+    await append(
+        broker,
+        partition,
+        "pulsar",
+        [
+            {"value": b"other", "chunk": chunk(0, 2, uuid=b"w")},
+            {"value": b"secon", "chunk": chunk(1, 3)},
+            {"value": b"third", "chunk": chunk(2, 3)},
+        ],
+    )
+    whole = (4, b"firstseconthird")
+    records, result = await read_values(partition, "kafka", 0, bytes_max=ALL)
+    assert records == [(1, b"between"), whole]
+    assert (result.next_offset, result.left_out) == (5, 0)
+    for start in (2, 3, 4):
+        assert (await read_values(partition, "iggy", start, bytes_max=ALL))[0] == [whole]
+
+
+async def test_a_message_with_a_missing_chunk_is_passed(broker, partition):
+    await append(broker, partition, "pulsar", [{"value": b"third", "chunk": chunk(2, 3)}])
+    await append(broker, partition, "pulsar", [b"next"])
+    records, result = await read_values(partition, "kafka", 0, bytes_max=ALL)
+    assert records == [(1, b"next")]
+    assert result.next_offset == 2
+
+
+async def test_a_message_too_large_to_be_joined_is_refused_as_unreadable(broker, partition):
+    await append(
+        broker, partition, "pulsar", [{"value": b"a", "chunk": chunk(0, 2, total=1 << 30)}]
+    )
+    await append(
+        broker, partition, "pulsar", [{"value": b"b", "chunk": chunk(1, 2, total=1 << 30)}]
+    )
+    with pytest.raises(UnreadableRecord, match="1073741824"):
+        await read_as(partition, KAFKA, 0, bytes_max=ALL)
+
+
+async def test_large_bodies_are_decoded_beside_the_loop_and_come_whole(broker, partition):
+    values = [b"%d" % number * 100 for number in range(3000)]
+    await append(broker, partition, "plain", values)
+    position, got = 0, []
+    while position < 3000:
+        records, result = await read_values(partition, "kafka", position, bytes_max=100_000)
+        got += records
+        position = result.next_offset
+    assert got == list(enumerate(values))
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_reading_on_gives_every_record_once_whatever_the_limits(broker, partition, seed):
+    chance = random.Random(seed)
+    expected = []
+    for _ in range(25):
+        stored = chance.choice(["plain", "kafka", "pulsar", "iggy"])
+        values = []
+        for _ in range(chance.choice([1, 2, 30])):
+            empty = stored != "iggy" and chance.random() < 0.2
+            values.append(None if empty else chance.randbytes(chance.choice([1, 50, 3000])))
+        base_offset = await append(broker, partition, stored, values)
+        expected += list(enumerate(values, base_offset))
+    for reader in ("kafka", "iggy"):
+        wanted = [record for record in expected if reader == "kafka" or record[1]]
+        position, got, left_out = 0, [], 0
+        while position < partition.high_watermark:
+            records, result = await read_values(
+                partition,
+                reader,
+                position,
+                bytes_max=chance.choice([1, 500, 20_000]),
+                records_max=chance.choice([1, 7, None]) if reader == "iggy" else None,
+            )
+            assert result.next_offset > position, f"seed {seed}"
+            got += records
+            left_out += result.left_out
+            position = result.next_offset
+        assert got == wanted, f"seed {seed}"
+        assert left_out == len(expected) - len(wanted), f"seed {seed}"

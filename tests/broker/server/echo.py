@@ -1,0 +1,210 @@
+"""A small framed protocol for the driver's tests: u32 length, one command byte, argument;
+answers are framed alike.
+
+E text      answer text at once
+R text      the same; such frames are taken in runs
+T n text    answer text when ticket n is durable
+L n         answer n bytes
+W           answer "woken" when the session's event is set
+P           ProtocolError("bye" framed)
+X           a bug
+Q           EndConnection("quiet")
+S           a task of the connection that fails with a bug
+"""
+
+import socket
+import struct
+from types import SimpleNamespace
+
+import trio
+
+from broker.metrics import Metrics
+from broker.server.adapters import EndConnection, ProtocolError
+from broker.server.connection import Connection
+from broker.server.listener import Door
+from broker.server.receive_buffer import BufferPool
+
+FRAME_BYTES_MAX = 8 << 20
+
+
+def framed(text: bytes) -> bytes:
+    return struct.pack(">I", len(text)) + text
+
+
+class EchoSession:
+    def __init__(self, connection):
+        self.connection = connection
+        self.event = trio.Event()
+        self.turns = []  # number of frames in each turn
+        self.frames = 0
+        self.deadlines = []
+        self.deadline_answer = float("inf")
+        self.closed_at = None  # trio's time
+
+    def frame_size(self, view):
+        if len(view) < 4:
+            return None
+        size = struct.unpack_from(">I", view)[0]
+        if not 1 <= size <= FRAME_BYTES_MAX:
+            raise ProtocolError(f"frame of {size} bytes", framed(b"too large"))
+        return size + 4
+
+    async def handle(self, frame):
+        self.frames += 1
+        command, argument = bytes(frame[4:5]), bytes(frame[5:])
+        outbox = self.connection.outbox
+        if command == b"E":
+            outbox.answer([framed(argument)])
+        elif command == b"T":
+            ticket, _, text = argument.partition(b" ")
+            outbox.answer([framed(text)], int(ticket))
+        elif command == b"L":
+            size = int(argument)
+            outbox.answer([struct.pack(">I", size), bytearray(b"l" * size)])
+        elif command == b"W":
+            await self.event.wait()
+            outbox.answer([framed(b"woken")])
+        elif command == b"S":
+            self.connection.nursery.start_soon(self.broken_task)
+        elif command == b"P":
+            raise ProtocolError("asked for", framed(b"bye"))
+        elif command == b"Q":
+            raise EndConnection("asked for", framed(b"quiet"))
+        else:
+            raise RuntimeError("a bug")
+
+    def handle_run(self, received, frames_max):
+        pos = frames = 0
+        while frames < frames_max and bytes(received[pos + 4 : pos + 5]) == b"R":
+            end = pos + 4 + struct.unpack_from(">I", received, pos)[0]
+            if end > len(received):
+                break
+            self.connection.outbox.answer([framed(bytes(received[pos + 5 : end]))])
+            frames += 1
+            pos = end
+        self.frames += frames
+        return pos, frames
+
+    async def broken_task(self):
+        raise RuntimeError("a bug in a task")
+
+    async def turn_ended(self):
+        self.turns.append(self.frames)
+        self.frames = 0
+
+    def on_deadline(self, now):
+        self.deadlines.append(now)
+        if isinstance(self.deadline_answer, Exception):
+            raise self.deadline_answer
+        return self.deadline_answer
+
+    def goodbye(self):
+        self.connection.outbox.answer([framed(b"goodbye")])
+
+    async def closed(self):
+        self.closed_at = trio.current_time()
+
+    @property
+    def is_closed(self):
+        return self.closed_at is not None
+
+
+class EchoAdapter:
+    name = "echo"
+
+    def __init__(self):
+        self.sessions = []
+
+    def open_session(self, broker, connection, options):
+        session = EchoSession(connection)
+        self.sessions.append(session)
+        return session
+
+
+class FakeTickets:
+    """What an outbox knows of the disk; `reach` is a finished commit round."""
+
+    def __init__(self):
+        self.durable_ticket = 0
+        self.watching = set()
+
+    def watch(self, outbox):
+        self.watching.add(outbox)
+
+    def reach(self, ticket):
+        self.durable_ticket = ticket
+        self.watching = {outbox for outbox in self.watching if outbox.release()}
+
+
+ETHERNET_SEGMENT_BYTES = 1448
+
+
+async def tcp_pair(*, send_buffer=None):
+    """A connected pair on loopback: the broker's plain non-blocking socket and the client's
+    stream.
+    """
+    with socket.socket() as listening:
+        # Loopback's segments are larger than the buffers below: each would wait for TCP's timer.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, ETHERNET_SEGMENT_BYTES)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        client = await trio.open_tcp_stream(*listening.getsockname())
+        server, _ = listening.accept()
+    if send_buffer is not None:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, send_buffer)
+    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server.setblocking(False)
+    return server, client
+
+
+class Bench:
+    """Connections of the echo protocol, driven as the broker drives them, without doors or
+    storage.
+    """
+
+    def __init__(self, nursery):
+        self.nursery = nursery
+        self.tickets = FakeTickets()
+        self.pool = BufferPool()
+        self.adapter = EchoAdapter()
+        self.broker = SimpleNamespace(durability=self.tickets, buffers=self.pool, metrics=Metrics())
+        self.door = Door("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
+        self.door.bound = ("127.0.0.1", 4321)
+        self.connections = []
+        self.ended = []
+
+    async def connect(self, **options):
+        """A client's stream; its session is `adapter.sessions[-1]`."""
+        server, client = await tcp_pair(**options)
+        connection = Connection(self.broker, self.door, server, len(self.connections) + 1)
+        self.connections.append(connection)
+        self.nursery.start_soon(self._run, connection)
+        await trio.testing.wait_all_tasks_blocked()
+        return client
+
+    async def _run(self, connection):
+        await connection.run()
+        self.ended.append(connection)
+
+
+async def receive_exactly(client, size):
+    received = bytearray()
+    while len(received) < size:
+        piece = await client.receive_some(size - len(received))
+        assert piece, f"the broker closed after {bytes(received)[:100]!r}"
+        received += piece
+    return bytes(received)
+
+
+async def receive_frame(client):
+    (size,) = struct.unpack(">I", await receive_exactly(client, 4))
+    return await receive_exactly(client, size)
+
+
+async def receive_all(client):
+    """Everything until the broker closes."""
+    received = bytearray()
+    while piece := await client.receive_some(65536):
+        received += piece
+    return bytes(received)

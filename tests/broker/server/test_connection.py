@@ -1,0 +1,312 @@
+"""The connection driver: any chunking, order, sharing of sends, endings of every kind, and
+isolation of faults.
+"""
+
+import random
+import struct
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.limits import (
+    ANSWERS_MAX,
+    FRAME_STALL_S,
+    OUTBOX_BYTES_MAX,
+    RECEIVE_BYTES,
+    TURN_FRAMES_MAX,
+)
+from tests.broker.server.echo import Bench, framed, receive_all, receive_exactly, receive_frame
+from tests.waiting import until
+
+
+@pytest.fixture
+async def bench(nursery):
+    return Bench(nursery)
+
+
+def session(bench):
+    return bench.adapter.sessions[-1]
+
+
+STREAM = [b"hello", b"", b"x" * 5000, b"last"]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 1000, 10_000])
+async def test_any_chunking_gives_the_same_answers(bench, piece):
+    client = await bench.connect()
+    stream = b"".join(framed(b"E" + text) for text in STREAM)
+    for start in range(0, len(stream), piece):
+        await client.send_all(stream[start : start + piece])
+    for text in STREAM:
+        assert await receive_frame(client) == text
+
+
+async def test_pipelined_frames_are_one_turn_and_share_one_send(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"Ea") * 100)
+    assert await receive_exactly(client, 500) == framed(b"a") * 100
+    assert session(bench).turns == [100]
+
+
+async def test_a_turn_is_cut_after_so_many_frames(bench):
+    client = await bench.connect()
+    frames = TURN_FRAMES_MAX + 10
+    await client.send_all(framed(b"E") * frames)
+    await receive_exactly(client, 4 * frames)
+    assert max(session(bench).turns) == TURN_FRAMES_MAX
+    assert sum(session(bench).turns) == frames
+
+
+async def test_frames_taken_in_runs_and_others_keep_their_order(bench):
+    client = await bench.connect()
+    texts = [b"%d" % number for number in range(50)]
+    kinds = b"RRRERRE" * 10
+    await client.send_all(
+        b"".join(framed(kinds[at : at + 1] + text) for at, text in enumerate(texts))
+    )
+    assert [await receive_frame(client) for _ in texts] == texts
+    assert session(bench).turns[0] == len(texts)
+
+
+async def test_a_turn_is_cut_after_so_many_frames_of_a_run(bench):
+    client = await bench.connect()
+    frames = TURN_FRAMES_MAX + 10
+    await client.send_all(framed(b"R") * frames)
+    assert await receive_exactly(client, 4 * frames) == framed(b"") * frames
+    assert max(session(bench).turns) == TURN_FRAMES_MAX
+    assert sum(session(bench).turns) == frames
+
+
+async def test_a_frame_larger_than_the_receive_buffer_arrives_whole(bench):
+    client = await bench.connect()
+    text = random.Random(3).randbytes(5 * RECEIVE_BYTES + 17)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.send_all, framed(b"E" + text) + framed(b"Eafter"))
+        assert await receive_frame(client) == text
+        assert await receive_frame(client) == b"after"
+    await until(lambda: (bench.pool.lent, bench.pool.grown_bytes) == (0, 0))
+
+
+async def test_answers_gathered_before_a_waiting_handler_leave_before_it_waits(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"Efirst") + framed(b"W") + framed(b"Elast"))
+    assert await receive_frame(client) == b"first"
+    session(bench).event.set()
+    assert await receive_frame(client) == b"woken"
+    assert await receive_frame(client) == b"last"
+
+
+async def test_pending_answers_hold_up_later_answers_but_not_reading(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"T1 one") + framed(b"Etwo"))
+    await wait_all_tasks_blocked()
+    await client.send_all(framed(b"Ethree"))
+    await until(lambda: sum(session(bench).turns) == 3)
+    bench.tickets.reach(1)
+    assert [await receive_frame(client) for _ in range(3)] == [b"one", b"two", b"three"]
+
+
+async def test_too_many_pending_answers_stop_reading_until_the_disk_follows(bench):
+    client = await bench.connect()
+    for _ in range(ANSWERS_MAX // 512 + 20):
+        await client.send_all(framed(b"T1 x") * 512)
+        await wait_all_tasks_blocked()
+    await until(lambda: sum(session(bench).turns) >= ANSWERS_MAX)
+    await wait_all_tasks_blocked()
+    assert sum(session(bench).turns) < ANSWERS_MAX + 20 * 512
+    bench.tickets.reach(1)
+    total = (ANSWERS_MAX // 512 + 20) * 512
+    assert await receive_exactly(client, 5 * total) == framed(b"x") * total
+
+
+async def test_a_slow_reader_is_read_from_no_further_until_it_reads(bench):
+    client = await bench.connect(send_buffer=32 * 1024)
+    request = framed(b"L200000")
+    await client.send_all(request * 100)
+    await until(lambda: bench.connections[0].outbox.over_limit)
+    await wait_all_tasks_blocked()
+    assert bench.connections[0].outbox.unsent_bytes <= OUTBOX_BYTES_MAX + 200_004
+    assert session(bench).frames < 20  # still in the first turn
+    answer = struct.pack(">I", 200_000) + b"l" * 200_000
+    for _ in range(100):
+        assert await receive_exactly(client, len(answer)) == answer
+
+
+async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"T1 late") + framed(b"Eand this"))
+    await client.send_eof()
+    await until(lambda: session(bench).is_closed)
+    bench.tickets.reach(1)
+    assert await receive_all(client) == framed(b"late") + framed(b"and this")
+    await until(lambda: bench.ended == bench.connections)
+
+
+async def test_protocol_error_sends_its_reply_after_earlier_answers_and_ends(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"T1 pending") + framed(b"P") + framed(b"Enever"))
+    await until(lambda: session(bench).is_closed)
+    assert session(bench).turns == [2]  # the turn of the bad frame was ended too
+    bench.tickets.reach(1)
+    assert await receive_all(client) == framed(b"pending") + framed(b"bye")
+
+
+async def test_end_connection_sends_its_reply_and_ends(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"Q"))
+    assert await receive_all(client) == framed(b"quiet")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    ],
+    ids=["oversized", "empty", "http", "tls"],
+)
+async def test_what_can_never_be_a_frame_ends_the_connection_at_once(bench, garbage):
+    client = await bench.connect()
+    await client.send_all(garbage)
+    assert await receive_all(client) == framed(b"too large")
+    assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
+
+
+async def test_a_bug_ends_its_connection_with_a_traceback_and_no_other(bench, capsys):
+    other = await bench.connect()
+    victim = await bench.connect()
+    await victim.send_all(framed(b"Efine") + framed(b"X"))
+    assert await receive_all(victim) == framed(b"fine")
+    assert session(bench).is_closed
+    output = capsys.readouterr()
+    assert "RuntimeError: a bug" in output.out + output.err
+    await other.send_all(framed(b"Estill here"))
+    assert await receive_frame(other) == b"still here"
+
+
+async def test_a_bug_in_a_task_of_the_connection_ends_that_connection(bench, capsys):
+    client = await bench.connect()
+    await client.send_all(framed(b"S"))
+    assert await receive_all(client) == b""
+    output = capsys.readouterr()
+    assert "a bug in a task" in output.out + output.err
+
+
+async def test_connections_that_break_the_protocol_are_counted(bench):
+    for command in (b"P", b"Q", b"P"):
+        client = await bench.connect()
+        await client.send_all(framed(command))
+        await receive_all(client)
+    assert bench.broker.metrics.number("braidlog_protocol_errors", "echo").value == 2
+
+
+async def test_bytes_that_nobody_reads_do_not_turn_the_last_answer_into_a_reset(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"P") + framed(b"E" + b"x" * 100_000))
+    assert await receive_all(client) == framed(b"bye")
+
+
+async def test_drain_says_goodbye_finishes_answers_and_reads_no_more(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"T1 pending"))
+    await until(lambda: session(bench).turns == [1])
+    bench.connections[0].drain()
+    await client.send_all(framed(b"Eignored"))
+    bench.tickets.reach(1)
+    assert await receive_all(client) == framed(b"pending") + framed(b"goodbye")
+    await client.aclose()
+    await until(lambda: bench.ended == bench.connections)
+
+
+@pytest.mark.parametrize("ending", [b"P", b"Q"])
+async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, capsys, ending):
+    client = await bench.connect()
+    await client.send_all(framed(ending))
+    last = await receive_all(client)  # Our side is closed; it waits for the client's.
+    await wait_all_tasks_blocked()
+    bench.connections[0].drain()
+    await wait_all_tasks_blocked()
+    assert last in (framed(b"bye"), framed(b"quiet"))
+    await client.aclose()
+    await until(lambda: bench.ended == bench.connections)
+    output = capsys.readouterr()
+    assert "connection_failed" not in output.out + output.err
+
+
+async def test_end_from_a_task_lets_answers_leave(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"T1 pending") + framed(b"W"))
+    await until(lambda: session(bench).frames == 2)
+    bench.connections[0].end("its time is over")
+    await wait_all_tasks_blocked()
+    bench.tickets.reach(1)
+    assert await receive_all(client) == framed(b"pending")
+
+
+async def test_a_client_that_vanishes_ends_the_session_and_its_buffers(bench):
+    client = await bench.connect()
+    await client.send_all(struct.pack(">I", 300_000) + bytes(100_000))
+    await until(lambda: bench.pool.lent == 1)
+    await client.aclose()
+    await until(lambda: bench.ended == bench.connections)
+    assert session(bench).is_closed
+    assert bench.pool.lent == 0
+
+
+async def test_session_is_told_the_time_when_it_asked_for_it(autojump_clock, bench):
+    await bench.connect()
+    kept = session(bench)
+    start = kept.deadlines[0]
+    kept.deadline_answer = trio.current_time() + 100
+    await trio.sleep(1)
+    assert kept.deadlines == [start]
+
+
+async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
+    from broker.server.adapters import EndConnection
+
+    bench = Bench(nursery)
+    open_session = bench.adapter.open_session
+
+    def impatient(broker, connection, options):
+        opened = open_session(broker, connection, options)
+        opened.deadline_answer = EndConnection("idle", framed(b"idle"))
+        return opened
+
+    bench.adapter.open_session = impatient
+    client = await bench.connect()
+    assert await receive_all(client) == framed(b"idle")
+
+
+async def test_a_frame_that_stalls_ends_the_connection(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    begun = trio.current_time()
+    await client.send_all(struct.pack(">I", 100) + b"E")
+    assert await receive_all(client) == b""
+    assert trio.current_time() - begun >= FRAME_STALL_S
+
+
+async def test_an_idle_connection_between_frames_stays(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    await trio.sleep(3 * FRAME_STALL_S)
+    await client.send_all(framed(b"Ehere"))
+    assert await receive_frame(client) == b"here"
+
+
+async def test_hostile_connections_leave_nothing_behind(bench):
+    chance = random.Random(11)
+    for _ in range(100):
+        client = await bench.connect()
+        try:
+            await client.send_all(chance.randbytes(chance.randint(1, 300)))
+            await client.send_eof()
+        except trio.BrokenResourceError:
+            pass
+        await client.aclose()
+    await until(lambda: len(bench.ended) == 100)
+    assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)

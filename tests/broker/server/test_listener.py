@@ -1,0 +1,159 @@
+"""Listeners: which there are, where they may listen, what clients are told, and what one client
+cannot do to others.
+"""
+
+import socket
+
+import pytest
+import trio
+
+from broker.config.settings import ConfigError, load
+from broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
+from broker.server.adapters import discover
+from broker.server.listener import Door, accept, make_doors
+from tests.broker.server.echo import EchoAdapter, framed, receive_all, receive_frame
+from tests.waiting import until
+
+
+def doors_of(*flags):
+    return make_doors(
+        load(file="/dev/null", environment={}, flags=[(*flag, "test") for flag in flags])
+    )
+
+
+def test_every_installed_protocol_has_a_door_unless_it_is_off():
+    assert {door.name for door in doors_of()} == set(discover())
+    doors = doors_of(("listeners.kafka.listen", "off"))
+    assert {door.name for door in doors} == set(discover()) - {"kafka"}
+
+
+def test_default_addresses_are_those_of_the_protocols():
+    listen = {door.name: door.listen for door in doors_of()}
+    assert listen["kafka"] == ("127.0.0.1", 9092)
+    assert listen["pulsar"] == ("127.0.0.1", 6650)
+    assert listen["iggy"] == ("127.0.0.1", 8090)
+    assert listen["http"] == ("127.0.0.1", 8080)
+
+
+def test_a_protocol_can_have_a_second_listener():
+    doors = doors_of(
+        ("listeners.billing.protocol", "kafka"), ("listeners.billing.listen", "127.0.0.1:0")
+    )
+    (billing,) = (door for door in doors if door.name == "billing")
+    assert billing.protocol == "kafka"
+
+
+def test_other_machines_are_let_in_only_when_that_is_said():
+    with pytest.raises(ConfigError, match=r"listeners\.kafka\.allow_non_loopback = true"):
+        doors_of(("listeners.kafka.listen", "0.0.0.0:0"))
+    doors = doors_of(
+        ("listeners.kafka.listen", "0.0.0.0:0"), ("listeners.kafka.allow_non_loopback", "true")
+    )
+    (kafka,) = (door for door in doors if door.name == "kafka")
+    assert not kafka.loopback
+
+
+def door(adapter=None, host="127.0.0.1", advertised=None):
+    return Door("echo", "echo", adapter or EchoAdapter(), None, (host, 0), advertised)
+
+
+@pytest.mark.parametrize(
+    ("host", "advertised", "told"),
+    [
+        ("127.0.0.1", None, "127.0.0.1"),
+        ("0.0.0.0", None, "10.1.2.3"),
+        ("0.0.0.0", ("example.org", 7), "example.org"),
+        ("127.0.0.1", ("example.org", 7), "example.org"),
+    ],
+)
+def test_clients_are_told_what_is_set_else_what_is_bound_else_where_they_came_in(
+    host, advertised, told
+):
+    opened = door(host=host, advertised=advertised)
+    opened.open()
+    assert opened.advertised_to(("10.1.2.3", opened.bound[1]))[0] == told
+    opened.close()
+
+
+def test_connections_are_probed_while_nothing_is_said_on_them():
+    opened = door()
+    opened.open()
+    opened.socket.setblocking(True)
+    with socket.create_connection(opened.bound), opened.socket.accept()[0] as taken:
+        assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == KEEPALIVE_PROBE_S
+        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEPALIVE_PROBES
+    opened.close()
+
+
+def test_an_address_in_use_is_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = Door("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
+        with pytest.raises(ConfigError, match=r"^echo: cannot listen on 127\.0\.0\.1:\d+: Address"):
+            busy.open()
+    assert busy.socket is None
+
+
+CAREFUL = """
+import msgspec
+
+class Adapter:
+    name = "careful"
+    default_address = ("127.0.0.1", 0)
+    options_type = msgspec.defstruct("Options", [("password", str, "")], frozen=True)
+
+    def open_session(self, broker, connection, options):
+        return None
+
+    def describe(self, host, port, options):
+        return ""
+
+    def check(self, options, *, loopback):
+        if not loopback and not options.password:
+            raise ValueError("a password of your own is needed")
+
+ADAPTER = Adapter()
+"""
+
+
+def test_an_adapter_may_refuse_options_for_the_place(installed):
+    installed(CAREFUL, "careful = strange_door:ADAPTER")
+    assert "careful" in {door.name for door in doors_of()}
+    outside = (
+        ("listeners.careful.listen", "0.0.0.0:0"),
+        ("listeners.careful.allow_non_loopback", "true"),
+    )
+    with pytest.raises(ConfigError, match=r"listeners\.careful: a password of your own is needed"):
+        doors_of(*outside)
+    assert doors_of(*outside, ("listeners.careful.password", "secret"))
+
+
+@pytest.fixture
+async def opened(broker, nursery):
+    opened = door()
+    opened.open()
+    nursery.start_soon(accept, opened, broker, nursery)
+    yield opened
+    opened.close()
+
+
+async def test_connections_are_counted_and_forgotten(broker, opened):
+    client = await trio.open_tcp_stream(*opened.bound)
+    await client.send_all(framed(b"Ehi"))
+    assert await receive_frame(client) == b"hi"
+    assert len(broker.connections) == 1
+    assert broker.metrics.number("braidlog_open_connections", "echo").value == 1
+    await client.send_eof()
+    assert await receive_all(client) == b""
+    await client.aclose()
+    await until(lambda: not broker.connections)
+    assert broker.metrics.number("braidlog_open_connections", "echo").value == 0
+    assert broker.metrics.number("braidlog_connections", "echo").value == 1
+
+
+async def test_a_connection_that_comes_in_while_stopping_is_closed(broker, opened):
+    broker.stop()
+    client = await trio.open_tcp_stream(*opened.bound)
+    assert await receive_all(client) == b""
+    assert not broker.connections

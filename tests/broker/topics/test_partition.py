@@ -1,0 +1,206 @@
+"""One partition as the doors see it."""
+
+import re
+import threading
+from types import SimpleNamespace
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+import storage.errors
+from broker import errors
+from broker.commit.durability import Durability
+from broker.commit.waiters import Waiters
+from broker.topics.partition import Partition, broker_error
+from storage.codecs.api import BodyInfo
+from storage.codecs.registry import codec_named
+from storage.log.committer import Committer
+from storage.metadata.names import parse_topic
+from tests.broker.records import APPEND_US, append, make_partition
+
+KAFKA = codec_named("kafka").format
+NAME = parse_topic("t")
+
+
+def has_room(size):
+    return True
+
+
+async def test_append_gives_the_offset_at_once_and_a_ticket_for_the_answer(broker):
+    partition = make_partition(broker)
+    await broker.durability.settled()
+    first = partition.append([b"a"], BodyInfo(3), body_format=KAFKA, append_us=APPEND_US)
+    second = partition.append([b"b"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    assert (first.base_offset, second.base_offset, partition.next_offset) == (0, 3, 4)
+    assert partition.high_watermark == 0
+    assert first.ticket == second.ticket > broker.durability.durable_ticket
+    await broker.durability.settled()
+    assert broker.durability.durable_ticket >= first.ticket
+    assert partition.high_watermark == 4
+
+
+async def test_in_written_mode_nobody_waits_for_the_disk(broker):
+    topic = broker.topics.create(parse_topic("t"), 1, settings={"durability": "written"})
+    partition = topic.partitions[0]
+    woken = trio.Event()
+
+    async def read():
+        await partition.wait_for(0)
+        woken.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await wait_all_tasks_blocked()
+        appended = partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+        assert (appended.ticket, partition.high_watermark) == (0, 1)
+        await woken.wait()
+
+
+async def test_readers_wake_when_records_are_durable(broker, nursery):
+    partition = make_partition(broker)
+    seen = []
+
+    async def read():
+        await partition.wait_for(0)
+        seen.append(partition.high_watermark)
+
+    nursery.start_soon(read)
+    await wait_all_tasks_blocked()
+    assert not seen
+    await append(broker, partition, "kafka", [b"a", b"b"])
+    await wait_all_tasks_blocked()
+    assert seen == [2]
+
+
+async def test_one_wait_for_several_partitions(broker, nursery):
+    partitions = broker.topics.create(parse_topic("t"), 3).partitions
+    returned = trio.Event()
+
+    async def read():
+        await broker.wait_any([(partition, 0) for partition in partitions])
+        returned.set()
+
+    nursery.start_soon(read)
+    await wait_all_tasks_blocked()
+    await append(broker, partitions[1], "kafka", [b"a"])
+    await returned.wait()
+
+
+async def test_a_deleted_topic_wakes_its_readers_and_refuses(broker, nursery):
+    partition = make_partition(broker)
+    returned = trio.Event()
+
+    async def read():
+        await partition.wait_for(0)
+        returned.set()
+
+    nursery.start_soon(read)
+    await wait_all_tasks_blocked()
+    broker.topics.delete(parse_topic("t"))
+    await returned.wait()
+    with pytest.raises(errors.TopicNotFound):
+        partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    with pytest.raises(errors.TopicNotFound):
+        await partition.read(0, 100)
+    await broker.durability.settled()
+
+
+class ColdLog:
+    """A log whose pages are not in memory."""
+
+    partition_id = 1
+    threads = ()
+
+    def read(self, offset, bytes_max, *, wait=True):
+        if not wait:
+            raise storage.errors.WouldBlock
+        self.threads = (threading.current_thread(),)
+        if offset > 5:
+            raise storage.errors.OffsetOutOfRange(offset, 0, 5)
+        return ["batch"]
+
+
+async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
+    cold = ColdLog()
+    durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
+    partition = Partition(SimpleNamespace(name=NAME), 0, cold, durability, has_room)
+    assert await partition.read(0, 100) == ["batch"]
+    assert cold.threads[0] is not threading.main_thread()
+    with pytest.raises(errors.OffsetOutOfRange) as caught:
+        await partition.read(6, 100)
+    assert (caught.value.offset, caught.value.log_end_offset) == (6, 5)
+
+
+class RefusingLog:
+    partition_id = 1
+    folder = "/srv/partitions/1"
+    high_watermark = 0
+
+    def __init__(self, error):
+        self.error = error
+
+    def append(self, body, info, **_):
+        if self.error:
+            raise self.error
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "told", "is_final"),
+    [
+        (storage.errors.StorageFull("no space"), errors.StorageFull, False),
+        (storage.errors.DamagedLog("p", 0, 0, "bad"), errors.DamagedLog, False),
+        (storage.errors.LogClosed("p"), errors.TopicNotFound, False),
+        (storage.errors.StorageFailed("pwritev: EIO"), errors.StorageFailed, True),
+    ],
+)
+async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
+    durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
+    partition = Partition(SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability, has_room)
+    with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.told)}$"):
+        partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
+        await durability.run()
+    assert scope.cancelled_caught != is_final
+
+
+async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broker):
+    log = RefusingLog(storage.errors.StorageFull("no space"))
+    asked = []
+
+    def has_room(size):
+        asked.append(size)
+        return len(asked) > 1
+
+    partition = Partition(SimpleNamespace(name=NAME), 0, log, broker.durability, has_room)
+    partition.check_room()
+    with pytest.raises(errors.StorageFull):
+        partition.append([b"abc", b"de"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    with pytest.raises(errors.StorageFull, match=f"^{NAME}/0: No space left on device$"):
+        partition.check_room()
+    partition.check_room()
+    assert asked == [5, 5]
+    log.error = None
+    partition.append([b"abc"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
+    partition.check_room()
+    assert asked == [5, 5]
+
+
+def all_subclasses(kind):
+    for inner in kind.__subclasses__():
+        yield inner
+        yield from all_subclasses(inner)
+
+
+def test_every_error_of_storage_has_a_broker_error():
+    examples = {
+        storage.errors.OffsetOutOfRange: (7, 1, 5),
+        storage.errors.DamagedLog: ("p", 0, 0, "bad"),
+        storage.errors.RecordTooLarge: (10, 5),
+    }
+    for kind in all_subclasses(storage.errors.StorageError):
+        if kind.__module__ != "storage.errors":
+            continue
+        error = kind(*examples.get(kind, ("text",)))
+        assert isinstance(broker_error(error), errors.BrokerError), kind

@@ -1,0 +1,147 @@
+"""What refused and altered settings of a topic do to its logs."""
+
+import os
+import threading
+
+import pytest
+import trio
+
+from broker.broker import Broker
+from broker.errors import InvalidRequest, TopicNotFound
+from storage.metadata.names import parse_topic
+from tests.broker.test_broker import config_for
+from tests.waiting import HANG_S, until
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"segment_bytes": 1},
+        {"segment_bytes": "many"},
+        {"segment_ms": -1},
+        {"retention_ms": 0},
+        {"durability": "hopeful"},
+        {"keep_unacknowledged": "yes"},
+    ],
+)
+async def test_a_value_that_cannot_be_is_refused_and_no_topic_is_made(broker, setting):
+    with pytest.raises(InvalidRequest, match=next(iter(setting))):
+        broker.topics.create(parse_topic("t"), 2, settings=setting)
+    assert broker.topics.find(parse_topic("t")) is None
+    assert broker.topics.create(parse_topic("t"), 1).partitions
+
+
+async def test_altered_settings_reach_the_logs_and_refused_ones_do_not(broker):
+    topic = broker.topics.create(parse_topic("t"), 2)
+    broker.topics.alter_settings(topic.name, {"durability": "written"})
+    assert {partition.log.settings.durability for partition in topic.partitions} == {"written"}
+    with pytest.raises(InvalidRequest):
+        broker.topics.alter_settings(topic.name, {"durability": "hopeful"})
+    assert topic.meta.settings == {"durability": "written"}
+
+
+async def test_altering_many_partitions_gives_everybody_turns(broker):
+    topic = broker.topics.create(parse_topic("t"), 5)
+    turns = []
+
+    def look():
+        turns.append([str(one.log.settings.durability) for one in topic.partitions])
+
+    async def work():
+        while not finished:
+            look()
+            await trio.lowlevel.checkpoint()
+
+    finished = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        await broker.topics.alter_settings_in_turns(topic.name, {"durability": "written"})
+        finished.append(True)
+    assert topic.meta.settings == {"durability": "written"}
+    look()
+    assert len(turns) > 5
+    assert turns[0] != turns[-1] == ["written"] * 5
+
+
+async def test_partitions_that_come_while_a_topic_is_altered_follow_too(broker):
+    topic = broker.topics.create(parse_topic("t"), 2)
+    async with trio.open_nursery() as nursery:
+        changes = {"durability": "written"}
+        nursery.start_soon(broker.topics.alter_settings_in_turns, topic.name, changes)
+        await trio.lowlevel.checkpoint()
+        broker.topics.add_partitions(topic.name, 4)
+    assert [str(one.log.settings.durability) for one in topic.partitions] == ["written"] * 4
+
+
+async def test_a_topic_deleted_while_it_is_altered_is_not_found(broker):
+    topic = broker.topics.create(parse_topic("t"), 3)
+    async with trio.open_nursery() as nursery:
+
+        async def alter():
+            with pytest.raises(TopicNotFound):
+                await broker.topics.alter_settings_in_turns(topic.name, {"durability": "written"})
+
+        nursery.start_soon(alter)
+        await trio.lowlevel.checkpoint()
+        broker.topics.delete(topic.name)
+
+
+async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):
+    topic = broker.topics.create(parse_topic("t"), 3)
+    folders = [partition.log.folder for partition in topic.partitions]
+    broker.topics.delete(topic.name)
+    await until(lambda: not os.listdir(os.path.dirname(folders[0])))
+    assert not any(map(os.path.exists, folders))
+
+
+def folders_of(broker):
+    return sorted(os.listdir(os.path.join(broker.data_dir, "partitions")))
+
+
+async def test_a_stop_waits_for_one_folder_at_most_and_the_next_life_goes_on(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    disk, gate, removed = broker._storage.files.disk, threading.Event(), []
+
+    def unlink(path):
+        removed.append(path)
+        assert gate.wait(HANG_S)
+        type(disk).unlink(disk, path)
+
+    async with trio.open_nursery() as running:
+        running.start_soon(broker.run)
+        topic = broker.topics.create(parse_topic("t"), 5)
+        disk.unlink = unlink
+        broker.topics.delete(topic.name)
+        await until(lambda: removed)
+        running.cancel_scope.cancel()
+        gate.set()
+    assert folders_of(broker) == ["2.deleted", "3.deleted", "4.deleted", "5.deleted"]
+    broker.close()
+    again = Broker.open(config_for(tmp_path))
+    assert len(folders_of(again)) == 4  # A start does not wait for them.
+    async with trio.open_nursery() as running:
+        running.start_soon(again.run)
+        await until(lambda: not folders_of(again))
+        running.cancel_scope.cancel()
+    again.close()
+
+
+async def test_folders_of_what_was_deleted_last_are_known_to_the_next_life(tmp_path):
+    broker = Broker.open(config_for(tmp_path))
+    topic = broker.topics.create(parse_topic("t"), 2)
+    broker.topics.leaving.round_ended(broker.topics.delete(topic.name))
+    assert folders_of(broker) == ["1", "2"]
+    broker.close()
+    assert folders_of(broker) == ["1.deleted", "2.deleted"]
+
+
+async def test_retiring_thousands_gives_everybody_turns(broker):
+    topic = broker.topics.create(parse_topic("t"), 50)
+    await broker.durability.settled()
+    seen = set()
+    broker.topics.delete(topic.name)
+    with trio.fail_after(HANG_S):
+        while names := folders_of(broker):
+            seen.add(sum(name.endswith(".deleted") for name in names))
+            await trio.lowlevel.checkpoint()
+    assert len(seen & set(range(1, 50))) > 20

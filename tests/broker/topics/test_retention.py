@@ -1,0 +1,142 @@
+"""When retention looks, at what, and that nobody waits for it."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from broker.topics.partition import broker_error
+from broker.topics.retention import PASSED_OVER, Retention
+from storage.errors import StorageFailed, StorageFull
+from storage.log.settings import LogSettings
+
+NOW_US = 17
+LIMITED = LogSettings(retention_bytes=1)
+
+
+class Log:
+    def __init__(self, settings, error=None):
+        self.settings = settings
+        self.error = error
+        self.asked = []
+
+    def retain(self, now_us, acknowledged):
+        self.asked.append((now_us, acknowledged))
+        if self.error is not None:
+            raise self.error
+        return 1
+
+
+def topic_of(*logs):
+    partitions = [
+        SimpleNamespace(index=index, log=log, removed=False) for index, log in enumerate(logs)
+    ]
+    return SimpleNamespace(partitions=partitions)
+
+
+class Subscriptions:
+    """Two: one stands at 7 in each partition, one was never set."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def names(self, topic):
+        self.asked += 1
+        return [b"a", b"b"]
+
+    def find(self, topic, name):
+        return SimpleNamespace(position={b"a": lambda index: 7, b"b": lambda index: None}[name])
+
+
+class House:
+    def __init__(self, *topics):
+        self.subscriptions = Subscriptions()
+        self.told = []
+        self.spent = 0
+        self.retention = Retention(
+            SimpleNamespace(all=lambda: topics),
+            self.subscriptions,
+            interval_ms=1000,
+            now_us=lambda: NOW_US,
+            spend_on=self.spend_on,
+            translate=self.translate,
+        )
+
+    def spend_on(self, act):
+        self.spent += 1
+        return act()
+
+    def translate(self, error):
+        self.told.append(error)
+        return broker_error(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({}, []),
+        ({"keep_unacknowledged": True}, []),
+        ({"retention_bytes": 1}, [(NOW_US, None)]),
+        ({"retention_ms": 1}, [(NOW_US, None)]),
+        ({"retention_ms": 1, "keep_unacknowledged": True}, [(NOW_US, 7)]),
+        ({"delete_acknowledged": True}, [(NOW_US, 7)]),
+    ],
+)
+async def test_a_log_is_asked_what_its_settings_need(settings, asked):
+    log = Log(LogSettings(**settings))
+    topic = topic_of(log)
+    house = House(topic)
+    await house.retention.apply(topic)
+    assert log.asked == asked
+    assert house.spent == len(asked), "what makes room may use the room kept for it"
+    assert house.subscriptions.asked == sum(position is not None for _, position in asked)
+
+
+async def test_removed_partitions_are_left_alone():
+    topic = topic_of(Log(LIMITED), Log(LIMITED))
+    topic.partitions[0].removed = True
+    await House(topic).retention.apply(topic)
+    assert [len(partition.log.asked) for partition in topic.partitions] == [0, 1]
+
+
+async def test_a_full_disk_is_told_and_the_next_partition_looked_at():
+    full = StorageFull("no room")
+    topic = topic_of(Log(LIMITED, full), Log(LIMITED))
+    house = House(topic)
+    await house.retention.apply(topic)
+    assert house.told == [full]
+    assert topic.partitions[1].log.asked
+
+
+async def test_a_failure_ends_it():
+    topic = topic_of(Log(LIMITED, StorageFailed("EIO")))
+    house = House(topic)
+    with pytest.raises(StorageFailed):
+        with trio.fail_after(5):
+            await house.retention.run()
+
+
+@pytest.mark.parametrize(("settings", "step"), [(LIMITED, 1), (LogSettings(), PASSED_OVER)])
+async def test_a_look_at_thousands_gives_everybody_turns(settings, step):
+    topic = topic_of(*(Log(settings) for _ in range(8 * PASSED_OVER)))
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await House(topic).retention.apply(topic)
+        nursery.cancel_scope.cancel()
+    assert turns >= len(topic.partitions) // step - 2
+
+
+async def test_it_looks_again_and_again(autojump_clock):
+    log = Log(LIMITED)
+    house = House(topic_of(log))
+    with trio.move_on_after(10.5):
+        await house.retention.run()
+    assert len(log.asked) == 10

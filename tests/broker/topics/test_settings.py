@@ -1,0 +1,65 @@
+"""What a topic's settings make of its logs, and how users may write them."""
+
+import pytest
+
+from broker.config.settings import LogConfig
+from broker.errors import InvalidRequest
+from broker.topics.settings import NO_LIMIT, TOPIC_SETTINGS, log_settings, read_settings
+
+
+def test_settings_of_the_topic_win_over_those_of_the_broker():
+    config = LogConfig(segment_bytes=1 << 20, retention_ms=1000, durability="written")
+    settings = log_settings(config, {"segment_bytes": 1 << 21, "keep_unacknowledged": True})
+    assert settings.segment_bytes == 1 << 21
+    assert settings.retention_ms == 1000
+    assert settings.durability == "written"
+    assert settings.keep_unacknowledged is True
+    assert settings.delete_acknowledged is False
+
+
+def test_minus_one_takes_a_limit_away_and_others_settings_are_passed_over():
+    config = LogConfig(retention_ms=1000, retention_bytes=5)
+    settings = log_settings(config, {"retention_ms": -1, "retention_bytes": -1, "schema": "x"})
+    assert settings.retention_ms is None
+    assert settings.retention_bytes is None
+
+
+def test_sizes_and_times_may_have_units_and_none_is_no_limit():
+    given = {"retention_bytes": "1GiB", "segment_ms": "1h", "durability": "written"}
+    assert read_settings(given) == {
+        "retention_bytes": 1 << 30,
+        "segment_ms": 3_600_000,
+        "durability": "written",
+    }
+    assert read_settings({"retention_ms": "none"}) == {"retention_ms": NO_LIMIT}
+    assert read_settings({"retention_ms": None, "segment_bytes": 5}) == {
+        "retention_ms": None,
+        "segment_bytes": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"retention_bites": 1}, "retention_bites"),
+        ({"retention_bytes": "much"}, "retention_bytes: 'much' is not a size"),
+        ({"retention_ms": "7 fortnights"}, "retention_ms: '7 fortnights' is no time"),
+        ({"retention_ms": " "}, "retention_ms: a value is wanted"),
+    ],
+)
+def test_text_that_is_no_value_is_refused_by_the_settings_name(given, told):
+    with pytest.raises(InvalidRequest, match=told):
+        read_settings(given)
+
+
+def test_every_setting_of_topics_is_taken():
+    values = {"durability": "written", "keep_unacknowledged": True, "delete_acknowledged": True}
+    given = {name: values.get(name, "2MiB" if "bytes" in name else "2d") for name in TOPIC_SETTINGS}
+    kept = read_settings(given)
+    found = log_settings(LogConfig(), kept)
+    assert {name: getattr(found, name) for name in kept} == kept
+
+
+def test_none_is_refused_where_there_must_be_a_limit():
+    with pytest.raises(InvalidRequest, match="segment_bytes"):
+        read_settings({"segment_bytes": "none"})

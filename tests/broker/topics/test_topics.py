@@ -1,0 +1,308 @@
+import pytest
+
+from broker import errors
+from broker.topics.topic import TopicEvent
+from broker.topics.topics import TOPIC_PARTITIONS_MAX
+from storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
+
+ORDERS = TopicName("public", "default", "orders")
+SHOP = TopicName("public", "shop", "orders")
+
+
+@pytest.fixture
+def house():
+    return House()
+
+
+@pytest.fixture
+def topics(house):
+    return house.topics
+
+
+def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
+    topic = topics.create(ORDERS, 3, settings={"retention_ms": 5})
+    assert topics.get(ORDERS) is topics.find(ORDERS) is topic
+    assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+    assert topic.meta.partition_ids == [1, 2, 3] == sorted(house.factory.folders)
+    assert topic.meta.created_us == NOW_US
+    assert topic.meta.settings == house.factory.settings == {"retention_ms": 5}
+    assert topic.ticket == house.catalogue_journal.ticket
+    assert topics.partition(ORDERS, 2) is topic.partitions[2]
+    again = house.restarted().topics
+    assert again.get(ORDERS).meta == topic.meta
+    assert [p.partition_id for p in again.get(ORDERS).partitions] == [1, 2, 3]
+    assert len(again) == 1
+
+
+def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_said(topics):
+    made = [
+        topics.create(TopicName("public", "default", str(number)), count, partitioned=said)
+        for number, (count, said) in enumerate([(1, None), (1, True), (2, None), (0, None)])
+    ]
+    assert [topic.partitioned for topic in made] == [False, True, True, False]
+    with pytest.raises(errors.InvalidRequest):
+        topics.create(ORDERS, 2, partitioned=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "error"),
+    [
+        (TopicName("public", "default", "a/b"), 1, errors.InvalidName),
+        (TopicName("public", "default", "x-partition-3"), 1, errors.InvalidName),
+        (TopicName("a b", "default", "x"), 1, errors.InvalidName),
+        (SHOP, 1, errors.NamespaceNotFound),
+        (ORDERS, TOPIC_PARTITIONS_MAX + 1, errors.InvalidRequest),
+        (ORDERS, -1, errors.InvalidRequest),
+    ],
+)
+def test_what_cannot_be_made_is_refused_and_leaves_nothing(house, name, partitions, error):
+    with pytest.raises(error):
+        house.topics.create(name, partitions)
+    assert len(house.topics) == 0
+    assert house.factory.folders == set()
+
+
+def test_names_and_numbers_are_taken_once(topics):
+    topics.create(ORDERS, 1, iggy_id=4)
+    with pytest.raises(errors.TopicExists):
+        topics.create(ORDERS, 1)
+    with pytest.raises(errors.TopicExists):
+        topics.create(TopicName("public", "default", "other"), 1, iggy_id=4)
+    topics.create_namespace("public", "shop", iggy_id=9)
+    topics.create(SHOP, 1, iggy_id=4)
+    with pytest.raises(errors.NamespaceExists):
+        topics.create_namespace("public", "shop")
+    with pytest.raises(errors.NamespaceExists):
+        topics.create_namespace("public", "other", iggy_id=9)
+    with pytest.raises(errors.InvalidName):
+        topics.create_namespace("public", "a/b")
+
+
+def test_unknown_names_are_told_apart_from_unknown_partitions(topics):
+    topics.create(ORDERS, 1)
+    assert topics.find(SHOP) is None
+    with pytest.raises(errors.TopicNotFound):
+        topics.get(SHOP)
+    for index in (1, -1):
+        with pytest.raises(errors.PartitionNotFound):
+            topics.partition(ORDERS, index)
+
+
+def test_listing_is_by_name_within_a_namespace(topics):
+    topics.create_namespace("public", "shop")
+    for name in (SHOP, ORDERS, TopicName("public", "default", "a")):
+        topics.create(name, 1)
+    assert [topic.name.topic for topic in topics.list("public", "default")] == ["a", "orders"]
+    assert next(topic.name for topic in topics.all()) == SHOP
+
+
+async def test_topics_make_themselves_only_where_that_is_configured():
+    topics = House(num_partitions=3).topics
+    topic = await topics.auto_create(ORDERS)
+    assert len(topic.partitions) == 3
+    assert await topics.auto_create(ORDERS) is topic
+    topics = House(auto_create=False).topics
+    with pytest.raises(errors.TopicNotFound):
+        await topics.auto_create(ORDERS)
+    topic = topics.create(ORDERS, 1)
+    assert await topics.auto_create(ORDERS) is topic
+
+
+def test_growing_keeps_the_old_partitions_and_sets_every_cursor_of_the_new_to_0(house, topics):
+    topic = topics.create(ORDERS, 2)
+    old = list(topic.partitions)
+    billing = house.subscriptions.open(topic, b"billing")
+    billing.commit(0, 7)
+    house.subscriptions.open(topic, b"audit")
+    ticket = topics.add_partitions(ORDERS, 4)
+    assert ticket == topic.ticket == house.catalogue_journal.ticket
+    assert topic.partitions[:2] == old
+    assert topic.meta.partition_ids == [1, 2, 3, 4]
+    again = house.restarted()
+    for seen in (house, again):
+        topic = seen.topics.get(ORDERS)
+        for name, positions in ((b"billing", [7, None, 0, 0]), (b"audit", [None, None, 0, 0])):
+            found = seen.subscriptions.get(topic, name)
+            assert [found.position(index) for index in range(4)] == positions
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, TOPIC_PARTITIONS_MAX + 1])
+def test_a_topic_only_grows(topics, total):
+    topics.create(ORDERS, 2)
+    with pytest.raises(errors.InvalidRequest):
+        topics.add_partitions(ORDERS, total)
+
+
+def test_an_unpartitioned_topic_grows_only_while_nobody_counts_on_that(topics):
+    topic = topics.create(ORDERS, 1)
+    topic.layout_users += 1
+    with pytest.raises(errors.TopicInUse):
+        topics.add_partitions(ORDERS, 2)
+    assert len(topic.partitions) == 1
+    topic.layout_users -= 1
+    topics.add_partitions(ORDERS, 2)
+    assert topic.partitioned
+    topic.layout_users += 1
+    topics.add_partitions(ORDERS, 3)
+    empty = topics.create(TopicName("public", "default", "empty"), 0)
+    topics.add_partitions(empty.name, 1)
+    assert not empty.partitioned
+
+
+def test_a_full_disk_leaves_no_half_made_topic(house, topics):
+    house.factory.room = 2
+    with pytest.raises(errors.StorageFull):
+        topics.create(ORDERS, 3)
+    assert house.factory.folders == set()
+    house.catalogue_journal.full = True
+    with pytest.raises(errors.StorageFull):
+        topics.create(ORDERS, 2)
+    assert house.factory.folders == set()
+    house.catalogue_journal.full = False
+    topic = topics.create(ORDERS, 2)
+    assert min(topic.meta.partition_ids) > 2
+    with pytest.raises(errors.StorageFull):
+        topics.add_partitions(ORDERS, 3)
+    assert len(topic.partitions) == len(house.factory.folders) == 2
+
+
+def test_a_growth_that_fails_late_can_be_tried_again(house, topics):
+    topic = topics.create(ORDERS, 1)
+    billing = house.subscriptions.open(topic, b"billing")
+    billing.commit(0, 5)
+    house.catalogue_journal.full = True
+    with pytest.raises(errors.StorageFull):
+        topics.add_partitions(ORDERS, 3)
+    assert len(topic.partitions) == 1
+    assert house.restarted().cursors.get(topic.meta.topic_id, 1, b"billing") is None
+    house.catalogue_journal.full = False
+    topics.add_partitions(ORDERS, 3)
+    assert [billing.position(index) for index in range(3)] == [5, 0, 0]
+
+
+def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, topics):
+    topic = topics.create(ORDERS, 2)
+    house.subscriptions.open(topic, b"billing").commit(0, 5)
+    ticket = topics.delete(ORDERS)
+    assert topic.deleted
+    assert all(partition.removed for partition in topic.partitions)
+    assert topics.find(ORDERS) is None
+    topics.leaving.round_ended(ticket - 1)
+    assert house.factory.folders == {1, 2}
+    topics.leaving.round_ended(ticket)
+    assert house.factory.folders == set()
+    with pytest.raises(errors.TopicNotFound):
+        topics.delete(ORDERS)
+    new = topics.create(ORDERS, 1)
+    assert house.subscriptions.names(new) == []
+    assert house.restarted().subscriptions.names(new) == []
+
+
+def test_a_deletion_that_cannot_be_written_does_not_happen(house, topics):
+    topic = topics.create(ORDERS, 1)
+    house.catalogue_journal.full = True
+    with pytest.raises(errors.StorageFull):
+        topics.delete(ORDERS)
+    assert topics.get(ORDERS) is topic
+    assert not topic.deleted
+
+
+def test_a_start_drops_the_cursors_of_topics_that_are_gone(house, topics):
+    topic = topics.create(ORDERS, 1)
+    house.subscriptions.open(topic, b"billing").commit(0, 5)
+    house.cursor_journal.full = True
+    topics.delete(ORDERS)
+    again = house.restarted()
+    assert again.cursors.topic_ids() == []
+
+
+def test_a_start_mends_a_growth_whose_cursors_were_lost(house, topics):
+    topic = topics.create(ORDERS, 1)
+    house.subscriptions.open(topic, b"billing").commit(0, 5)
+    kept = house.cursor_journal.reopened()
+    topics.add_partitions(ORDERS, 2)
+    again = House(house.catalogue_journal.reopened(), kept, house.factory)
+    assert again.subscriptions.get(again.topics.get(ORDERS), b"billing").position(1) == 0
+
+
+def test_listeners_hear_of_topics(topics):
+    heard = Heard()
+    topics.listeners.add(heard)
+    topics.create(ORDERS, 1)
+    topics.add_partitions(ORDERS, 2)
+    topics.delete(ORDERS)
+    assert heard.take() == [
+        ("orders", TopicEvent.CREATED),
+        ("orders", TopicEvent.GROWN),
+        ("orders", TopicEvent.DELETED),
+    ]
+
+
+def test_a_namespace_goes_empty_or_with_its_topics(house, topics):
+    topics.create_namespace("public", "shop")
+    topics.create(SHOP, 1)
+    with pytest.raises(errors.TopicInUse):
+        topics.delete_namespace("public", "shop")
+    ticket = topics.delete_namespace("public", "shop", with_topics=True)
+    topics.leaving.round_ended(ticket)
+    assert house.factory.folders == set()
+    for call in (topics.namespace, topics.delete_namespace):
+        with pytest.raises(errors.NamespaceNotFound):
+            call("public", "shop")
+    with pytest.raises(errors.InvalidRequest):
+        topics.delete_namespace("public", "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "index"),
+    [
+        ("orders", ORDERS, None),
+        ("persistent://public/default/orders", ORDERS, None),
+        ("persistent://public/default/orders-partition-12", ORDERS, 12),
+        ("orders-partition-012", TopicName("public", "default", "orders-partition-012"), None),
+    ],
+)
+def test_pulsar_names_say_topic_and_partition(topics, text, name, index):
+    assert topics.resolve_pulsar(text) == (name, index)
+
+
+def test_a_name_that_pulsar_would_refuse_is_refused(topics):
+    for text in ("", "a/b", "non-persistent://public/default/x"):
+        with pytest.raises(errors.InvalidName):
+            topics.resolve_pulsar(text)
+
+
+def test_pulsar_reaches_an_unpartitioned_topic_by_both_names(topics):
+    topic = topics.create(ORDERS, 1)
+    assert topics.pulsar_partition(ORDERS, None) is topic.partitions[0]
+    assert topics.pulsar_partition(ORDERS, 0) is topic.partitions[0]
+    with pytest.raises(errors.PartitionNotFound):
+        topics.pulsar_partition(ORDERS, 1)
+    with pytest.raises(errors.TopicNotFound):
+        topics.pulsar_partition(SHOP, None)
+
+
+def test_pulsar_reaches_a_partitioned_topic_by_its_partitions_only(topics):
+    topic = topics.create(ORDERS, 1, partitioned=True)
+    assert topics.pulsar_partition(ORDERS, 0) is topic.partitions[0]
+    with pytest.raises(errors.InvalidRequest):
+        topics.pulsar_partition(ORDERS, None)
+    with pytest.raises(errors.PartitionNotFound):
+        topics.pulsar_partition(ORDERS, 1)
+
+
+def test_a_missing_folder_ends_the_start(house, topics):
+    topics.create(ORDERS, 1)
+    with pytest.raises(AssertionError):
+        House(house.catalogue_journal.reopened(), house.cursor_journal.reopened(), FakeFactory())
+
+
+def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(topics):
+    topics.create_namespace("public", "shop", iggy_id=3)
+    with pytest.raises(errors.NamespaceExists):
+        topics.number_namespace("public", "default", 3)
+    with pytest.raises(errors.NamespaceNotFound):
+        topics.number_namespace("public", "nowhere", 4)
+    topics.number_namespace("public", "default", 4)
+    assert topics.namespace("public", "default").iggy_id == 4

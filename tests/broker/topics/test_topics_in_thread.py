@@ -1,0 +1,172 @@
+"""Topics made in a thread: the loop goes on, nobody sees half a topic, and of two who make the
+same one wins.
+"""
+
+import threading
+
+import pytest
+import trio
+import trio.testing
+
+from broker import errors
+from broker.topics.topic import TopicEvent
+from storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import FakeFactory, Heard, House
+from tests.waiting import HANG_S, until
+
+ORDERS = TopicName("public", "default", "orders")
+
+
+class SlowFactory(FakeFactory):
+    """Makes folders when it is let, and only off the loop's thread while `gate` is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+        self.loop_thread = threading.current_thread()
+        self.begun = 0
+
+    def create(self, topic, first_index, partition_ids):
+        self.begun += 1
+        if threading.current_thread() is not self.loop_thread:
+            assert self.gate.wait(HANG_S)
+        return super().create(topic, first_index, partition_ids)
+
+
+@pytest.fixture
+def house():
+    return House(factory=SlowFactory())
+
+
+async def begun(house, count=1):
+    """Wait until that many makings are in their threads."""
+    await until(lambda: house.factory.begun >= count)
+
+
+async def test_a_topic_is_seen_once_its_folders_are_there(house):
+    heard = Heard()
+    house.topics.listeners.add(heard)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.topics.create_aside, ORDERS, 3)
+        await begun(house)
+        assert house.topics.find(ORDERS) is None
+        assert heard.take() == []
+        house.factory.gate.set()
+    topic = house.topics.get(ORDERS)
+    assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+    assert topic.partitioned
+    assert all(partition.topic is topic for partition in topic.partitions)
+    assert heard.take() == [("orders", TopicEvent.CREATED)]
+    assert house.restarted().topics.get(ORDERS).meta.partition_ids == topic.meta.partition_ids
+
+
+async def test_who_comes_second_is_told_and_leaves_no_folders(house):
+    async def make():
+        with pytest.raises(errors.TopicExists):
+            await house.topics.create_aside(ORDERS, 3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(make)
+        await begun(house)
+        quicker = house.topics.create(ORDERS, 1)
+        house.factory.gate.set()
+    assert house.topics.get(ORDERS) is quicker
+    assert house.factory.folders == set(quicker.meta.partition_ids)
+
+
+async def test_many_who_ask_for_a_missing_topic_have_it_made_once(house):
+    found = []
+
+    async def ask():
+        found.append(await house.topics.auto_create(ORDERS))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(ask)
+        await begun(house)
+        await trio.testing.wait_all_tasks_blocked()
+        house.factory.gate.set()
+    assert house.factory.begun == 1
+    assert found == [house.topics.get(ORDERS)] * 5
+    assert await house.topics.auto_create(ORDERS) is found[0]
+
+
+async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
+    house.factory.room = 0
+    failed = []
+
+    async def ask():
+        try:
+            await house.topics.auto_create(ORDERS)
+        except errors.StorageFull:
+            failed.append(house.factory.begun)
+            house.factory.room = 10
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(ask)
+        await begun(house)
+        house.factory.gate.set()
+    assert failed == [1]
+    assert house.topics.get(ORDERS).partitions
+
+
+async def test_nothing_is_made_by_itself_where_that_is_off():
+    house = House(auto_create=False)
+    with pytest.raises(errors.TopicNotFound):
+        await house.topics.auto_create(ORDERS)
+    house.topics.create(ORDERS, 1)
+    assert await house.topics.auto_create(ORDERS)
+
+
+async def test_growing_adds_partitions_and_cursors_at_once(house):
+    topic = house.topics.create(ORDERS, 1)
+    billing = house.subscriptions.open(topic, b"billing")
+    billing.commit(0, 5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.topics.add_partitions_aside, ORDERS, 3)
+        await begun(house, 2)
+        assert len(topic.partitions) == 1
+        house.factory.gate.set()
+    assert [partition.index for partition in topic.partitions] == [0, 1, 2]
+    assert [billing.position(index) for index in range(3)] == [5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "error"),
+    [
+        (lambda topics: topics.delete(ORDERS), errors.TopicNotFound),
+        (lambda topics: topics.add_partitions(ORDERS, 2), errors.TopicInUse),
+        (lambda topics: topics.add_partitions(ORDERS, 3), errors.InvalidRequest),
+        (lambda topics: topics.alter_settings(ORDERS, {"retention_ms": 5}), errors.TopicInUse),
+        (lambda topics: (topics.delete(ORDERS), topics.create(ORDERS, 1)), errors.TopicInUse),
+    ],
+)
+async def test_a_growth_that_was_overtaken_is_refused_and_leaves_no_folders(
+    house, meanwhile, error
+):
+    house.topics.create(ORDERS, 1)
+
+    async def grow():
+        with pytest.raises(error):
+            await house.topics.add_partitions_aside(ORDERS, 3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(grow)
+        await begun(house, 2)
+        meanwhile(house.topics)
+        house.topics.leaving.round_ended(1 << 62)
+        house.factory.gate.set()
+    topic = house.topics.find(ORDERS)
+    assert house.factory.folders == set(topic.meta.partition_ids if topic else ())
+
+
+async def test_impossible_topics_are_refused_before_a_folder_is_made(house):
+    with pytest.raises(errors.InvalidRequest):
+        await house.topics.create_aside(ORDERS, -1)
+    house.topics.create(ORDERS, 1)
+    with pytest.raises(errors.TopicExists):
+        await house.topics.create_aside(ORDERS, 1)
+    with pytest.raises(errors.InvalidRequest):
+        await house.topics.add_partitions_aside(ORDERS, 1)
+    assert house.factory.begun == 1

@@ -1,0 +1,136 @@
+import msgspec
+import pytest
+
+from storage.errors import StorageFull
+from storage.journal.changes import (
+    SNAPSHOT_GROWTH_DIVISOR,
+    SNAPSHOT_GROWTH_MIN_BYTES,
+    ChangeJournal,
+)
+from storage.journal.changes import UnknownRecord as Unknown
+from storage.metadata.ranges import RangeSet
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+
+class Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1):
+    text: str
+
+
+class Ranged(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2):
+    ranges: RangeSet | None
+
+
+def opened(journal):
+    return ChangeJournal(journal, Said | Ranged, "sayings")
+
+
+def replayed(journal):
+    changes = []
+    opened(journal.reopened()).replay(changes.append)
+    return changes
+
+
+def test_changes_come_back_in_order():
+    journal = MemoryJournal()
+    changes = opened(journal)
+    ranges = RangeSet()
+    ranges.add(3, 9)
+    said = [Said("a"), Ranged(None), Ranged(ranges), Said("")]
+    assert [changes.append(change) for change in said] == [1, 2, 3, 4]
+    assert changes.ticket == 4
+    assert replayed(journal) == said
+
+
+def test_a_record_is_a_version_and_an_array_of_changes():
+    journal = MemoryJournal()
+    opened(journal).append(Said("hi"))
+    assert journal.records == [bytes.fromhex("01 91 92 01 a2 6869")]
+
+
+def test_changes_made_together_are_one_record():
+    journal = MemoryJournal()
+    assert opened(journal).append(Said("a"), Said("b")) == 1
+    assert journal.records == [bytes.fromhex("01 92 92 01 a1 61 92 01 a1 62")]
+    assert replayed(journal) == [Said("a"), Said("b")]
+
+
+def test_lazy_changes_have_no_ticket_until_they_are_settled():
+    journal = MemoryJournal()
+    changes = opened(journal)
+    changes.append(Said("a"))
+    assert changes.settle() == 1
+    assert changes.append(Said("b"), lazy=True) == 0
+    assert journal.lazy == 1
+    assert changes.ticket == 1
+    assert changes.settle() == 2
+    assert changes.settle() == 2
+    changes.append(Said("c"), lazy=True)
+    assert changes.append(Said("d")) == 3
+    assert changes.settle() == 3
+    assert [change.text for change in replayed(journal)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "",
+        "00 90",
+        "02 90",
+        "01",
+        "01 91 92 03 a1 61",  # A tag that nobody knows.
+        "01 91 93 01 a1 61 c0",  # One field too many.
+        "01 91 91 01",  # One too few.
+        "01 91 92 01 05",  # Not a text.
+        "01 91 92 02 c4 03 000000",  # Not a whole range.
+        "01 91 92 01 a2 61",  # Cut.
+        "01 90 90",  # Something behind it.
+    ],
+)
+def test_a_record_that_is_not_known_ends_the_replay(record):
+    journal = MemoryJournal([bytes.fromhex(record)])
+    with pytest.raises(Unknown, match="sayings"):
+        opened(journal).replay(lambda change: None)
+
+
+def test_a_record_about_what_is_not_there_ends_the_replay():
+    journal = MemoryJournal()
+    opened(journal).append(Said("a"))
+    with pytest.raises(Unknown, match="'a'"):
+        opened(journal).replay(lambda change: {}[change.text])
+
+
+def test_a_journal_is_shortened_when_it_has_grown_by_a_quarter():
+    journal = MemoryJournal()
+    changes = opened(journal)
+    changes.replay(print)
+    text = "x" * 100_000
+    while not journal.snapshots:
+        assert journal.size_bytes < SNAPSHOT_GROWTH_MIN_BYTES
+        changes.append(Said(text))
+        changes.snapshot_if_due([Said(text)] for _ in range(50))
+    assert journal.snapshot_bytes > 4 * SNAPSHOT_GROWTH_MIN_BYTES
+    changes.append(Said("y" * (journal.snapshot_bytes // SNAPSHOT_GROWTH_DIVISOR - 100)))
+    changes.snapshot_if_due([])
+    assert journal.snapshots == 1
+    changes.append(Said(text))
+    changes.snapshot_if_due([[Said("a"), Said("b")], [Said("c")]])
+    assert journal.snapshots == 2
+    assert len(journal.records) == 2
+    assert [change.text for change in replayed(journal)] == ["a", "b", "c"]
+
+
+def test_a_full_disk_puts_off_a_snapshot_and_harms_no_change():
+    journal = MemoryJournal()
+    changes = opened(journal)
+    changes.replay(print)
+    changes.append(Said("x" * SNAPSHOT_GROWTH_MIN_BYTES))
+    journal.full = True
+    changes.snapshot_if_due([[Said("x")]])
+    with pytest.raises(StorageFull):
+        changes.append(Said("y"))
+    journal.full = False
+    changes.snapshot_if_due([[Said("x")]])
+    assert journal.snapshots == 0
+    changes.append(Said("x" * SNAPSHOT_GROWTH_MIN_BYTES))
+    changes.snapshot_if_due([[Said("x")]])
+    assert journal.snapshots == 1

@@ -1,0 +1,101 @@
+import struct
+
+import pytest
+
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from storage.journal.log import pack_records
+from storage.log.batch import BatchHeader
+from storage.tools.content import BadContent, check_content
+
+
+def header(body_format, count, **changes):
+    fields = {
+        "partition_id": 1,
+        "base_offset": 10,
+        "last_offset_delta": max(count, 1) - 1,
+        "record_count": count,
+        "durable_offset": 10,
+        "append_us": 1,
+        "body_format": body_format,
+    }
+    return BatchHeader(**fields | changes)
+
+
+def check(head, body, positions=()):
+    table = struct.pack(f"<{len(positions)}I", *positions)
+    head.positions_bytes = len(table)
+    return check_content(head, memoryview(table), memoryview(body))
+
+
+def body_of(name, count=3, base=10):
+    codec = codec_named(name)
+    body = codec.encode([Record(base + n, 1, value=b"v") for n in range(count)], base)
+    return codec.format, body, [pos for _, pos in codec.split(body, base)]
+
+
+@pytest.mark.parametrize("name", ["plain", "kafka", "pulsar", "iggy"])
+def test_a_body_as_it_should_be(name):
+    body_format, body, positions = body_of(name)
+    assert check(header(body_format, 3), body)
+    assert check(header(body_format, 3), body, positions)
+
+
+@pytest.mark.parametrize("name", ["plain", "kafka", "pulsar", "iggy"])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"last_offset_delta": 3, "record_count": 4}, "3 records in the body"),
+        ({"record_count": 4}, "4 records on 3 offsets"),
+        ({"durable_offset": 11}, "durable_offset 11"),
+        ({"base_offset": 9, "durable_offset": 9}, "outside or out of order"),
+        ({"base_offset": 12}, "outside or out of order"),
+        ({"positions": (0, 1, 2)}, "positions table"),
+    ],
+)
+def test_a_header_that_does_not_fit_its_body(name, changes, said):
+    if name in ("plain", "pulsar") and "base_offset" in changes:
+        return  # Their offsets count from the batch's: none can be wrong by it alone.
+    body_format, body, _ = body_of(name)
+    fields = {key: value for key, value in changes.items() if key != "positions"}
+    with pytest.raises(BadContent, match=said):
+        check(header(body_format, 3, **fields), body, changes.get("positions", ()))
+
+
+def test_offsets_that_do_not_ascend():
+    body_format, body, _ = body_of("iggy", 1)
+    twice = bytes(body) + bytes(body)[4:]
+    with pytest.raises(BadContent, match="out of order"):
+        check(header(body_format, 2), twice)
+
+
+def test_bytes_that_are_no_body():
+    with pytest.raises(BadContent, match="not a body of format kafka"):
+        check(header(BodyFormat.KAFKA, 1), b"nothing like it")
+
+
+def test_gaps_hold_nothing():
+    gap = {"flags": BatchFlag.GAP}
+    assert check(header(BodyFormat.GAP, 0, **gap), b"")
+    for head, body in (
+        (header(BodyFormat.GAP, 0, **gap), b"x"),
+        (header(BodyFormat.GAP, 1, **gap), b""),
+        (header(BodyFormat.GAP, 0), b""),
+    ):
+        with pytest.raises(BadContent, match="gap"):
+            check(head, body)
+
+
+def test_journal_records():
+    body = pack_records([b"one", b""])
+    assert check(header(BodyFormat.JOURNAL, 2), body)
+    with pytest.raises(BadContent, match="2 records in the body"):
+        check(header(BodyFormat.JOURNAL, 1), body)
+    with pytest.raises(BadContent, match="cut short"):
+        check(header(BodyFormat.JOURNAL, 2), body[:-1])
+
+
+def test_what_no_codec_here_opens_is_not_judged():
+    assert not check(header(77, 1), b"anything")
+    assert not check(header(BodyFormat.KAFKA, 1, body_version=2), b"anything")

@@ -1,0 +1,107 @@
+import pytest
+
+from storage.journal.changes import ChangeJournal, UnknownRecord
+from storage.log.topic_file import TopicFile
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.catalogue_records import TopicMade, TopicMeta
+from storage.metadata.names import parse_topic
+from storage.tools.journal_records import StoredJournal
+from storage.tools.repair_catalogue import CatalogueRepair
+
+ORDERS, CLICKS = parse_topic("orders"), parse_topic("elsewhere/here/clicks")
+
+
+class Recording(StoredJournal):
+    """A journal in memory."""
+
+    def __init__(self):
+        super().__init__([])
+        self.bodies = []
+
+    def append(self, body):
+        self.bodies.append(body)
+        return 0
+
+
+def catalogue_with(**topics):
+    """A catalogue of these topics with these partition ids."""
+    catalogue = Catalogue(StoredJournal([]), now_us=1)
+    for topic, ids in topics.items():
+        catalogue.create_topic(parse_topic(topic), ids, partitioned=False, created_us=1)
+    return catalogue
+
+
+def repaired(catalogue, folders):
+    """Topics with their partition ids after a repair, and what was said; folders are
+    number -> (topic, partition number) or None.
+    """
+    files = {
+        number: said and TopicFile(number, said[0].full, said[1])
+        for number, said in folders.items()
+    }
+    repair = CatalogueRepair(catalogue, files)
+    repair.run(None, now_us=2)
+    topics = {meta.name: meta.partition_ids for meta in catalogue.all_topics()}
+    return topics, repair.lines
+
+
+def test_a_topic_is_made_again_with_its_namespace_and_partitions_in_order():
+    catalogue = catalogue_with()
+    folders = {3: (CLICKS, 1), 5: (CLICKS, 0), 9: (ORDERS, 0)}
+    topics, lines = repaired(catalogue, folders)
+    assert topics == {ORDERS: [9], CLICKS: [5, 3]}
+    assert catalogue.namespace("elsewhere", "here") is not None
+    assert catalogue.next_partition_id() == 10
+    assert len(lines) == 3
+
+
+def test_a_topic_gets_back_the_partitions_that_go_on_where_it_ends():
+    folders = {1: (ORDERS, 0), 2: (ORDERS, 1), 3: (ORDERS, 2), 4: (ORDERS, 4)}
+    topics, lines = repaired(catalogue_with(orders=[1]), folders)
+    assert topics == {ORDERS: [1, 2, 3]}
+    assert lines[-1] == "  nothing says whose folder 4 is: a start sets it aside"
+
+
+def test_a_folder_that_has_a_topic_is_not_given_to_another():
+    topics, _ = repaired(catalogue_with(orders=[1]), {1: (CLICKS, 0)})
+    assert topics == {ORDERS: [1]}
+
+
+def test_a_partition_that_is_there_is_not_replaced_by_another_folder():
+    topics, _ = repaired(catalogue_with(orders=[1]), {1: (ORDERS, 0), 2: (ORDERS, 0)})
+    assert topics == {ORDERS: [1]}
+
+
+def test_a_topic_goes_only_if_all_its_folders_are_gone():
+    catalogue = catalogue_with(orders=[1, 2], clicks=[3])
+    topics, lines = repaired(catalogue, {2: (ORDERS, 1)})
+    assert topics == {ORDERS: [1, 2]}
+    assert "clicks goes" in lines[0]
+
+
+def test_a_topic_made_again_under_its_name_has_lost_its_end():
+    """Of a topic that was deleted and made again, the record of the deletion is lost."""
+    journal = Recording()
+    writing = ChangeJournal(journal, TopicMade, "catalogue")
+    for topic_id, made_id in ((1, 1 << 24), (2, (1 << 24) + 1)):
+        writing.append(
+            TopicMade(TopicMeta(topic_id, ORDERS, [topic_id], False, 1, {}, None, made_id))
+        )
+    lost = []
+    catalogue = Catalogue(StoredJournal(journal.bodies), now_us=1, lost=lost.append)
+    assert [meta.topic_id for meta in catalogue.all_topics()] == [2]
+    assert catalogue.topic(ORDERS).partition_ids == [2]
+    assert [meta.topic_id for meta in catalogue.topics("public", "default")] == [2]
+
+
+def test_only_a_journal_that_lost_records_may_leave_changes_out():
+    journal = Recording()
+    made = Catalogue(journal, now_us=1)
+    made.create_topic(ORDERS, [1], partitioned=False, created_us=1)
+    made.alter_settings(1, {"retention_ms": 5})
+    without = [journal.bodies[0], journal.bodies[2]]
+    with pytest.raises(UnknownRecord):
+        Catalogue(StoredJournal(without), now_us=1)
+    lost = []
+    assert Catalogue(StoredJournal(without), now_us=1, lost=lost.append).all_topics() == []
+    assert lost == ["SettingsSet of unknown 1"]

@@ -1,0 +1,125 @@
+import shutil
+
+import pytest
+
+from storage.errors import DamagedLog
+from storage.log.batch import HEADER_BYTES
+from storage.log.segment import KIND_CURSORS
+from storage.log.watermark import read_watermark
+from tests.storage.log.directories import (
+    GROUP,
+    Directory,
+    batch_places,
+    journal_segment,
+    repaired,
+    verified,
+)
+from tests.storage.log.logs import flip
+from tests.storage.tools.conftest import END, SMALL
+
+
+def test_lost_commits_set_a_position_back_to_the_one_before(crashed):
+    one = Directory(crashed.path, **SMALL)
+    one.move_cursor(7)
+    one.move_cursor(9)
+    one.crash()
+    file_pos, offset = batch_places(crashed.path, "cursors")[-1]
+    flip(journal_segment(crashed.path, "cursors"), file_pos + HEADER_BYTES + 1)
+    with pytest.raises(DamagedLog):
+        Directory(crashed.path, **SMALL)
+    lines, _ = repaired(crashed.path)
+    assert f"cursors: the changes at offset {offset} are lost" in lines[0]
+    assert list((crashed.path / "set-aside").glob("cursors.*.log"))
+    slot = read_watermark(str(crashed.path / "cursors"), 1, KIND_CURSORS)
+    assert slot.log_start_offset == int(journal_segment(crashed.path, "cursors").stem)
+    again = Directory(crashed.path, **SMALL)
+    assert again.cursors.get(1, 0, GROUP).position == 7
+    again.move_cursor(11)
+    again.stop()
+    assert Directory(crashed.path, **SMALL).cursors.get(1, 0, GROUP).position == 11
+
+
+def test_changes_that_need_a_lost_one_go_with_it_and_are_told(crashed):
+    """The record that made the subscription is lost: commits to it mean nothing."""
+    file_pos, _ = batch_places(crashed.path, "cursors")[0]
+    flip(journal_segment(crashed.path, "cursors"), file_pos + HEADER_BYTES + 1)
+    lines, _ = repaired(crashed.path)
+    assert any("with them goes: Moved of unknown" in line for line in lines)
+    assert verified(crashed.path)[1].faults == 0
+    again = Directory(crashed.path, **SMALL)
+    assert again.cursors.names(1) == []
+    assert len(again.values()) == END
+
+
+def test_a_topic_whose_record_is_lost_is_made_again_from_its_folders(crashed):
+    places_there = batch_places(crashed.path, "catalogue")
+    file_pos, _ = places_there[1]  # The first made the namespace.
+    flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
+    lines, _ = repaired(crashed.path)
+    assert any("public/default/orders is made again from its 2 folders" in line for line in lines)
+    found, report = verified(crashed.path)
+    assert report.faults == 0, found
+    again = Directory(crashed.path, **SMALL)
+    (meta,) = again.catalogue.all_topics()
+    assert (meta.name.full, meta.partition_ids) == ("public/default/orders", [1, 2])
+    assert meta.topic_id > 1, "the cursors of the old number are not those of this topic"
+    assert again.aside == []
+    assert len(again.values()) == END
+
+
+def test_a_folder_that_nobody_can_claim_is_told(crashed):
+    file_pos, _ = batch_places(crashed.path, "catalogue")[1]
+    flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
+    flip(crashed.file("topic", 2), 34)
+    lines, _ = repaired(crashed.path)
+    assert any("made again from its 1 folders" in line for line in lines)
+    assert "  nothing says whose folder 2 is: a start sets it aside" in lines
+
+
+def test_a_lost_deletion_does_not_bring_a_topic_back(crashed):
+    one = Directory(crashed.path, **SMALL)
+    topic_id = one.make_topic("clicks", 1)
+    one.catalogue.delete_topic(topic_id)
+    one.cursors.drop_topic(topic_id)
+    one.committer.commit()
+    one.data_dir.retire_partition(3)
+    one.crash()
+    file_pos, _ = batch_places(crashed.path, "catalogue")[-1]
+    flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
+    lines, _ = repaired(crashed.path)
+    assert any("clicks goes: it has no folder" in line for line in lines)
+    again = Directory(crashed.path, **SMALL)
+    assert [meta.name.topic for meta in again.catalogue.all_topics()] == ["orders"]
+
+
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_missing_journal_is_begun_again(crashed, journal):
+    shutil.rmtree(crashed.path / journal)
+    repaired(crashed.path)
+    found, report = verified(crashed.path)
+    assert report.faults == 0, found
+    again = Directory(crashed.path, **SMALL)
+    assert len(again.values()) == END
+    assert again.aside == []
+    again.stop()
+    assert verified(crashed.path)[1].faults == 0
+
+
+def test_a_journal_header_is_mended_without_loss(crashed):
+    flip(journal_segment(crashed.path, "cursors"), 9)
+    lines, _ = repaired(crashed.path)
+    assert "nothing is lost by this" in lines[0]
+    assert Directory(crashed.path, **SMALL).cursors.get(1, 0, GROUP).position == 5
+
+
+def test_a_producer_name_never_gets_the_number_of_another(crashed):
+    """A batch header may hold it. The record of the second of three is lost."""
+    one = Directory(crashed.path, **SMALL)
+    assert [one.catalogue.producer_id(name) for name in (b"a", b"b", b"c")] == [1, 2, 3]
+    one.committer.commit()
+    one.crash()
+    file_pos, _ = batch_places(crashed.path, "catalogue")[-2]
+    flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
+    repaired(crashed.path)
+    again = Directory(crashed.path, **SMALL)
+    assert [again.catalogue.producer_id(name) for name in (b"a", b"c", b"new")] == [1, 3, 4]

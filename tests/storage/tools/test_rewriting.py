@@ -1,0 +1,83 @@
+import errno
+
+import pytest
+
+from storage.errors import StorageFull
+from storage.log.files import Disk, Files
+from storage.log.segment import SegmentHeader
+from storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
+from tests.storage.files_twins import FailingDisk, RecordingDisk
+
+
+class BadSector(Disk):
+    """A disk that cannot read one sector."""
+
+    def __init__(self, number):
+        self.start, self.end = number * SECTOR_BYTES, (number + 1) * SECTOR_BYTES
+
+    def read(self, path, fd, size, pos):
+        if pos < self.end and pos + size > self.start:
+            raise OSError(errno.EIO, "bad sector")
+        return super().read(path, fd, size, pos)
+
+
+@pytest.fixture
+def original(tmp_path):
+    path = tmp_path / "original"
+    path.write_bytes(bytes(range(256)) * 64)
+    return path
+
+
+def test_a_copy_is_synced_before_it_has_its_name(tmp_path, original):
+    disk = RecordingDisk()
+    SetAside(Files(tmp_path, disk), str(tmp_path / "aside")).copy(str(original), "it")
+    assert (tmp_path / "aside" / "it").read_bytes() == original.read_bytes()
+    names = disk.names("create", "write", "sync_data", "rename", "sync_folder")
+    assert names[-5:] == ["create", "write", "sync_data", "rename", "sync_folder"]
+
+
+def test_what_is_kept_already_is_not_kept_twice_and_nothing_is_replaced(tmp_path, original):
+    aside = SetAside(Files(tmp_path), str(tmp_path / "aside"))
+    for content in (b"one", b"two", b"one", b"two", b"three"):
+        original.write_bytes(content)
+        aside.copy(str(original), "it")
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "aside").iterdir()}
+    assert kept == {"it": b"one", "it.2": b"two", "it.3": b"three"}
+    aside.move(str(original), "it")
+    assert (tmp_path / "aside" / "it.4").read_bytes() == b"three"
+    assert not original.exists()
+
+
+def test_a_sector_that_cannot_be_read_is_zeros_in_the_copy(tmp_path, original):
+    content = original.read_bytes()
+    SetAside(Files(tmp_path, BadSector(1)), str(tmp_path / "aside")).copy(str(original), "it")
+    copy = (tmp_path / "aside" / "it").read_bytes()
+    assert copy[:SECTOR_BYTES] == content[:SECTOR_BYTES]
+    assert copy[SECTOR_BYTES : 2 * SECTOR_BYTES] == bytes(SECTOR_BYTES)
+    assert copy[2 * SECTOR_BYTES :] == content[2 * SECTOR_BYTES :]
+
+
+def test_a_segment_gets_its_name_when_it_is_whole_and_its_old_index_is_gone(tmp_path):
+    disk = RecordingDisk()
+    (tmp_path / f"{7:020d}.log").write_bytes(b"old")
+    (tmp_path / f"{7:020d}.index").write_bytes(b"old")
+    writer = SegmentWriter(Files(tmp_path, disk), str(tmp_path), SegmentHeader(1, 5, 1, 7))
+    writer.gap(7, 9)
+    assert (tmp_path / f"{7:020d}.log").read_bytes() == b"old"
+    writer.finish()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{7:020d}.log"]
+    names = disk.names("sync_data", "unlink", "rename", "sync_folder")
+    assert names[-5:] == ["sync_data", "unlink", "sync_folder", "rename", "sync_folder"]
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path):
+    disk = FailingDisk()
+    path = tmp_path / "topic"
+    path.write_bytes(b"old")
+    disk.fail("write", errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        write_whole(Files(tmp_path, disk), str(path), b"new")
+    assert path.read_bytes() == b"old"
+    disk.heal()
+    write_whole(Files(tmp_path, disk), str(path), b"new")
+    assert path.read_bytes() == b"new"

@@ -1,0 +1,457 @@
+import random
+import shutil
+
+import pytest
+
+from storage.codecs.api import BodyInfo
+from storage.log.batch import HEADER_BYTES
+from storage.log.reader import list_partitions
+from storage.log.segment import SEGMENT_HEADER_BYTES
+from storage.log.topic_file import TopicFile, pack_topic_file
+from storage.metadata.names import parse_topic
+from storage.tools.dump import PartitionDump, Unreadable, find_partitions
+from storage.tools.findings import Level
+from storage.tools.log_check import FINDINGS_MAX
+from storage.tools.verify import NoDataDir, Verifier
+from tests.storage.log.directories import (
+    FORMATS,
+    Directory,
+    levels,
+    snapshot_of,
+    value_of,
+    verified,
+)
+from tests.storage.log.logs import flip
+from tests.storage.tools.conftest import SMALL
+
+
+def places(path, number=1):
+    """(file, file_pos, header) of every batch of a healthy partition."""
+    (part,) = [one for one in find_partitions(path, "orders") if one.partition_id == number]
+    reading = PartitionDump(part, running=False)
+    found = [(one.path, one.file_pos, one.header) for one in reading.batches()]
+    assert not any(isinstance(one, Unreadable) for one in found)
+    reading.close()
+    return found
+
+
+@pytest.fixture
+def healthy(tmp_path):
+    """A crashed directory: partition 1 has 12 batches of 3 records in several segments."""
+    one = Directory(tmp_path / "data", partitions=2, **SMALL)
+    one.fill(12)
+    one.fill(2, 2)
+    one.move_cursor(5)
+    one.crash()
+    assert len(one.segments()) >= 3
+    return one
+
+
+@pytest.mark.parametrize("ending", ["stop", "crash"])
+def test_a_healthy_directory_is_clean_and_is_not_changed(tmp_path, ending):
+    one = Directory(tmp_path / "data", partitions=2, **SMALL)
+    one.fill(12)
+    one.move_cursor(5)
+    one.append()
+    getattr(one, ending)()
+    before = snapshot_of(one.path)
+    found, report = verified(one.path)
+    assert (found, report.faults, report.warnings) == ([], 0, 0)
+    assert snapshot_of(one.path) == before
+    orders = next(log for log in report.logs if log.log == "public/default/orders/0")
+    assert (orders.log_start_offset, orders.end_offset, orders.records) == (0, 39, 39)
+    assert report.broker_pid == 0
+
+
+def test_a_directory_that_was_never_written_to_is_clean(tmp_path):
+    Directory(tmp_path / "data").stop()
+    assert verified(tmp_path / "data")[0] == []
+
+
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_first_start_that_was_killed_is_clean(tmp_path, journal):
+    """The folder is there, its first segment is not yet."""
+    (tmp_path / journal).mkdir()
+    assert verified(tmp_path)[0] == []
+
+
+def test_a_folder_that_is_no_data_directory_is_refused(tmp_path):
+    with pytest.raises(NoDataDir):
+        Verifier(tmp_path, print, print)
+
+
+@pytest.mark.parametrize("number", [0, 4, 11])
+@pytest.mark.parametrize("part", ["header", "body", "positions"])
+def test_a_flipped_bit_in_a_batch_is_named_with_place_and_offsets(healthy, part, number):
+    path, file_pos, header = places(healthy.path)[number]
+    into = {
+        "header": 70,
+        "positions": HEADER_BYTES + 2,
+        "body": HEADER_BYTES + header.positions_bytes + 5,
+    }
+    flip(path, file_pos + into[part])
+    found, report = verified(healthy.path)
+    (fault,) = found
+    assert (fault.level, fault.path, fault.file_pos) == (Level.FAULT, path, file_pos)
+    assert (fault.offset, fault.next_offset) == (3 * number, 3 * number + 3)
+    orders = next(log for log in report.logs if log.log == "public/default/orders/0")
+    assert (orders.end_offset, orders.records) == (36, 33)
+    assert fault.log == "public/default/orders/0"
+    assert report.faults == 1
+    assert "checksum is wrong" in fault.reason
+
+
+def test_a_file_cut_in_the_middle_is_named_up_to_the_next_segment(healthy):
+    all_places = places(healthy.path)
+    path = healthy.segments()[1]
+    inside = [(pos, header) for file, pos, header in all_places if file == str(path)]
+    file_pos, header = inside[1]
+    with open(path, "r+b") as file:
+        file.truncate(file_pos + 50)
+    found, _ = verified(healthy.path)
+    (fault,) = levels(found, Level.FAULT)
+    assert (fault.path, fault.file_pos, fault.offset) == (str(path), file_pos, header.base_offset)
+    assert fault.next_offset == inside[-1][1].next_offset
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_missing_segment_is_named_with_its_offsets(healthy, which):
+    path = healthy.segments()[which]
+    inside = [header for file, _, header in places(healthy.path) if file == str(path)]
+    path.unlink()
+    found, _ = verified(healthy.path)
+    (fault,) = levels(found, Level.FAULT)
+    assert (fault.offset, fault.next_offset) == (inside[0].base_offset, inside[-1].next_offset)
+    assert "missing" in fault.reason
+
+
+def test_no_segment_at_all_is_named(healthy):
+    for path in healthy.segments():
+        path.unlink()
+    (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
+    assert (fault.offset, fault.next_offset) == (0, 36)
+    assert "no segment file" in fault.reason
+
+
+@pytest.mark.parametrize("pos", [0, 9, 13, 25, 40, 61])
+def test_a_damaged_segment_header_is_named_with_all_its_offsets(healthy, pos):
+    path = healthy.segments()[1]
+    inside = [header for file, _, header in places(healthy.path) if file == str(path)]
+    flip(path, pos)
+    (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
+    assert (fault.path, fault.file_pos) == (str(path), 0)
+    assert (fault.offset, fault.next_offset) == (inside[0].base_offset, inside[-1].next_offset)
+    # The salt is in bytes 12 to 15; without it nothing in the file can be told to be ours.
+    assert ("its batches are whole" in fault.reason) == (pos != 13)
+
+
+def test_two_segments_that_claim_the_same_offsets_are_named(healthy):
+    path = healthy.segments()[1]
+    shutil.copy(path, path.with_name(f"{4:020d}.log"))
+    faults = levels(verified(healthy.path)[0], Level.FAULT)
+    assert {fault.path for fault in faults} >= {str(path.with_name(f"{4:020d}.log"))}
+
+
+def test_a_torn_tail_is_a_note(healthy):
+    one = Directory(healthy.path, **SMALL)
+    one.fill(2, commit=False)
+    one.crash()
+    path, file_pos, _ = places(healthy.path)[12]
+    flip(path, file_pos + HEADER_BYTES + 20)
+    found, report = verified(healthy.path)
+    (note,) = found
+    assert (note.level, note.path, note.file_pos, note.offset) == (Level.NOTE, path, file_pos, 36)
+    assert "torn tail" in note.reason
+    assert report.faults == report.warnings == 0
+    again = Directory(healthy.path, **SMALL)
+    assert again.logs[1].log_end_offset == 36
+
+
+def test_what_is_behind_the_slot_but_proven_by_a_later_batch_is_damage(healthy):
+    for name in ("watermark",):
+        healthy.file(name).unlink()
+    path, file_pos, _ = places(healthy.path)[3]
+    flip(path, file_pos + HEADER_BYTES + 20)
+    assert levels(verified(healthy.path)[0], Level.FAULT)[0].offset == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (f"partitions/1/{0:020d}.log", "cannot be read"),
+        ("partitions/1/topic", "Is a directory"),
+        (f"catalogue/{0:020d}.log", "cannot be read"),
+        (f"cursors/{0:020d}.log", "cannot be read"),
+    ],
+)
+def test_what_the_disk_cannot_read_is_a_fault(healthy, name, said):
+    """A folder in the place of a file: every read of it fails."""
+    path = healthy.path / name
+    path.unlink()
+    path.mkdir()
+    faults = levels(verified(healthy.path)[0], Level.FAULT)
+    assert any(fault.path == str(path) and said in fault.reason for fault in faults)
+
+
+@pytest.mark.parametrize("harm", ["flip entry", "flip header", "old", "cut"])
+def test_a_wrong_index_is_a_warning(healthy, harm):
+    path = healthy.segments()[0].with_suffix(".index")
+    size = path.stat().st_size
+    if harm == "flip entry":
+        flip(path, 40)
+    elif harm == "flip header":
+        flip(path, 13)
+    elif harm == "old":
+        other = healthy.segments()[1].with_suffix(".index")
+        path.write_bytes(path.read_bytes()[:32] + other.read_bytes()[32:])
+    else:
+        with open(path, "r+b") as file:
+            file.truncate(size - 33)
+    found, report = verified(healthy.path)
+    assert report.faults == 0
+    if harm != "cut":  # A short index is one that is completed, nothing is wrong with it.
+        assert [(one.level, one.path) for one in found] == [(Level.WARNING, str(path))]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_bad_slot_of_two_is_a_warning(healthy, number):
+    flip(healthy.file("watermark"), 512 * number + 30)
+    found, report = verified(healthy.path)
+    assert [one.level for one in found] == [Level.WARNING]
+    assert (found[0].file_pos, report.faults) == (512 * number, 0)
+
+
+def test_a_lost_reservation_is_a_fault(tmp_path):
+    one = Directory(tmp_path / "data", durability="written")
+    one.fill(2)
+    one.crash()
+    assert verified(one.path)[1].faults == 0
+    flip(one.file("reserved"), 30)
+    assert verified(one.path)[1].faults == 0
+    flip(one.file("reserved"), 512 + 30)
+    (fault,) = levels(verified(one.path)[0], Level.FAULT)
+    assert fault.path == str(one.file("reserved"))
+
+
+@pytest.mark.parametrize(
+    "harm", ["damaged", "missing", "another partition's", "another number's", "another topic's"]
+)
+def test_a_wrong_topic_file_is_a_fault(healthy, harm):
+    path = healthy.file("topic")
+    if harm == "damaged":
+        flip(path, 34)
+    elif harm == "missing":
+        path.unlink()
+    elif harm == "another partition's":
+        shutil.copy(healthy.file("topic", 2), path)
+    elif harm == "another number's":
+        path.write_bytes(pack_topic_file(TopicFile(3, "public/default/orders", 0)))
+    else:
+        other = Directory(path.parent.parent.parent.parent / "other", topic="clicks")
+        other.stop()
+        shutil.copy(other.file("topic"), path)
+    (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
+    assert fault.path == str(path)
+
+
+def test_a_missing_partition_folder_is_a_fault_and_an_unknown_one_a_warning(healthy):
+    shutil.move(healthy.file("", 2), healthy.file("", 7))
+    found, _ = verified(healthy.path)
+    assert [(one.level, one.path) for one in found] == [
+        (Level.FAULT, str(healthy.path / "partitions" / "2")),
+        (Level.WARNING, str(healthy.path / "partitions" / "7")),
+    ]
+
+
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_missing_journal_is_a_fault(healthy, journal):
+    shutil.rmtree(healthy.path / journal)
+    faults = levels(verified(healthy.path)[0], Level.FAULT)
+    assert [fault.path for fault in faults] == [str(healthy.path / journal)]
+
+
+@pytest.mark.parametrize("journal", ["catalogue", "cursors"])
+def test_a_flipped_bit_in_a_journal_is_a_fault_with_its_place(healthy, journal):
+    path = healthy.path / journal / f"{0:020d}.log"
+    flip(path, SEGMENT_HEADER_BYTES + HEADER_BYTES + 3)
+    fault = levels(verified(healthy.path)[0], Level.FAULT)[0]
+    assert (fault.log, fault.path) == (journal, str(path))
+    assert (fault.file_pos, fault.offset, fault.next_offset) == (SEGMENT_HEADER_BYTES, 0, 1)
+
+
+def test_a_body_that_is_not_what_its_header_says_is_a_fault(tmp_path):
+    """The checksums are right: it was stored so, by a program that did wrong."""
+    one = Directory(tmp_path / "data")
+    one.append()
+    one.logs[1].append([b"no body"], BodyInfo(1), body_format=1, append_us=1)
+    one.committer.commit()
+    good = bytes(one.logs[1].read(0, 0)[0].body)
+    one.logs[1].append([good], BodyInfo(4), body_format=1, append_us=1)
+    one.logs[1].append([good], BodyInfo(3), body_format=1, append_us=1, positions=[1, 2, 3])
+    one.logs[1].append([good], BodyInfo(3), body_format=77, append_us=1)
+    one.committer.commit()
+    one.stop()
+    found, report = verified(one.path)
+    faults = levels(found, Level.FAULT)
+    assert [(fault.offset, fault.next_offset) for fault in faults] == [(3, 4), (4, 8), (8, 11)]
+    for fault, said in zip(faults, ["plain", "3 records", "positions table"], strict=True):
+        assert said in fault.reason
+    assert sum(log.unopened for log in report.logs) == 1
+
+
+def test_beside_a_running_broker_it_checks_as_far_as_the_slot_goes(healthy):
+    one = Directory(healthy.path, **SMALL)
+    one.append()
+    before = snapshot_of(healthy.path)
+    found, report = verified(healthy.path)
+    assert (found, report.broker_pid > 0) == ([], True)
+    orders = next(log for log in report.logs if log.log == "public/default/orders/0")
+    assert orders.end_offset == 36
+    assert snapshot_of(healthy.path) == before
+    one.crash()
+    assert verified(healthy.path)[1].broker_pid == 0
+
+
+def test_damage_below_the_slot_is_found_beside_a_running_broker_too(healthy):
+    one = Directory(healthy.path, **SMALL)
+    path, file_pos, _ = places(healthy.path)[2]
+    flip(path, file_pos + HEADER_BYTES + 20)
+    assert [fault.offset for fault in levels(verified(healthy.path)[0], Level.FAULT)] == [6]
+    one.crash()
+
+
+def test_segments_below_the_log_start_are_no_fault(tmp_path):
+    """A crash between the slot with the new log start and the removal of the old segments."""
+    one = Directory(tmp_path / "data", **SMALL, retention_bytes=1)
+    one.fill(12)
+    one.logs[1].retain(now_us=1)
+    one.crash()
+    assert len(one.segments()) >= 3
+    found, report = verified(one.path)
+    assert found == []
+    orders = next(log for log in report.logs if log.log == "public/default/orders/0")
+    assert orders.log_start_offset > 0
+
+
+def test_a_journal_that_a_snapshot_shortened_is_clean(tmp_path):
+    one = Directory(tmp_path / "data")
+    one.fill(2)
+    one.cursors.rewrite()
+    one.committer.commit()
+    one.move_cursor(4)
+    one.crash()
+    assert verified(one.path)[0] == []
+
+
+def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
+    """A power cut took the slot back; what it still names went with the snapshot."""
+    one = Directory(tmp_path / "data")
+    slot = (one.path / "cursors" / "watermark").read_bytes()
+    one.move_cursor(4)
+    one.cursors.rewrite()
+    for _ in range(4):  # The snapshot, then the slot, then the files that it leaves out.
+        one.committer.commit()
+        one.committer.promote_lazy()
+    one.crash()
+    assert len(list((one.path / "cursors").glob("*.log"))) == 1
+    (one.path / "cursors" / "watermark").write_bytes(slot)
+    assert verified(one.path)[0] == []
+
+
+def test_records_behind_a_torn_tail_of_a_journal_do_not_count(tmp_path):
+    """The topic's record is torn and will be cut off, with the one behind it that names it."""
+    one = Directory(tmp_path / "data")
+    one.crash()
+    again = Directory(one.path)
+    again.catalogue.create_topic(parse_topic("torn"), [], partitioned=False, created_us=1)
+    again.catalogue.alter_settings(2, {"retention_ms": 5})
+    again.crash()
+    path = one.path / "catalogue" / f"{0:020d}.log"
+    size = path.stat().st_size
+    flip(path, size - HEADER_BYTES - 60)
+    found, report = verified(one.path)
+    assert (report.faults, [one.level for one in found]) == (0, [Level.NOTE])
+
+
+def test_an_unfinished_snapshot_at_the_end_is_no_fault(tmp_path):
+    one = Directory(tmp_path / "data")
+    one.move_cursor(4)
+    one.cursors.rewrite()
+    one.crash()
+    segments = sorted((one.path / "cursors").glob("*.log"))
+    assert len(segments) == 2
+    with open(segments[1], "r+b") as file:
+        file.truncate(segments[1].stat().st_size - 128)  # The batch that ends it.
+    assert verified(one.path)[1].faults == 0
+    again = Directory(one.path)
+    assert again.cursors.get(1, 0, b"billing").position == 4
+
+
+def test_findings_of_one_log_are_bounded(tmp_path):
+    one = Directory(tmp_path / "data")
+    for _ in range(FINDINGS_MAX + 5):
+        one.logs[1].append([b"no body"], BodyInfo(1), body_format=1, append_us=1)
+    one.stop()
+    found, _ = verified(one.path)
+    assert len(found) == FINDINGS_MAX + 1
+    assert "5 more" in found[-1].reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_one_random_harm_is_found_or_harmless(tmp_path, seed):
+    """Where verify finds no fault, every acknowledged record and position is as it was."""
+    rng = random.Random(seed)
+    one, durable = random_directory(rng, tmp_path)
+    harm(rng, rng.choice(files_of(one.path)))
+    found, report = verified(one.path)
+    assert report.faults == len(levels(found, Level.FAULT))
+    if report.faults:
+        return
+    again = Directory(one.path, **SMALL)
+    expected = {offset: value_of(offset) for offset in range(durable)}
+    assert expected.items() <= again.values().items(), seed
+    assert again.cursors.get(1, 0, b"billing").position == 1, seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_much_random_harm_never_makes_verify_or_dump_fail(tmp_path, seed):
+    """Nor does either call anything good that was not written."""
+    rng = random.Random(seed)
+    one, _ = random_directory(rng, tmp_path)
+    for _ in range(rng.randint(2, 12)):
+        harm(rng, rng.choice(files_of(one.path)))
+    verified(one.path)
+    for part in list_partitions(one.path):
+        reading = PartitionDump(part, running=False)
+        for record in reading.records():
+            if not isinstance(record, Unreadable):
+                assert record.value == value_of(record.offset), seed
+        reading.close()
+
+
+def random_directory(rng, tmp_path):
+    """A directory that was stopped or killed, and up to which offset it was durable."""
+    one = Directory(tmp_path / "data", **SMALL)
+    for number in range(rng.randint(1, 14)):
+        one.append(1, rng.choice(FORMATS), rng.randint(1, 4))
+        if rng.random() < 0.7 or not number:
+            one.committer.commit()
+    one.move_cursor(1)
+    durable = one.logs[1].durable_offset
+    one.stop() if rng.random() < 0.3 else one.crash()
+    return one, durable
+
+
+def files_of(path):
+    return sorted(one for one in path.rglob("*") if one.is_file() and one.stat().st_size)
+
+
+def harm(rng, path):
+    size = path.stat().st_size
+    if size and rng.random() < 0.7:
+        flip(path, rng.randrange(size), 1 << rng.randrange(8))
+    else:
+        with open(path, "r+b") as file:
+            file.truncate(rng.randrange(size + 1))
