@@ -1,6 +1,6 @@
-"""One broker: what all doors share. Opens the data directory and runs what keeps it durable.
+"""One broker: what all listeners share. Opens the data directory and runs what keeps it durable.
 
-Knows no adapter and no socket; `broker/server/process.py` opens the doors.
+Knows no adapter and no socket; `broker/server/process.py` opens the listeners.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from storage.metadata.cursors import CursorStore
 if TYPE_CHECKING:
     from broker.errors import BrokerError
     from broker.server.connection import Connection
-    from broker.server.listener import Door
+    from broker.server.listener import Listener
     from storage.journal.log import JournalLog
 
 log = structlog.get_logger()
@@ -49,9 +49,9 @@ class Broker:
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
         self.stopping = trio.Event()  # no new work; what was begun is finished
-        self.ready = trio.Event()  # every door accepts
+        self.ready = trio.Event()  # every listener accepts
         self.connections: set[Connection] = set()
-        self.doors: dict[str, Door] = {}  # open ones by the name of their listener
+        self.listeners: dict[str, Listener] = {}  # open ones by the name of their listener
         self.buffers = BufferPool()
         self.metrics = Metrics()
         self.waiters = Waiters()
@@ -151,7 +151,7 @@ class Broker:
         await self.waiters.wait_any(targets)
 
     def translated(self, error: StorageError) -> BrokerError:
-        """What a door is told for an error of storage; one that is final stops the broker."""
+        """What a listener is told for an error of storage; one that is final stops the broker."""
         self.durability.refused(error)
         return broker_error(error)
 

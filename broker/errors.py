@@ -62,7 +62,7 @@ class OffsetOutOfRange(BrokerError):
 
 
 class RecordTooLarge(BrokerError):
-    """A record is above the limit of the door it came in by."""
+    """A record is above the limit of the listener it came in by."""
 
 
 class CorruptBatch(BrokerError):

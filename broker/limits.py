@@ -1,4 +1,5 @@
-"""Every limit of the broker's core, with its reason. Knows no protocol: a door keeps its own limits
+"""Every limit of the broker's core, with its reason. Knows no protocol: a listener keeps its own
+limits
 in its own folder.
 
 Names end in their unit. A limit that an operator may want to move is a setting of

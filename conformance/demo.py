@@ -36,7 +36,7 @@ def main() -> int:
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="braidlog-demo-")))
         broker = stack.enter_context(RunningBroker(scratch))
-        console.print("One broker, one log, four doors:", broker.addresses)
+        console.print("One broker, one log, four listeners:", broker.addresses)
         drivers = [_open(stack, broker, name) for name in NAMES]
         sent = _produce(console, drivers)
         rows: list[Row] = []

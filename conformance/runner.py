@@ -36,7 +36,7 @@ class Skip(Exception):
 
 
 class Context:
-    """What a case is given: the doors' addresses, its clients, and names that nobody else uses."""
+    """What a case is given: addresses, its clients, and names that nobody else uses."""
 
     _counter = itertools.count()
 
@@ -58,15 +58,15 @@ class Context:
         """
         return f"conformance-{time.time_ns():x}-{next(self._counter)}"
 
-    def address(self, door: str) -> tuple[str, int]:
-        """Host and port of a door.
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port of a listener.
 
         Raises:
             Skip: the run was given no address for it.
         """
-        if door not in self.addresses:
-            raise Skip(f"no {door} address was given")
-        host, _, port = self.addresses[door].rpartition(":")
+        if listener not in self.addresses:
+            raise Skip(f"no {listener} address was given")
+        host, _, port = self.addresses[listener].rpartition(":")
         return host, int(port)
 
     def _open(self, name: str) -> DriverProxy:

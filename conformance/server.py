@@ -30,10 +30,10 @@ class BrokerFailed(Exception):
 class RunningBroker:
     """`braidlog serve` on loopback ports; a context manager, which verifies the log at its end.
 
-    `listen` maps doors to addresses or "off"; doors that it leaves out get any free port, which
-    they keep over restarts, or are off with `others=False`. Everything is kept below `folder`, so
-    that a next one there goes on with the data; without one, in a folder that is removed at the
-    end.
+    `listen` maps listeners to addresses or "off"; listeners that it leaves out get any free port,
+    which they keep over restarts, or are off with `others=False`. Everything is kept below
+    `folder`, so that a next one there goes on with the data; without one, in a folder that is
+    removed at the end.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class RunningBroker:
             str(self.data_dir),
         ]
         command += ["--ready-file", str(self.ready_file)]
-        for door, address in self._listen.items():
-            command += ["--listen", f"{door}={self._ports.get(door, address)}"]
+        for listener, address in self._listen.items():
+            command += ["--listen", f"{listener}={self._ports.get(listener, address)}"]
         for setting in self._settings:
             command += ["--set", setting]
         return command
@@ -89,10 +89,10 @@ class RunningBroker:
         return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
     def start(self) -> Self:
-        """Returns when every door accepts. Raises BrokerFailed with the broker's last words."""
-        for door, address in self._listen.items():
-            if address == ANY_PORT and door not in self._ports:
-                self._ports[door] = self._reserved()
+        """Returns when every listener accepts. Raises BrokerFailed with the broker's last words."""
+        for listener, address in self._listen.items():
+            if address == ANY_PORT and listener not in self._ports:
+                self._ports[listener] = self._reserved()
         self.ready_file.unlink(missing_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "output", "ab") as output, open(self.folder / "log", "ab") as log:
@@ -121,14 +121,14 @@ class RunningBroker:
         holder.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{holder.getsockname()[1]}"
 
-    def address(self, door: str) -> tuple[str, int]:
-        """Host and port of a door."""
-        host, _, port = self.addresses[door].rpartition(":")
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port of a listener."""
+        host, _, port = self.addresses[listener].rpartition(":")
         return host, int(port)
 
     @property
     def url(self) -> str:
-        """Where the HTTP door is, for `--url`."""
+        """Where the HTTP listener is, for `--url`."""
         return f"http://{self.addresses['http']}"
 
     @property

@@ -1,7 +1,8 @@
 """Length-prefixed frames: how long the next one is, refused before anything is buffered for it.
 
 Kafka, Pulsar and classic Iggy frames begin with a length that counts what follows it. Knows no
-socket, no buffer and no protocol: each door says how the length is written and how far it may go.
+socket, no buffer and no protocol: each listener says how the length is written and how far it may
+go.
 """
 
 import struct

@@ -98,7 +98,7 @@ class CorruptBody(BodyError):
 
 
 class RecordTooLarge(BodyError):
-    """A record is above the limit of the door it came in by."""
+    """A record is above the limit of the listener it came in by."""
 
     def __init__(self, size: int, size_max: int) -> None:
         super().__init__(f"record of {size} bytes, at most {size_max} are taken")

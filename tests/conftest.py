@@ -1,5 +1,5 @@
 """Fixtures that several floors use: a broker inside the test's own trio run, and clients of its
-doors. Decides what would otherwise be left to chance.
+listeners. Decides what would otherwise be left to chance.
 """
 
 import hypothesis
@@ -10,7 +10,7 @@ from trio._core import _run as scheduler
 from broker.broker import Broker
 from broker.config.settings import load
 from broker.server import adapters
-from broker.server.listener import Door, accept
+from broker.server.listener import Listener, accept
 
 # Every run looks at the same examples, and none is too late because the machine is busy.
 hypothesis.settings.register_profile(
@@ -39,7 +39,7 @@ def order_of_tasks(request):
 
 @pytest.fixture
 async def broker(request, tmp_path):
-    """A broker on an empty directory, its committer running; no door is open.
+    """A broker on an empty directory, its committer running; no listener is open.
 
     Its settings can be given as a dict, by `parametrize` with `indirect`.
     """
@@ -57,18 +57,19 @@ async def broker(request, tmp_path):
 
 @pytest.fixture
 async def open_client(broker):
-    """`await open_client("kafka")`: a stream to that protocol's door of `broker`, opened if need
+    """`await open_client("kafka")`: a stream to that protocol's listener of `broker`, opened if
+    need
     be.
 
     Settings of the adapter can be given by name the first time.
     """
-    doors = {}
+    listeners = {}
     async with trio.open_nursery() as serving:
 
         async def connect(protocol, **options):
-            if protocol not in doors:
+            if protocol not in listeners:
                 adapter = adapters.load(protocol)
-                door = Door(
+                listener = Listener(
                     name=protocol,
                     protocol=protocol,
                     adapter=adapter,
@@ -76,12 +77,12 @@ async def open_client(broker):
                     listen=("127.0.0.1", 0),
                     advertised=None,
                 )
-                door.open()
-                doors[protocol] = broker.doors[protocol] = door
-                serving.start_soon(accept, door, broker, serving)
-            return await trio.open_tcp_stream(*doors[protocol].bound)
+                listener.open()
+                listeners[protocol] = broker.listeners[protocol] = listener
+                serving.start_soon(accept, listener, broker, serving)
+            return await trio.open_tcp_stream(*listeners[protocol].bound)
 
         yield connect
         serving.cancel_scope.cancel()
-    for door in doors.values():
-        door.close()
+    for listener in listeners.values():
+        listener.close()

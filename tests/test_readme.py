@@ -41,8 +41,8 @@ def commands(program: str) -> list[list[str]]:
 
 def here(broker: RunningBroker, text: str) -> str:
     """With the broker's addresses and data directory in the place of the default ones."""
-    for door, port in DEFAULT_PORTS.items():
-        text = text.replace(f"127.0.0.1:{port}", broker.addresses[door])
+    for listener, port in DEFAULT_PORTS.items():
+        text = text.replace(f"127.0.0.1:{port}", broker.addresses[listener])
     return str(broker.data_dir) if text == "data" else text
 
 

@@ -28,7 +28,7 @@ NESTING_MAX = 4
 CONSTRUCTOR_ARGUMENTS_MAX = 7
 
 # A name stands for itself and everything inside it.
-STORAGE_FOR_DOORS = ("storage.codecs", "storage.errors", "storage.metadata.names")
+STORAGE_FOR_ADAPTERS = ("storage.codecs", "storage.errors", "storage.metadata.names")
 # Pulsar's entry ids are a function of its stored entries, and this module alone makes them.
 NAMES_A_CODEC = {"broker/delivery/entries.py"}
 NO_IO = {"trio", "socket", "asyncio", "anyio"}
@@ -127,13 +127,13 @@ def test_imports_point_down() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-def test_doors_reach_into_storage_only_for_codecs_and_names() -> None:
+def test_listeners_reach_into_storage_only_for_codecs_and_names() -> None:
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
         if source.package == "protocols"
         for line, name in source.imports()
-        if inside(name, "storage") and not inside(name, *STORAGE_FOR_DOORS)
+        if inside(name, "storage") and not inside(name, *STORAGE_FOR_ADAPTERS)
     ]
     assert not offenders, "\n".join(offenders)
 

@@ -41,7 +41,7 @@ groups = App(
 class Where:
     """Options that every command has."""
 
-    url: Annotated[str, Parameter(env_var="BRAIDLOG_URL", help="The broker's HTTP door.")] = (
+    url: Annotated[str, Parameter(env_var="BRAIDLOG_URL", help="The broker's HTTP listener.")] = (
         "http://127.0.0.1:8080"
     )
     output: Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")] = (

@@ -27,7 +27,7 @@ class AdminError(Exception):
 
 
 class AdminClient:
-    """One broker, by the URL of its HTTP door."""
+    """One broker, by the URL of its HTTP listener."""
 
     def __init__(self, url: str) -> None:
         """Raises AdminError for what is no http URL."""

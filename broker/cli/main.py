@@ -18,7 +18,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 app = App(
     name="braidlog",
-    help="One log, many doors: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
+    help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
     version=lambda: metadata.version("braidlog"),
 )
 app.command("broker.cli.admin:topics", help="List, show, create and delete topics.")
@@ -51,7 +51,7 @@ def serve(
         ),
     ] = None,
     ready_file: Annotated[
-        str | None, Parameter(help="Written once every door accepts: pid and addresses, JSON.")
+        str | None, Parameter(help="Written once every listener accepts: pid and addresses, JSON.")
     ] = None,
 ) -> int:
     """Run the broker until SIGTERM or SIGINT.

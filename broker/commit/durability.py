@@ -74,7 +74,8 @@ class Durability:
         self._appended.add(partition)
 
     def refused(self, error: StorageError) -> None:
-        """A door is about to be told of it: the operator is too, and one that is final stops the
+        """A listener is about to be told of it: the operator is too, and one that is final stops
+        the
         broker.
         """
         self._refusals.note(error)

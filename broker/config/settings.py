@@ -52,7 +52,9 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How topics come into being."""
 
-    auto_create: bool = True  # At doors whose clients expect it; these can have their own switch.
+    auto_create: bool = (
+        True  # At listeners whose clients expect it; these can have their own switch.
+    )
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
 
 

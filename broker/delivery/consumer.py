@@ -1,4 +1,5 @@
-"""What a dispatcher and a door share about one consumer: permits, what it holds, what it is sent.
+"""What a dispatcher and a listener share about one consumer: permits, what it holds, what it is
+sent.
 
 Knows neither the log nor a protocol.
 """
@@ -28,7 +29,7 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class Consumer(abc.ABC):
-    """One consumer; its door says how its client is told and whether that client still lives."""
+    """One consumer; the adapter says how its client is told and whether it still lives."""
 
     name: str
     permits: int = 0  # Messages it still takes; may go below zero, since an entry is sent whole.

@@ -82,7 +82,7 @@ class SubscriptionCursor:
 
     @property
     def position(self) -> int:
-        """The next offset wanted; 0 when another door has just deleted the cursor."""
+        """The next offset wanted; 0 when another listener has just deleted the cursor."""
         return self.subscription.position(self.index) or 0
 
     def state(self) -> CursorState:

@@ -1,7 +1,8 @@
 """The dispatchers that have consumers, by partition and subscription name.
 
-Links each to its cursor, so that commits, seeks and deletions by other doors reach its consumers.
-A non-durable position outlives the close that its own seek caused, for a while. Knows no protocol.
+Links each to its cursor, so that commits, seeks and deletions by other listeners reach its
+consumers. A non-durable position outlives the close that its own seek caused, for a while. Knows no
+protocol.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.server.listener import Door
+    from broker.server.listener import Listener
 
 DISCARD_BYTES = 64 * 1024
 
@@ -35,13 +35,17 @@ class Connection:
     `log`, `heard_at` and `end`.
     """
 
-    def __init__(self, broker: Broker, door: Door, sock: socket.socket, connection_id: int) -> None:
+    def __init__(
+        self, broker: Broker, listener: Listener, sock: socket.socket, connection_id: int
+    ) -> None:
         self.id = connection_id
-        self.protocol = door.protocol
+        self.protocol = listener.protocol
         self.peer = address_text(sock.getpeername())
         self.local: tuple[str, int] = sock.getsockname()[:2]
-        self.advertised: tuple[str, int] = door.advertised_to(self.local)
-        self.loopback = door.loopback  # whether the door can be reached from this machine only
+        self.advertised: tuple[str, int] = listener.advertised_to(self.local)
+        self.loopback = (
+            listener.loopback
+        )  # whether the listener can be reached from this machine only
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
         )
@@ -54,7 +58,7 @@ class Connection:
         self.nursery: trio.Nursery  # tasks of the session; cancelled when the connection ends
         self.heard_at = trio.current_time()  # time of the last bytes received, in trio's seconds
         self._broker = broker
-        self._door = door
+        self._listener = listener
         self._sock = sock
         self._inlet = ReceiveBuffer(broker.buffers)
         self._io: trio.Nursery
@@ -101,9 +105,9 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
-                adapter = self._door.adapter
+                adapter = self._listener.adapter
                 assert is_framed(adapter)
-                self._session = adapter.open_session(self._broker, self, self._door.options)
+                self._session = adapter.open_session(self._broker, self, self._listener.options)
                 nursery.start_soon(self._keep_time)
                 await self._read()
                 nursery.cancel_scope.cancel()

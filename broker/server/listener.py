@@ -1,4 +1,4 @@
-"""Doors: a listener with the adapter that serves it. Binds, accepts, and hands each connection
+"""Listeners: an address with the adapter that serves it. Binds, accepts, and hands each connection
 to the driver.
 
 Which adapters there are, the entry points say. Knows no storage.
@@ -44,7 +44,7 @@ OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 
 
 @dataclass(slots=True)
-class Door:
+class Listener:
     """One listener."""
 
     name: str
@@ -95,20 +95,20 @@ class Door:
             self.socket = None
 
 
-def make_doors(config: Config) -> list[Door]:
-    """A door for every installed protocol and configured listener that is not off.
+def make_listeners(config: Config) -> list[Listener]:
+    """A listener for every installed protocol and configured listener that is not off.
 
     Raises ConfigError, also for an adapter that cannot be imported.
     """
     installed = adapters.discover()
     names = sorted({*installed, *config.listeners})
-    listeners = [config.listener(name) for name in names]
-    return [_make_door(listener, config) for listener in listeners if listener.listen != OFF]
+    configured = [config.listener(name) for name in names]
+    return [_make_listener(one, config) for one in configured if one.listen != OFF]
 
 
-async def accept(door: Door, broker: Broker, nursery: trio.Nursery) -> None:
-    """Take connections of a framed door until cancelled; each runs in `nursery`."""
-    listening = door.socket
+async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> None:
+    """Take connections of a framed listener until cancelled; each runs in `nursery`."""
+    listening = listener.socket
     assert listening is not None
     while True:
         try:
@@ -118,14 +118,14 @@ async def accept(door: Door, broker: Broker, nursery: trio.Nursery) -> None:
             continue
         except OSError as error:
             if error.errno in OUT_OF_RESOURCES:
-                log.error("accept_failed", listener=door.name, reason=error.strerror)
+                log.error("accept_failed", listener=listener.name, reason=error.strerror)
                 await trio.sleep(ACCEPT_PAUSE_S)
             continue  # Else it is about that connection alone: accept(2), "Error handling".
         if len(broker.connections) >= CONNECTIONS_MAX:
-            log.error("connection_refused", listener=door.name, reason="too many connections")
+            log.error("connection_refused", listener=listener.name, reason="too many connections")
             sock.close()
         else:
-            nursery.start_soon(serve_connection, door, broker, sock)
+            nursery.start_soon(serve_connection, listener, broker, sock)
         await trio.lowlevel.checkpoint()
 
 
@@ -139,7 +139,7 @@ def keep_alive(listening: socket.socket) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
 
 
-async def serve_connection(door: Door, broker: Broker, sock: socket.socket) -> None:
+async def serve_connection(listener: Listener, broker: Broker, sock: socket.socket) -> None:
     """Serve one accepted connection until it is over."""
     if broker.stopping.is_set():
         sock.close()
@@ -147,12 +147,12 @@ async def serve_connection(door: Door, broker: Broker, sock: socket.socket) -> N
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(broker, door, sock, broker.next_connection_id())
+        connection = Connection(broker, listener, sock, broker.next_connection_id())
     except OSError:  # It was closed before we came to it.
         sock.close()
         return
-    gauge = broker.metrics.number("braidlog_open_connections", door.protocol)
-    broker.metrics.number("braidlog_connections", door.protocol).inc()
+    gauge = broker.metrics.number("braidlog_open_connections", listener.protocol)
+    broker.metrics.number("braidlog_connections", listener.protocol).inc()
     broker.connections.add(connection)
     gauge.inc()
     try:
@@ -162,17 +162,19 @@ async def serve_connection(door: Door, broker: Broker, sock: socket.socket) -> N
         broker.connections.discard(connection)
 
 
-def _make_door(listener: ListenerConfig, config: Config) -> Door:
-    at = f"listeners.{listener.name}"
+def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
+    at = f"listeners.{configured.name}"
     origin = next((where for key, where in config.origins.items() if key.startswith(at)), at)
     try:
-        adapter = adapters.load(listener.protocol)
+        adapter = adapters.load(configured.protocol)
     except AdapterError as error:
         raise ConfigError(f"{origin}: {error}") from error
-    address = adapter.default_address if listener.listen is None else parse_address(listener.listen)
-    options = decode(listener.options, adapter.options_type, config.origins, at)
+    address = (
+        adapter.default_address if configured.listen is None else parse_address(configured.listen)
+    )
+    options = decode(configured.options, adapter.options_type, config.origins, at)
     loopback = is_loopback(address[0])
-    if not loopback and not listener.allow_non_loopback:
+    if not loopback and not configured.allow_non_loopback:
         raise ConfigError(
             f"{origin}: {at}: {address_text(address)} can be reached from other machines and there"
             f" is no access control yet: {at}.allow_non_loopback = true says that this is meant"
@@ -182,11 +184,11 @@ def _make_door(listener: ListenerConfig, config: Config) -> Door:
             adapter.check(options, loopback=loopback)
         except ValueError as error:
             raise ConfigError(f"{origin}: {at}: {error}") from None
-    return Door(
-        name=listener.name,
-        protocol=listener.protocol,
+    return Listener(
+        name=configured.name,
+        protocol=configured.protocol,
         adapter=adapter,
         options=options,
         listen=address,
-        advertised=listener.advertised,
+        advertised=configured.advertised,
     )

@@ -1,4 +1,4 @@
-"""The life of a broker process: recover, open the doors, say so, serve, and stop in good order.
+"""The life of a broker process: recover, open the listeners, say so, serve, and stop in good order.
 
 Knows signals, files and exit codes, no adapter. A failure to start is one clear line and an exit
 code, never a traceback; a stop by signal finishes what was begun, syncs everything and exits
@@ -24,7 +24,7 @@ from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
 from broker.server.adapters import is_framed, is_serving
 from broker.server.connection import address_text
-from broker.server.listener import Door, accept, make_doors
+from broker.server.listener import Listener, accept, make_listeners
 from storage.errors import DamagedLog, StorageError, StorageFailed
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -43,10 +43,10 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     if config.data_dir is None:
         return _refuse("no data directory is set: --data-dir DIR says where", EXIT_USAGE)
     try:
-        doors = make_doors(config)
+        listeners = make_listeners(config)
     except ConfigError as error:
         return _refuse(str(error), EXIT_USAGE)
-    if not doors:
+    if not listeners:
         return _refuse("every listener is off: nobody could reach this broker", EXIT_USAGE)
     try:
         if ready_file is not None and os.path.exists(ready_file):
@@ -57,7 +57,7 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     gc.freeze()  # Modules and types stay: no look at them again.
     gc.set_threshold(*GC_THRESHOLDS)
     _take_descriptors()
-    return trio.run(_run, config, doors, ready_file)
+    return trio.run(_run, config, listeners, ready_file)
 
 
 def _take_descriptors() -> None:
@@ -68,22 +68,24 @@ def _take_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def serve_doors(broker: Broker, doors: Sequence[Door], opened: Callable[[], None]) -> None:
-    """Open the doors, call `opened`, serve until `broker.stopping` is set, and drain.
+async def serve_listeners(
+    broker: Broker, listeners: Sequence[Listener], opened: Callable[[], None]
+) -> None:
+    """Open the listeners, call `opened`, serve until `broker.stopping` is set, and drain.
 
     Connections then have `shutdown.grace_s` to finish what was begun. Raises ConfigError, in a
-    group, for an address that cannot be had. The doors are closed when this returns.
+    group, for an address that cannot be had. The listeners are closed when this returns.
     """
     try:
-        for door in doors:
-            door.open()
-            broker.doors[door.name] = door
+        for listener in listeners:
+            listener.open()
+            broker.listeners[listener.name] = listener
         async with trio.open_nursery() as serving:
             async with trio.open_nursery() as accepting:
-                for door in doors:
-                    task = accept if is_framed(door.adapter) else _serve_whole
-                    nursery = accepting if is_framed(door.adapter) else serving
-                    nursery.start_soon(task, door, broker, serving)
+                for listener in listeners:
+                    task = accept if is_framed(listener.adapter) else _serve_whole
+                    nursery = accepting if is_framed(listener.adapter) else serving
+                    nursery.start_soon(task, listener, broker, serving)
                 opened()
                 broker.ready.set()
                 await broker.stopping.wait()
@@ -94,11 +96,11 @@ async def serve_doors(broker: Broker, doors: Sequence[Door], opened: Callable[[]
         if serving.cancel_scope.cancelled_caught:
             log.warning("connections_cut_off", grace_s=broker.config.shutdown.grace_s)
     finally:
-        for door in doors:
-            door.close()
+        for listener in listeners:
+            listener.close()
 
 
-async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) -> int:
+async def _run(config: Config, listeners: Sequence[Listener], ready_file: str | None) -> int:
     try:
         broker = Broker.open(config)
     except DamagedLog as error:
@@ -110,7 +112,9 @@ async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) ->
         async with trio.open_nursery() as root:
             await root.start(_watch_signals, broker)
             root.start_soon(broker.run)
-            await serve_doors(broker, doors, lambda: _announce(broker, doors, ready_file))
+            await serve_listeners(
+                broker, listeners, lambda: _announce(broker, listeners, ready_file)
+            )
             await broker.durability.settled()
             root.cancel_scope.cancel()
     except* (StorageFailed, ConfigError) as group:
@@ -128,13 +132,13 @@ async def _run(config: Config, doors: Sequence[Door], ready_file: str | None) ->
     return 0
 
 
-async def _serve_whole(door: Door, broker: Broker, _: trio.Nursery) -> None:
-    """Run an adapter's own server; if it fails the other doors go on."""
-    assert is_serving(door.adapter) and door.socket is not None
+async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> None:
+    """Run an adapter's own server; if it fails the other listeners go on."""
+    assert is_serving(listener.adapter) and listener.socket is not None
     try:
-        await door.adapter.serve(broker, [door.socket], door.options, broker.stopping)
+        await listener.adapter.serve(broker, [listener.socket], listener.options, broker.stopping)
     except Exception:
-        log.exception("listener_failed", listener=door.name)
+        log.exception("listener_failed", listener=listener.name)
 
 
 async def _watch_signals(
@@ -152,17 +156,17 @@ async def _watch_signals(
             broker.stop()
 
 
-def _announce(broker: Broker, doors: Sequence[Door], ready_file: str | None) -> None:
-    """Say where the doors are, to people and to whoever waits for the file. Raises ConfigError."""
+def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | None) -> None:
+    """Print where the listeners are and write the ready file. Raises ConfigError."""
     print(f"braidlog {broker.version} serves {broker.data_dir}")
-    width = max((len(door.name) for door in doors), default=0)
-    for door in doors:
-        host, port = door.bound
-        print(f"  {door.name:<{width}}  {address_text(door.bound)}")
-        print(f"  {'':<{width}}    {door.adapter.describe(host, port, door.options)}")
+    width = max((len(listener.name) for listener in listeners), default=0)
+    for listener in listeners:
+        host, port = listener.bound
+        print(f"  {listener.name:<{width}}  {address_text(listener.bound)}")
+        print(f"  {'':<{width}}    {listener.adapter.describe(host, port, listener.options)}")
     sys.stdout.flush()
     if ready_file is not None:
-        addresses = {door.name: address_text(door.bound) for door in doors}
+        addresses = {listener.name: address_text(listener.bound) for listener in listeners}
         _write_whole(ready_file, json.dumps({"pid": os.getpid(), "listeners": addresses}))
     log.info("started", data_dir=broker.data_dir, topics=len(broker.topics))
 

@@ -89,7 +89,8 @@ class Subscription:
         return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
 
     def committed(self, index: int) -> KafkaCommit | None:
-        """What Kafka's OffsetFetch reads: its own commit as given, or where another door moved the
+        """What Kafka's OffsetFetch reads: its own commit as given, or where another listener moved
+        the
         cursor to, with empty metadata and without a time. None: never set.
         """
         cursor = self._cursor(index)
@@ -132,7 +133,7 @@ class Subscription:
 
         Forward it acknowledges everything below; backward it forgets every acknowledgement;
         to where the cursor stands it changes nothing. Kept as given, also beyond the log; below 0
-        counts as 0. `kafka` is read back as given until another door moves the cursor. Raises
+        counts as 0. `kafka` is read back as given until another listener moves the cursor. Raises
         PartitionNotFound and what `open` raises.
         """
         moved, event = cursor_moves.committed(
@@ -300,7 +301,7 @@ class Subscriptions:
         *,
         translate: Translate = broker_error,
     ) -> None:
-        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        """`translate` tells what listeners hear of a storage error (and may stop the broker)."""
         self.cursors = cursors
         self.translate = translate
         # Whoever holds one must see what another does to it; who holds none needs no object.

@@ -1,4 +1,5 @@
-"""One partition as the doors see it: append, read, wait. Knows no protocol; turns storage errors
+"""One partition as the listeners see it: append, read, wait. Knows no protocol; turns storage
+errors
 into broker errors.
 
 Appends and warm reads run in the loop (microseconds), cold reads in a thread. Nothing above the
@@ -37,7 +38,7 @@ BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]]
 
 
 def broker_error(error: storage.errors.StorageError, place: str = "") -> errors.BrokerError:
-    """What the doors are told for an error of storage; `place` says where, in a client's words."""
+    """The broker error for an error of storage; `place` says where, in a client's words."""
     if isinstance(error, storage.errors.OffsetOutOfRange):
         return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
     text = f"{place}: {error.told}" if place else error.told
@@ -129,7 +130,7 @@ class Partition:
     def check_room(self) -> None:
         """Raises StorageFull if the disk was full for the last append, and is as full now.
 
-        For a door whose clients begin anew whenever a record is refused, and for ever.
+        For a listener whose clients begin anew whenever a record is refused, and for ever.
         """
         if self._no_room_for and not self._has_room(self._no_room_for):
             raise self._refused(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))

@@ -39,7 +39,8 @@ class Retention:
         spend_on: Callable[[Callable[[], int]], int],
         translate: Callable[[StorageError], BrokerError],
     ) -> None:
-        """`spend_on` does what makes room on a full disk; `translate` tells what doors hear of a
+        """`spend_on` does what makes room on a full disk; `translate` tells what listeners hear of
+        a
         storage error (and may stop the broker).
         """
         self._topics = topics

@@ -73,7 +73,7 @@ class Topic:
         self.deleted = False
         self.layout_users = 0
         """Clients that count on the topic staying unpartitioned: those that reached it by its own
-        name through Pulsar's door. Whoever raises it lowers it again."""
+        name through Pulsar's listener. Whoever raises it lowers it again."""
 
     @property
     def name(self) -> TopicName:

@@ -62,7 +62,7 @@ class Topics:
         now_us: Callable[[], int],
         translate: Callable[[storage.errors.StorageError], errors.BrokerError] = broker_error,
     ) -> None:
-        """`translate` tells what doors hear of a storage error (and may stop the broker)."""
+        """`translate` tells what listeners hear of a storage error (and may stop the broker)."""
         self.catalogue = catalogue
         self.defaults = defaults
         self.listeners: set[TopicListener] = set()
@@ -363,7 +363,7 @@ class Topics:
         """Delete a namespace, and all its topics if that is said; return the ticket.
 
         Raises NamespaceNotFound, TopicInUse while it has topics, InvalidRequest for
-        `public/default`, where Kafka's door always leads, StorageFull, StorageFailed.
+        `public/default`, where Kafka's listener always leads, StorageFull, StorageFailed.
         """
         self.namespace(tenant, namespace)
         if (tenant, namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE):

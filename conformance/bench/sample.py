@@ -36,9 +36,9 @@ class Round:
         """A fresh name, always of one length."""
         return f"bench-{next(self.counter):06d}"
 
-    def address(self, door: str) -> tuple[str, int]:
-        """Host and port of a door."""
-        return self.broker.address(door)
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port of a listener."""
+        return self.broker.address(listener)
 
 
 @dataclass(frozen=True, slots=True)

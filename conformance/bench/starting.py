@@ -19,7 +19,8 @@ MB = 1e6
 
 
 def start_times(folder: Path, log_bytes: int) -> dict[str, float]:
-    """Seconds from the start of the process until every door accepts, medians, and the log's MB.
+    """Seconds from the start of the process until every listener accepts, medians, and the log's
+    MB.
 
     Killed in the middle of a load, or stopped cleanly, in turn.
     """

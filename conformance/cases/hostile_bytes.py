@@ -26,10 +26,10 @@ def run(context: Context) -> None:
         PulsarWire(context.address("pulsar")),
         IggyWire(context.address("iggy")) as iggy,
     ):
-        for door, oversized in OVERSIZED.items():
+        for listener, oversized in OVERSIZED.items():
             noise = b"\xff" + rng.randbytes(300)
             for attack in (oversized, TLS_HELLO, HTTP, noise):
-                with Wire(context.address(door)) as wire:
+                with Wire(context.address(listener)) as wire:
                     wire.send(attack)
                     _expect_end(wire)
         kafka.create(context.topic())

@@ -51,8 +51,8 @@ class Run:
             for name, kind in WRITERS.items()
         ]
         committers = [
-            Committer(door, address(door), self.topic, position, self._seed())
-            for door, position in self.positions.items()
+            Committer(listener, address(listener), self.topic, position, self._seed())
+            for listener, position in self.positions.items()
         ]
         threads: list[Writer | Committer] = [*writers, *committers]
         for thread in threads:
@@ -67,7 +67,7 @@ class Run:
         log = read_back(address("kafka"), self.topic, 0)
         broken += faults(log, list(self.ledgers.values()))
         broken += position_faults(address("kafka"), self.topic, committers)
-        self.positions = {member.door: member.position for member in committers}
+        self.positions = {member.listener: member.position for member in committers}
         return broken
 
     @property

@@ -8,7 +8,7 @@ from conformance.raw.kafka import KafkaWire, parse_set
 
 
 def read_back(address: Address, topic: str, start: int) -> dict[int, bytes]:
-    """Offset to value of every record from `start` on, through the Kafka door."""
+    """Offset to value of every record from `start` on, through the Kafka listener."""
     found: dict[int, bytes] = {}
     with KafkaWire(address) as wire:
         while True:
@@ -49,7 +49,7 @@ def faults(log: dict[int, bytes], ledgers: list[Ledger]) -> list[str]:
 
 
 def position_faults(address: Address, topic: str, committers: list[Committer]) -> list[str]:
-    """Groups that are behind their last acknowledged commit, seen through the Kafka door."""
+    """Groups that are behind their last acknowledged commit, seen through the Kafka listener."""
     found = []
     with KafkaWire(address) as wire:
         for member in committers:

@@ -11,12 +11,14 @@ from conformance.raw.kafka import KafkaWire
 class Committer(threading.Thread):
     """Moves the position of its own group forward by small steps until the broker dies."""
 
-    def __init__(self, door: str, address: Address, topic: str, position: int, seed: int) -> None:
+    def __init__(
+        self, listener: str, address: Address, topic: str, position: int, seed: int
+    ) -> None:
         super().__init__(daemon=True)
-        self.door = door
+        self.listener = listener
         self.address = address
         self.topic = topic
-        self.group = f"crash-{door}"
+        self.group = f"crash-{listener}"
         self.position = position
         self.random = random.Random(seed)
         self.stopping = threading.Event()
@@ -25,7 +27,7 @@ class Committer(threading.Thread):
     def run(self) -> None:
         """Commit, wait for the answer, remember."""
         try:
-            if self.door == "kafka":
+            if self.listener == "kafka":
                 self._commit_by_kafka()
             else:
                 self._commit_by_iggy()

@@ -1,4 +1,4 @@
-"""The Iggy door, as `broker/` finds it.
+"""The Iggy listener, as `broker/` finds it.
 
 Dialect D2 is served: Rust crate 0.5 and 0.6, iggy-py 0.2.3 to 0.4.
 """

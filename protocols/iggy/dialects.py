@@ -65,7 +65,7 @@ class Dialect:
 
     @property
     def served(self) -> bool:
-        """Whether this door speaks it."""
+        """Whether this listener speaks it."""
         return bool(self.requests)
 
     def write(self, records: list[Any]) -> bytes:

@@ -58,7 +58,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class Refusal(Exception):
-    """This door refuses a request for a reason that has its own number in Iggy."""
+    """This listener refuses a request for a reason that has its own number in Iggy."""
 
     def __init__(self, code: ErrorCode, reason: str = "") -> None:
         super().__init__(reason or code.name.lower().replace("_", " "))

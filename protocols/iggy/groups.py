@@ -29,7 +29,7 @@ async def get_groups(context: Context, request: m.GetGroups) -> Answer:
 async def create_group(context: Context, request: m.CreateGroup) -> Answer:
     """Make a group.
 
-    Where another door's subscription has that name it goes on from there. Raises Refusal.
+    Where another listener's subscription has that name it goes on from there. Raises Refusal.
     """
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)

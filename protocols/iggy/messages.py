@@ -1,4 +1,4 @@
-"""Typed requests and replies of the Iggy door, the same for every dialect.
+"""Typed requests and replies of the Iggy listener, the same for every dialect.
 
 Knows no bytes (`dialects.py` has the layouts) and no broker. Numbers are already ours: a partition
 is its index from 0 whatever the dialect counts from, a time is in microseconds, an absent thing is
@@ -137,14 +137,14 @@ class GetMe:
 
 @dataclass(slots=True)
 class GetClient:
-    """Any connection of this door."""
+    """Any connection of this listener."""
 
     client_id: int
 
 
 @dataclass(slots=True)
 class GetClients:
-    """All connections of this door."""
+    """All connections of this listener."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 TENANT = DEFAULT_TENANT
-CHOSEN_ID_MAX = (1 << 24) - 1  # Above are the numbers of what other doors made.
+CHOSEN_ID_MAX = (1 << 24) - 1  # Above are the numbers of what other listeners made.
 
 
 @dataclass(slots=True)

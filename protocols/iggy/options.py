@@ -1,4 +1,4 @@
-"""Settings that only the Iggy door has. Who may log in is read here; knows no connection."""
+"""Settings that only the Iggy listener has. Who may log in is read here; knows no connection."""
 
 from __future__ import annotations
 

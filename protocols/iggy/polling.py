@@ -80,7 +80,7 @@ async def _from_last(context: Context, found: Target, request: m.PollMessages) -
 
 
 async def _from_next(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
-    """From where the subscription is, without what another door acknowledged one by one."""
+    """From where the subscription is, without what another listener acknowledged one by one."""
     partition, subscription = found.partition, found.subscription(context)
     position = subscription.position(found.index) if subscription else None
     if subscription is None or position is None:

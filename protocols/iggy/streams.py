@@ -56,7 +56,7 @@ async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
 
 
 async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
-    """Delete a stream with all its topics; the one that Kafka's door leads to stays, empty."""
+    """Delete a stream with all its topics; the one that Kafka's listener leads to stays, empty."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     for topic in names.topics(context.broker, stream):

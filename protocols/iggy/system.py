@@ -62,7 +62,7 @@ async def get_clients(context: Context, request: m.GetClients) -> Answer:
 
 
 async def get_stats(context: Context, request: m.GetStats) -> Answer:
-    """Figures of this process and of all topics, whichever door made them."""
+    """Figures of this process and of all topics, whichever listener made them."""
     return Answer([broker_figures(context.broker, len(context.shared.clients))])
 
 
@@ -78,7 +78,7 @@ def _client_records(context: Context, client: Client) -> list[m.ClientInfo | m.M
 
 
 def _membership(context: Context, topic_id: int, name: str) -> m.Membership | None:
-    """The numbers of a group that somebody joined; None if another door has deleted its topic
+    """The numbers of a group that somebody joined; None if another listener has deleted its topic
     since.
     """
     catalogue = context.broker.catalogue

@@ -25,7 +25,8 @@ REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
 # Of a topic and of one request, in Iggy; the broker's own bound is lower.
 PARTITIONS_MAX = 100_000
 
-# Topic settings. Those of the log are for one partition; the others are known to this door alone.
+# Topic settings. Those of the log are for one partition; the others are known to this listener
+# alone.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 COMPRESSION, REPLICATION = "iggy_compression", "iggy_replication"
 

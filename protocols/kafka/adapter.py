@@ -1,4 +1,4 @@
-"""The Kafka 0.8 door (profile 0.8.2 of the client's version settings), as `broker/` finds it.
+"""The Kafka 0.8 listener (profile 0.8.2 of the client's version settings), as `broker/` finds it.
 
 Produce, Fetch, Offsets, Metadata and ConsumerMetadata v0, OffsetCommit and OffsetFetch v0 and v1.
 """

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: a group's positions, in the one store that all doors share.
+"""OffsetCommit and OffsetFetch: a group's positions, in the one store that all listeners share.
 
 A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and 0.8.2) and version
 1 (the offsets topic in 0.8.2) differ in what they answer, not in where it is kept.
@@ -111,7 +111,7 @@ def _characters(text: bytes | None) -> int:
 
 
 async def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Answer:
-    """Tell where the group stands: Kafka's own number until another door has moved the cursor."""
+    """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
     topics = {
         name: {index: _committed(context, request, name, index) for index in indexes}
         for name, indexes in request.topics.items()

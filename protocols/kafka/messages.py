@@ -1,4 +1,4 @@
-"""Typed requests and replies of the Kafka 0.8 door. Knows no bytes and no broker.
+"""Typed requests and replies of the Kafka 0.8 listener. Knows no bytes and no broker.
 
 Names (topics, groups, metadata) are bytes as they came, None for Kafka's null string: a reply
 gives them back as they were, and whether they are legal is the session's question. What belongs to

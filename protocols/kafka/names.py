@@ -11,7 +11,7 @@ NAMES_KEPT_MAX = 1000
 
 
 class IllegalName(ValueError):
-    """No topic can have this name at the Kafka door."""
+    """No topic can have this name at the Kafka listener."""
 
 
 class NameSpace:

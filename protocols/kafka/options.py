@@ -1,4 +1,4 @@
-"""Settings that only the Kafka door has, with Kafka's own defaults where Kafka has the setting."""
+"""Settings of the Kafka listener alone, with Kafka's own defaults where Kafka has the setting."""
 
 from typing import Annotated
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from protocols.pulsar.clients import PulsarClients
 from protocols.pulsar.discovery import service_url
-from protocols.pulsar.door import PulsarDoor
 from protocols.pulsar.options import PulsarOptions
 from protocols.pulsar.session import PulsarSession
 
@@ -23,16 +23,16 @@ class PulsarAdapter:
     options_type = PulsarOptions
 
     def __init__(self) -> None:
-        self._doors: WeakKeyDictionary[Broker, PulsarDoor] = WeakKeyDictionary()
+        self._listeners: WeakKeyDictionary[Broker, PulsarClients] = WeakKeyDictionary()
 
     def open_session(
         self, broker: Broker, connection: Connection, options: PulsarOptions
     ) -> PulsarSession:
         """Handlers for a new connection; all listeners of a broker share their producers."""
-        door = self._doors.get(broker)
-        if door is None:
-            door = self._doors[broker] = PulsarDoor(broker)
-        return PulsarSession(door, connection, options)
+        listener = self._listeners.get(broker)
+        if listener is None:
+            listener = self._listeners[broker] = PulsarClients(broker)
+        return PulsarSession(listener, connection, options)
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:
         """How a client connects there."""

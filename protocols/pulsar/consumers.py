@@ -80,7 +80,7 @@ class PulsarConsumer(Consumer):
             if self.holds_layout:
                 self.holds_layout = False
                 self.dispatcher.partition.topic.layout_users -= 1
-            session.door.dispatchers.detach(self.dispatcher, self)
+            session.listener.dispatchers.detach(self.dispatcher, self)
 
 
 async def deliver(consumer: PulsarConsumer) -> None:
@@ -204,7 +204,7 @@ def _unsubscribe(session: PulsarSession, command: CommandUnsubscribe) -> None:
         for other in others:
             dispatcher.detach(other)
             other.let_go()
-        session.door.dispatchers.release(dispatcher)
+        session.listener.dispatchers.release(dispatcher)
         ticket = 0
         if isinstance(dispatcher.cursor, SubscriptionCursor):
             cursor = dispatcher.cursor

@@ -1,4 +1,4 @@
-"""Settings that only the Pulsar door has, with Apache's own defaults."""
+"""Settings that only the Pulsar listener has, with Apache's own defaults."""
 
 from typing import Annotated
 

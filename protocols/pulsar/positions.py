@@ -54,7 +54,7 @@ def seek(session: PulsarSession, command: CommandSeek) -> None:
 
 
 async def _seek(session: PulsarSession, command: CommandSeek) -> None:
-    dispatchers = session.door.dispatchers
+    dispatchers = session.listener.dispatchers
     try:
         _, dispatcher = attached(session, command.consumer_id)
         partition = dispatcher.partition

@@ -48,7 +48,7 @@ def _open(session: PulsarSession, command: CommandProducer) -> None:
         session.drop_producer(known)  # The same one after a reconnection that we did not notice.
     try:
         opened, ticket = _prepare(session, command)
-        if session.door.producers.in_the_way(opened) is not None:
+        if session.listener.producers.in_the_way(opened) is not None:
             work = partial(_open_after_probe, session, command, opened)
             session.in_order((LANE, command.producer_id), work)
             return
@@ -63,7 +63,7 @@ async def _open_after_probe(
     session: PulsarSession, command: CommandProducer, opened: Producer
 ) -> None:
     try:
-        await session.door.producers.probe(opened)
+        await session.listener.producers.probe(opened)
     except BrokerError as error:
         session.refuse(command.request_id, error)
     else:
@@ -92,7 +92,7 @@ def _prepare(session: PulsarSession, command: CommandProducer) -> tuple[Producer
         session,
         partition,
         command.producer_id,
-        command.producer_name or session.door.producer_name(),
+        command.producer_name or session.listener.producer_name(),
         command.epoch,
         AccessMode(command.producer_access_mode),
         command.request_id,
@@ -109,7 +109,7 @@ def _prepare(session: PulsarSession, command: CommandProducer) -> tuple[Producer
 def _admit(session: PulsarSession, command: CommandProducer, opened: Producer) -> int:
     """Let the producer in, or into the queue. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
-    session.door.producers.admit(opened, topic_epoch)
+    session.listener.producers.admit(opened, topic_epoch)
     opened.partition.topic.layout_users += opened.holds_layout
     session.producers[opened.producer_id] = opened
     try:
@@ -123,7 +123,7 @@ def _register(session: PulsarSession, command: CommandProducer, opened: Producer
     """What the catalogue and the cursors are to know of the producer. Returns a ticket."""
     ticket = 0
     if command.producer_name and command.user_provided_producer_name:
-        with session.door.changing():
+        with session.listener.changing():
             opened.number = session.broker.catalogue.producer_id(command.producer_name.encode())
             ticket = session.broker.catalogue.ticket
     elif opened.topic_epoch is not None:

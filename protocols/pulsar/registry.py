@@ -15,7 +15,7 @@ from broker.errors import ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
-    from protocols.pulsar.door import PulsarDoor
+    from protocols.pulsar.clients import PulsarClients
 
 
 class AccessMode(enum.IntEnum):
@@ -73,8 +73,8 @@ class _Producers:
 class ProducerRegistry:
     """All producers of one broker."""
 
-    def __init__(self, door: PulsarDoor) -> None:
-        self._door = door
+    def __init__(self, listener: PulsarClients) -> None:
+        self._listener = listener
         self._partitions: dict[int, _Producers] = {}
         self._granted: dict[int, int] = {}  # Highest topic epoch that a partition's producer has.
 
@@ -157,8 +157,8 @@ class ProducerRegistry:
         meta = producer.partition.topic.meta
         if topic_epoch is None:
             topic_epoch = meta.topic_epoch
-            with self._door.changing():
-                self._door.broker.catalogue.bump_topic_epoch(meta.topic_id)
+            with self._listener.changing():
+                self._listener.broker.catalogue.bump_topic_epoch(meta.topic_id)
         producer.topic_epoch = topic_epoch
         self._granted[producer.partition.partition_id] = topic_epoch
         there.exclusive = producer

@@ -38,7 +38,7 @@ def of_producer(session: PulsarSession, topic: Topic, schema: Schema) -> tuple[b
     if schema.type in WITHOUT_DEFINITION:
         return NO_VERSION, 0
     try:
-        with session.door.changing():
+        with session.listener.changing():
             version, ticket = add_schema(session.broker.catalogue, topic, _stored(schema))
     except IncompatibleSchema as error:
         raise Refused(ServerError.IncompatibleSchema, str(error)) from None

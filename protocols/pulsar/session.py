@@ -33,8 +33,8 @@ from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
     from broker.server.connection import Connection
+    from protocols.pulsar.clients import PulsarClients
     from protocols.pulsar.consumers import PulsarConsumer
-    from protocols.pulsar.door import PulsarDoor
     from protocols.pulsar.options import PulsarOptions
     from protocols.pulsar.registry import Producer
 
@@ -77,10 +77,12 @@ NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK}
 class PulsarSession:
     """Handlers and state of one connection."""
 
-    def __init__(self, door: PulsarDoor, connection: Connection, options: PulsarOptions) -> None:
-        self.door = door
+    def __init__(
+        self, listener: PulsarClients, connection: Connection, options: PulsarOptions
+    ) -> None:
+        self.listener = listener
         self.options = options
-        self.broker = door.broker
+        self.broker = listener.broker
         self.connection = connection
         self.outbox = connection.outbox
         self.machine = PulsarMachine()
@@ -212,7 +214,7 @@ class PulsarSession:
         if producer.holds_layout:
             producer.holds_layout = False
             producer.partition.topic.layout_users -= 1
-        self.door.producers.remove(producer)
+        self.listener.producers.remove(producer)
 
     # What the registry of producers and other connections call.
 

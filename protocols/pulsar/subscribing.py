@@ -106,16 +106,16 @@ async def _attach(
         cursor, ticket = await _cursor(session, command, partition, dispatcher)
         await session.broker.durability.reached(max(ticket, partition.topic.ticket))
         await _check_readable(partition, cursor.position)
-        dispatcher = session.door.dispatchers.find(partition, command.subscription.encode())
+        dispatcher = session.listener.dispatchers.find(partition, command.subscription.encode())
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting):
             continue  # Another one was quicker.
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
-            dispatcher = session.door.dispatchers.make(
+            dispatcher = session.listener.dispatchers.make(
                 partition, command.subscription.encode(), kind, cursor
             )
         break
     # Atomic from the last look at the dispatcher on.
-    session.door.dispatchers.attach(dispatcher, consumer)
+    session.listener.dispatchers.attach(dispatcher, consumer)
     consumer.dispatcher = dispatcher
     consumer.holds_layout = holds_layout
     partition.topic.layout_users += holds_layout
@@ -156,7 +156,7 @@ async def _there(
     """
     name = command.subscription.encode()
     while True:
-        dispatcher = session.door.dispatchers.find(partition, name)
+        dispatcher = session.listener.dispatchers.find(partition, name)
         if dispatcher is None:
             return None
         if dispatcher.resetting is not None:

@@ -1,4 +1,5 @@
-"""The HTTP door as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once it
+"""The HTTP listener as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once
+it
 serves.
 """
 
@@ -48,7 +49,7 @@ class RestAdapter:
         """Serve the sockets until `stopping`; running requests are answered first, see
         `server.py`.
         """
-        # A tenth of a second of importing: in a thread, so that no other door waits for it.
+        # A tenth of a second of importing: in a thread, so that no other listener waits for it.
         serve = await trio.to_thread.run_sync(_import_server)
         await serve(broker, sockets, options, stopping)
 

@@ -1,4 +1,4 @@
-"""The routes of the HTTP door. `docs/api.md` describes each."""
+"""The routes of the HTTP listener. `docs/api.md` describes each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC = "{tenant}/{namespace}/{topic}"
 
 
 def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> ASGIApp:
-    """The ASGI application of one broker's HTTP door."""
+    """The ASGI application of one broker's HTTP listener."""
     bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     topics = TopicsApi(broker, bodies)
     groups = GroupsApi(broker)

@@ -21,7 +21,7 @@ class WireCode:
 
 @dataclass(slots=True)
 class Refused(Exception):
-    """A request that this door refuses before the broker is asked."""
+    """A request that this listener refuses before the broker is asked."""
 
     wire: WireCode
     message: str

@@ -19,7 +19,7 @@ from protocols.rest.requests import json_response
 if TYPE_CHECKING:
     from broker.broker import Broker
 
-# Rendering a thousand samples takes 6 ms: above this in a thread, so that no door waits for it.
+# Rendering a thousand samples takes 6 ms: above this in a thread, so that no listener waits for it.
 SAMPLES_INLINE_MAX = 2000
 
 

@@ -126,7 +126,7 @@ def _too_busy(exchange: Exchange) -> ASGIApp:
 
 
 async def on_refused(request: Request, error: Exception) -> Response:
-    """A refusal of this door's own."""
+    """A refusal of this listener's own."""
     assert isinstance(error, errors.Refused)
     return refuse(request.scope["exchange"], error.wire, error.message)
 

@@ -42,7 +42,7 @@ async def serve(
     """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more.
 
     A fault inside the HTTP server ends its connections, is logged, and the server starts again:
-    the other doors do not notice.
+    the other listeners do not notice.
     """
     app = make_app(broker, options, stopping)
     while not stopping.is_set():

@@ -1,4 +1,4 @@
-"""Walking over many partitions without holding up the other doors. Knows no route."""
+"""Walking over many partitions without holding up the other listeners. Knows no route."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import msgspec
 
 from storage.metadata.names import TopicName
 
-# Iggy ids of what other doors created; Iggy's clients choose small ones.
+# Iggy ids of what other listeners created; Iggy's clients choose small ones.
 MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 

@@ -42,7 +42,7 @@ class Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fal
     acked: RangeSet | None = None
     """What is acknowledged above the position; None: nothing."""
     kafka: KafkaCommit | None = None
-    """Kafka's own commit, while no other door has moved the cursor since."""
+    """Kafka's own commit, while no other listener has moved the cursor since."""
 
 
 class StoredSubscription(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):

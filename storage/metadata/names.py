@@ -1,4 +1,4 @@
-"""Names of topics and namespaces: what may be stored, and which of it other doors can say.
+"""Names of topics and namespaces: what may be stored, and which of it other listeners can say.
 
 Knows no catalogue: whether a name exists is asked elsewhere.
 """

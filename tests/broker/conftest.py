@@ -10,12 +10,12 @@ def installed(tmp_path, monkeypatch):
     """Installs entry points of a package in a folder on the path; a function of their text."""
 
     def install(module, entry_point):
-        (tmp_path / "strange_door.py").write_text(module)
+        (tmp_path / "strange_listener.py").write_text(module)
         info = tmp_path / "strange-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[braidlog.protocols]\n{entry_point}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.delitem(sys.modules, "strange_door", raising=False)
+        monkeypatch.delitem(sys.modules, "strange_listener", raising=False)
 
     return install

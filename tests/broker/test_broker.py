@@ -1,5 +1,5 @@
 """A broker over its data directory: starts, restarts, retention, and what a failing disk does to
-its doors.
+its listeners.
 """
 
 import errno
@@ -9,8 +9,8 @@ import trio
 
 from broker.broker import Broker
 from broker.config.settings import load
-from broker.server.listener import Door
-from broker.server.process import serve_doors
+from broker.server.listener import Listener
+from broker.server.process import serve_listeners
 from storage.codecs.api import BodyInfo
 from storage.errors import DamagedLog, DirectoryLocked, StorageFailed
 from storage.log.data_dir import DataDir
@@ -121,21 +121,21 @@ class AppendingAdapter(EchoAdapter):
         return AppendingSession(broker, connection)
 
 
-def appending_door():
-    return Door("store", "store", AppendingAdapter(), None, ("127.0.0.1", 0), None)
+def appending_listener():
+    return Listener("store", "store", AppendingAdapter(), None, ("127.0.0.1", 0), None)
 
 
-async def run_doors(broker, door, client_task):
-    """Serve one door while `client_task` runs against it; what ended the broker is raised."""
+async def run_listeners(broker, listener, client_task):
+    """Serve one listener while `client_task` runs against it; what ended the broker is raised."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
 
         async def client():
             await broker.ready.wait()
-            await client_task(door.bound)
+            await client_task(listener.bound)
 
         nursery.start_soon(client)
-        await serve_doors(broker, [door], lambda: None)
+        await serve_listeners(broker, [listener], lambda: None)
         await broker.durability.settled()
         nursery.cancel_scope.cancel()
 
@@ -157,7 +157,7 @@ async def test_a_failed_sync_stops_the_broker_and_sends_no_answer_that_waited(tm
             received.append(await receive_all(stream))
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        await run_doors(broker, appending_door(), client)
+        await run_listeners(broker, appending_listener(), client)
     assert caught.group_contains(StorageFailed, match="Input/output error", depth=None)
     assert received == [b"stored", b""]
     broker.abandon()
@@ -178,12 +178,12 @@ async def test_stopping_answers_what_was_begun_and_closes(tmp_path):
         received.append(await receive_all(stream))
         await stream.aclose()
 
-    door = appending_door()
-    await run_doors(broker, door, client)
+    listener = appending_listener()
+    await run_listeners(broker, listener, client)
     answers = received[1].count(framed(b"stored")) + 1
     assert received[1].endswith(framed(b"goodbye"))
     assert broker.topics.get(parse_topic("t")).partitions[0].high_watermark == answers
-    assert door.socket is None
+    assert listener.socket is None
     broker.close()
 
 
@@ -200,6 +200,6 @@ async def test_grace_ends_connections_that_take_too_long(autojump_clock, tmp_pat
         assert adapter.sessions[0].closed_at - begun == pytest.approx(3)
 
     adapter = EchoAdapter()
-    door = Door("echo", "echo", adapter, None, ("127.0.0.1", 0), None)
-    await run_doors(broker, door, client)
+    listener = Listener("echo", "echo", adapter, None, ("127.0.0.1", 0), None)
+    await run_listeners(broker, listener, client)
     broker.close()

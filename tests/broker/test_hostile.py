@@ -40,19 +40,21 @@ def read_to_the_end(stream):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
-def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(broker, door, kind):
-    with socket.create_connection(broker.address(door), timeout=HANG_S) as stream:
+@pytest.mark.parametrize("listener", ["kafka", "pulsar", "iggy"])
+def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(
+    broker, listener, kind
+):
+    with socket.create_connection(broker.address(listener), timeout=HANG_S) as stream:
         stream.sendall(KINDS[kind])
         read_to_the_end(stream)
 
 
-def meet_strangers(broker, door):
+def meet_strangers(broker, listener):
     """A crowd that comes at a time and is sent away."""
     kinds = list(KINDS.values())
     streams = []
     for number in range(CROWD):
-        stream = socket.create_connection(broker.address(door), timeout=HANG_S)
+        stream = socket.create_connection(broker.address(listener), timeout=HANG_S)
         stream.sendall(kinds[number % len(kinds)])
         streams.append(stream)
     for stream in streams:
@@ -60,13 +62,13 @@ def meet_strangers(broker, door):
         stream.close()
 
 
-@pytest.mark.parametrize("door", ["kafka", "pulsar", "iggy"])
-def test_a_thousand_such_connections_leave_next_to_nothing(broker, door):
-    with socket.create_connection(broker.address(door), timeout=HANG_S):
-        meet_strangers(broker, door)  # What they need at a time stays with the process.
+@pytest.mark.parametrize("listener", ["kafka", "pulsar", "iggy"])
+def test_a_thousand_such_connections_leave_next_to_nothing(broker, listener):
+    with socket.create_connection(broker.address(listener), timeout=HANG_S):
+        meet_strangers(broker, listener)  # What they need at a time stays with the process.
         before = broker.resident_bytes()
         for _ in range(4):
-            meet_strangers(broker, door)
+            meet_strangers(broker, listener)
         assert broker.resident_bytes() - before < GROWTH_BYTES_MAX
     with socket.create_connection(broker.address("http"), timeout=HANG_S) as stream:
         stream.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

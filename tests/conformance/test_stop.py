@@ -44,13 +44,15 @@ WRITERS = {"kafka": KafkaWriter, "pulsar": ToldPulsarWriter, "iggy": IggyWriter}
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_under_load_tells_the_clients_and_loses_nothing_acknowledged(number):
     chance = random.Random(int(number))
-    ledgers = {door: Ledger(door) for door in WRITERS}
+    ledgers = {listener: Ledger(listener) for listener in WRITERS}
     with RunningBroker() as broker:
         with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(TOPIC)
         writers = {
-            door: kind(broker.address(door), TOPIC, ledgers[door], chance.randrange(1 << 32))
-            for door, kind in WRITERS.items()
+            listener: kind(
+                broker.address(listener), TOPIC, ledgers[listener], chance.randrange(1 << 32)
+            )
+            for listener, kind in WRITERS.items()
         }
         with PulsarWire(broker.address("pulsar")) as idle:
             idle.subscribe(TOPIC, "idle", permits=1)

@@ -1,4 +1,4 @@
-"""A served broker on a disk with a switch, and one client of each door."""
+"""A served broker on a disk with a switch, and one client of each listener."""
 
 import contextlib
 import http.client
@@ -55,7 +55,7 @@ def iggy(broker):
 
 
 def api(broker, method, path, body=None):
-    """(status, JSON) of the HTTP door's answer below /api/v1."""
+    """(status, JSON) of the HTTP listener's answer below /api/v1."""
     connection = http.client.HTTPConnection(*broker.address("http"), timeout=HANG_S)
     try:
         sent = None if body is None else json.dumps(body)

@@ -10,7 +10,7 @@ import pytest
 from conformance.raw.kafka import message
 from tests.waiting import HANG_S
 
-from .doors import OK, Doors
+from .clients import OK, Listeners
 from .kit import SwitchedBroker, kafka
 
 TOPIC = "t"
@@ -23,12 +23,12 @@ WRITERS = 4
 @pytest.mark.parametrize("fault", ["no-sync", "no-write"])
 def test_the_broker_stops_and_told_nobody_something_false(tmp_path, fault):
     with SwitchedBroker(tmp_path / "broker") as broker:
-        doors = Doors(broker, TOPIC)
-        doors.kafka.create(TOPIC)
-        doors.open_producer()
+        listeners = Listeners(broker, TOPIC)
+        listeners.kafka.create(TOPIC)
+        listeners.open_producer()
         for _ in range(5):
-            assert doors.write() == ALL_OK
-        assert set(doors.commit(7).values()) == {OK}
+            assert listeners.write() == ALL_OK
+        assert set(listeners.commit(7).values()) == {OK}
         acknowledged = write_until_it_ends(broker, lambda: broker.break_disk(fault))
         assert broker.wait() == EXIT_FAILED
         (line,) = [line for line in broker.log().splitlines() if "braidlog:" in line]
@@ -36,13 +36,13 @@ def test_the_broker_stops_and_told_nobody_something_false(tmp_path, fault):
         assert line.endswith(": Input/output error")
         assert "Traceback" not in broker.log()
         broker.control.unlink()
-        doors.close()
+        listeners.close()
         broker.start()
-        doors.connect()
-        doors.acknowledged |= acknowledged
-        doors.check()
-        assert doors.kafka.committed("kafka-group", TOPIC) == 7
-        doors.close()
+        listeners.connect()
+        listeners.acknowledged |= acknowledged
+        listeners.check()
+        assert listeners.kafka.committed("kafka-group", TOPIC) == 7
+        listeners.close()
 
 
 def write_until_it_ends(broker, break_disk):

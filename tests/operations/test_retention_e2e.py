@@ -46,7 +46,7 @@ def alter(broker, *options):
 
 
 def log_start(broker):
-    """The first offset that is kept, as the API and Kafka's door both tell it."""
+    """The first offset that is kept, as the API and Kafka's listener both tell it."""
     return partition_of(broker, TOPIC)["log_start_offset"]
 
 

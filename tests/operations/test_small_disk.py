@@ -11,10 +11,10 @@ import pytest
 from broker.cli.main import run
 from tests.waiting import until_seen
 
-from .doors import OK, Doors
+from .clients import OK, Listeners
 from .kit import api, topic_path
 from .small_disk import InsideBroker, SmallDisk, can_mount
-from .test_full_disk import ALL_OK, COMMITS_REFUSED, REFUSED, TOPIC, open_doors
+from .test_full_disk import ALL_OK, COMMITS_REFUSED, REFUSED, TOPIC, open_listeners
 
 DISK_BYTES = 20 << 20
 RESERVE_BYTES = 1 << 20
@@ -45,26 +45,26 @@ def broker(tmp_path, disk):
 
 
 @pytest.fixture
-def doors(broker):
-    """A client of each door of that broker, with some records in a topic."""
-    with contextlib.closing(open_doors(broker)) as opened:
+def listeners(broker):
+    """A client of each listener of that broker, with some records in a topic."""
+    with contextlib.closing(open_listeners(broker)) as opened:
         yield opened
 
 
-def use_up(doors):
-    """Fill the disk, and write until each door refuses; what was refused."""
-    doors.broker.disk.fill()
+def use_up(listeners):
+    """Fill the disk, and write until each listener refuses; what was refused."""
+    listeners.broker.disk.fill()
     refused = {}
     while set(refused) != set(REFUSED):
-        answers = doors.write()
-        refused |= {door: code for door, code in answers.items() if code != OK}
+        answers = listeners.write()
+        refused |= {listener: code for listener, code in answers.items() if code != OK}
     return refused
 
 
-def commit_until_refused(doors):
+def commit_until_refused(listeners):
     """Commits until there is no room for them; the last position that was acknowledged."""
     for position in range(1, 1000):
-        if doors.kafka.commit("kafka-group", TOPIC, position):
+        if listeners.kafka.commit("kafka-group", TOPIC, position):
             return position - 1
     raise AssertionError("never refused")
 
@@ -74,67 +74,67 @@ def command(broker, *words):
     return run(["topics", *words, "--url", broker.url])
 
 
-def test_writers_are_refused_and_readers_read_on_over_starts(doors):
-    broker = doors.broker
-    assert use_up(doors) == REFUSED
-    committed = commit_until_refused(doors)
-    assert doors.make_topic("other") == "storage_full"
-    before = doors.check()
+def test_writers_are_refused_and_readers_read_on_over_starts(listeners):
+    broker = listeners.broker
+    assert use_up(listeners) == REFUSED
+    committed = commit_until_refused(listeners)
+    assert listeners.make_topic("other") == "storage_full"
+    before = listeners.check()
     for end in (broker.stop, broker.kill):
         end()
-        doors.close()
+        listeners.close()
         broker.start()
-        doors.connect()
-        assert doors.check() == before
-        assert doors.write() == REFUSED
-        assert doors.kafka.committed("kafka-group", TOPIC) == committed
+        listeners.connect()
+        assert listeners.check() == before
+        assert listeners.write() == REFUSED
+        assert listeners.kafka.committed("kafka-group", TOPIC) == committed
     broker.disk.empty()
-    doors.open_producer()
-    assert doors.write() == ALL_OK
-    assert doors.make_topic("other") == OK
-    assert doors.commit(1) == {"kafka": OK, "iggy": OK}
-    assert doors.check().items() > before.items()
+    listeners.open_producer()
+    assert listeners.write() == ALL_OK
+    assert listeners.make_topic("other") == OK
+    assert listeners.commit(1) == {"kafka": OK, "iggy": OK}
+    assert listeners.check().items() > before.items()
 
 
-def test_an_operator_makes_room_on_it(doors, capsys):
-    broker = doors.broker
-    old = Doors(broker, OLD)
+def test_an_operator_makes_room_on_it(listeners, capsys):
+    broker = listeners.broker
+    old = Listeners(broker, OLD)
     old.kafka.create(OLD)
     for _ in range(500):
         assert old.write() == ALL_OK
     old.close()
-    assert use_up(doors) == REFUSED
+    assert use_up(listeners) == REFUSED
     for number in range(ALTERATIONS):
         assert command(broker, "alter", OLD, "--set", f"retention_ms={number + 1}d") == 0
     assert RESERVE_BYTES // 2 < broker.reserve_bytes < RESERVE_BYTES
-    assert doors.write() == REFUSED, "others had the room that was kept"
+    assert listeners.write() == REFUSED, "others had the room that was kept"
     assert command(broker, "alter", OLD, "--set", "retention_bytes=100KiB") == 0
-    doors.open_producer()
-    assert doors.write() == ALL_OK
+    listeners.open_producer()
+    assert listeners.write() == ALL_OK
     until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
-    assert use_up(doors) == REFUSED
+    assert use_up(listeners) == REFUSED
     assert command(broker, "alter", OLD, "--set", "retention_ms=1ms") == 0
     until_seen(lambda: api(broker, "GET", topic_path(OLD))[1]["partitions"][0]["size_bytes"] < 100)
-    assert use_up(doors) == REFUSED
+    assert use_up(listeners) == REFUSED
     assert command(broker, "delete", TOPIC, "--yes") == 0
     until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
-    again = Doors(broker, TOPIC)
+    again = Listeners(broker, TOPIC)
     assert again.write() == ALL_OK
     until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
     again.close()
 
 
-def test_a_topic_is_deleted_after_a_start_on_it(doors, capsys):
-    broker = doors.broker
-    assert use_up(doors) == REFUSED
+def test_a_topic_is_deleted_after_a_start_on_it(listeners, capsys):
+    broker = listeners.broker
+    assert use_up(listeners) == REFUSED
     broker.kill()
-    doors.close()
+    listeners.close()
     broker.start()
     assert command(broker, "delete", TOPIC, "--yes") == 0
     until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
-    doors.acknowledged = {}
-    doors.connect()
-    assert doors.write() == ALL_OK
+    listeners.acknowledged = {}
+    listeners.connect()
+    assert listeners.write() == ALL_OK
 
 
 PULSAR_CLIENT = f"""
@@ -152,10 +152,10 @@ client.close()
 """
 
 
-def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(doors):
+def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(listeners):
     """Its own timeout begins anew whenever its producer is let in again."""
     pytest.importorskip("pulsar", reason="pulsar-client is not installed")
-    address = doors.broker.addresses["pulsar"]
+    address = listeners.broker.addresses["pulsar"]
     with subprocess.Popen(
         [sys.executable, "-c", PULSAR_CLIENT, address, TOPIC],
         stdin=subprocess.PIPE,
@@ -169,34 +169,34 @@ def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(doors):
             return client.stdout.readline().strip()
 
         until_seen(lambda: send() == "sent")  # Its timeout is short.
-        use_up(doors)
+        use_up(listeners)
         assert send() == "Timeout"
-        doors.broker.disk.empty()
+        listeners.broker.disk.empty()
         until_seen(lambda: send() == "sent")
         client.stdin.close()
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_a_broker_that_starts_on_a_read_only_disk_serves_readers(doors, ending):
-    broker = doors.broker
-    assert doors.commit(1) == {"kafka": OK, "iggy": OK}
-    before = doors.check()
+def test_a_broker_that_starts_on_a_read_only_disk_serves_readers(listeners, ending):
+    broker = listeners.broker
+    assert listeners.commit(1) == {"kafka": OK, "iggy": OK}
+    before = listeners.check()
     assert not broker.disk.remount("ro"), "the kernel refuses it while a broker writes there"
-    assert doors.write() == ALL_OK
-    before = doors.check()
-    doors.close()
+    assert listeners.write() == ALL_OK
+    before = listeners.check()
+    listeners.close()
     getattr(broker, ending)()
     assert broker.disk.remount("ro")
     broker.start()
-    doors.connect()
-    assert doors.write() == REFUSED
-    assert doors.commit(2) == COMMITS_REFUSED
-    assert doors.make_topic("other") == "storage_full"
-    assert doors.check() == before
-    assert doors.kafka.committed("kafka-group", TOPIC) == 1
+    listeners.connect()
+    assert listeners.write() == REFUSED
+    assert listeners.commit(2) == COMMITS_REFUSED
+    assert listeners.make_topic("other") == "storage_full"
+    assert listeners.check() == before
+    assert listeners.kafka.committed("kafka-group", TOPIC) == 1
     assert broker.disk.remount("rw")
-    doors.open_producer()
-    assert doors.write() == ALL_OK
-    assert doors.commit(3) == {"kafka": OK, "iggy": OK}
-    assert doors.check().items() > before.items()
+    listeners.open_producer()
+    assert listeners.write() == ALL_OK
+    assert listeners.commit(3) == {"kafka": OK, "iggy": OK}
+    assert listeners.check().items() > before.items()
     assert broker.stop() == 0

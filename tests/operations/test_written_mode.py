@@ -1,4 +1,5 @@
-"""Durability `written` through every door: acknowledged and shown before the disk has it, and after
+"""Durability `written` through every listener: acknowledged and shown before the disk has it, and
+after
 a crash that lost what was shown the log goes on above all of it, behind a gap that every reader
 passes over.
 """
@@ -14,7 +15,7 @@ from conformance.raw.iggy import BY_OFFSET
 from conformance.server import RunningBroker
 from storage.log.segment import segment_path
 
-from .doors import OK, Doors
+from .clients import OK, Listeners
 from .kit import api, partition_of, pulsar, topic_path
 
 TOPIC = "t"
@@ -23,7 +24,7 @@ ALL_OK = {"kafka": OK, "pulsar": OK, "iggy": OK}
 
 
 @pytest.fixture
-def doors(request, tmp_path):
+def listeners(request, tmp_path):
     """Clients of a topic in `written` mode, by its own setting or by the broker's."""
     own = getattr(request, "param", "topic") == "topic"
     settings = [NEVER] if own else [NEVER, "log.durability=written"]
@@ -31,117 +32,117 @@ def doors(request, tmp_path):
         body = {"settings": {"durability": "written"}} if own else {}
         status, shown = api(broker, "PUT", topic_path(TOPIC), body)
         assert (status, shown["durability"]) == (201, "written")
-        with contextlib.closing(Doors(broker, TOPIC)) as opened:
+        with contextlib.closing(Listeners(broker, TOPIC)) as opened:
             opened.open_producer()
             yield opened
         assert "Traceback" not in broker.log()
 
 
-def lose_what_is_not_synced(doors):
+def lose_what_is_not_synced(listeners):
     """SIGKILL, and a power cut that takes from the log what no sync had to save."""
-    log = partition_of(doors.broker, TOPIC)
-    folder = doors.broker.data_dir / "partitions" / str(log["partition_id"])
-    doors.broker.kill()
-    doors.close()
-    os.truncate(segment_path(str(folder), 0), doors.synced_bytes)
+    log = partition_of(listeners.broker, TOPIC)
+    folder = listeners.broker.data_dir / "partitions" / str(log["partition_id"])
+    listeners.broker.kill()
+    listeners.close()
+    os.truncate(segment_path(str(folder), 0), listeners.synced_bytes)
 
 
-def alter(doors, durability):
+def alter(listeners, durability):
     settings = {"settings": {"durability": durability}}
-    status, shown = api(doors.broker, "PATCH", topic_path(TOPIC), settings)
+    status, shown = api(listeners.broker, "PATCH", topic_path(TOPIC), settings)
     assert (status, shown["settings"]) == (200, settings["settings"])
 
 
-def write_and_lose(doors):
+def write_and_lose(listeners):
     """Two rounds of records, the second lost; (offsets kept, offsets that clients saw and lost)."""
-    assert doors.write() == ALL_OK
-    doors.commit(1)
-    alter(doors, "synced")  # What was only written is on the disk with the answer to that.
-    alter(doors, "written")
-    doors.synced_bytes = partition_of(doors.broker, TOPIC)["size_bytes"]
-    kept = doors.check()
-    assert doors.write() == ALL_OK
-    seen = doors.check()
-    lose_what_is_not_synced(doors)
-    doors.broker.start()
-    doors.connect()
-    doors.open_producer()
-    doors.acknowledged = dict(kept)
+    assert listeners.write() == ALL_OK
+    listeners.commit(1)
+    alter(listeners, "synced")  # What was only written is on the disk with the answer to that.
+    alter(listeners, "written")
+    listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
+    kept = listeners.check()
+    assert listeners.write() == ALL_OK
+    seen = listeners.check()
+    lose_what_is_not_synced(listeners)
+    listeners.broker.start()
+    listeners.connect()
+    listeners.open_producer()
+    listeners.acknowledged = dict(kept)
     return kept, {offset: value for offset, value in seen.items() if offset not in kept}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("doors", ["topic", "broker"], indirect=True)
-def test_no_offset_has_two_values_and_every_door_passes_over_the_gap(doors):
-    kept, lost = write_and_lose(doors)
+@pytest.mark.parametrize("listeners", ["topic", "broker"], indirect=True)
+def test_no_offset_has_two_values_and_every_listener_passes_over_the_gap(listeners):
+    kept, lost = write_and_lose(listeners)
     assert list(kept) == [0, 1, 2]
     assert list(lost) == [3, 4, 5]
-    behind = partition_of(doors.broker, TOPIC)["log_end_offset"]
+    behind = partition_of(listeners.broker, TOPIC)["log_end_offset"]
     assert behind > max(lost)
-    assert doors.write() == ALL_OK
-    found = doors.check()
+    assert listeners.write() == ALL_OK
+    found = listeners.check()
     fresh = [offset for offset in found if offset not in kept]
     assert fresh == [behind, behind + 1, behind + 2]
     for place in (3, 4, behind // 2, behind - 1):
-        assert [offset for offset, _ in doors.kafka_read(place)] == fresh
-        polled = doors.iggy.poll(TOPIC, 10, strategy=BY_OFFSET, value=place)
+        assert [offset for offset, _ in listeners.kafka_read(place)] == fresh
+        polled = listeners.iggy.poll(TOPIC, 10, strategy=BY_OFFSET, value=place)
         assert [one.offset for one in polled] == fresh
-    assert read_all(doors, "new") == [*kept, *fresh]
-    assert "gap_after_unclean_start" in doors.broker.log()
+    assert read_all(listeners, "new") == [*kept, *fresh]
+    assert "gap_after_unclean_start" in listeners.broker.log()
 
 
-def read_all(doors, subscription):
+def read_all(listeners, subscription):
     """Entry ids that a subscription is sent, as many as there are records."""
-    with contextlib.closing(pulsar(doors.broker)) as reader:
+    with contextlib.closing(pulsar(listeners.broker)) as reader:
         reader.subscribe(TOPIC, subscription)
-        return [reader.next_message().entry for _ in doors.acknowledged]
+        return [reader.next_message().entry for _ in listeners.acknowledged]
 
 
 @pytest.mark.slow
-def test_consumers_that_had_read_what_was_lost_go_on_behind_the_gap(doors):
-    kept, lost = write_and_lose(doors)
+def test_consumers_that_had_read_what_was_lost_go_on_behind_the_gap(listeners):
+    kept, lost = write_and_lose(listeners)
     place = max(lost) + 1
-    assert list(doors.kafka_read(place)) == []
-    assert set(doors.commit(place).values()) == {OK}
-    assert doors.write() == ALL_OK
-    fresh = [offset for offset in doors.check() if offset not in kept]
-    assert [offset for offset, _ in doors.kafka_read(place)] == fresh
-    assert doors.kafka.committed("kafka-group", TOPIC) == place
-    with contextlib.closing(pulsar(doors.broker)) as reader:
+    assert list(listeners.kafka_read(place)) == []
+    assert set(listeners.commit(place).values()) == {OK}
+    assert listeners.write() == ALL_OK
+    fresh = [offset for offset in listeners.check() if offset not in kept]
+    assert [offset for offset, _ in listeners.kafka_read(place)] == fresh
+    assert listeners.kafka.committed("kafka-group", TOPIC) == place
+    with contextlib.closing(pulsar(listeners.broker)) as reader:
         reader.subscribe(TOPIC, "kafka-group")
         assert [reader.next_message().entry for _ in fresh] == fresh
 
 
 @pytest.mark.slow
-def test_a_position_ahead_of_what_the_disk_has_skips_nothing(doors):
+def test_a_position_ahead_of_what_the_disk_has_skips_nothing(listeners):
     """A commit is on the disk with its answer, what it counts as read need not be."""
-    doors.synced_bytes = partition_of(doors.broker, TOPIC)["size_bytes"]
-    assert doors.write() == ALL_OK
-    assert set(doors.commit(2).values()) == {OK}
-    lose_what_is_not_synced(doors)
-    doors.acknowledged = {}
-    doors.broker.start()
-    doors.connect()
-    doors.open_producer()
-    assert doors.kafka.committed("kafka-group", TOPIC) == 2
-    assert doors.write() == ALL_OK
-    assert [offset for offset, _ in doors.kafka_read(2)] == list(doors.check())
-    assert len(doors.acknowledged) == 3
+    listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
+    assert listeners.write() == ALL_OK
+    assert set(listeners.commit(2).values()) == {OK}
+    lose_what_is_not_synced(listeners)
+    listeners.acknowledged = {}
+    listeners.broker.start()
+    listeners.connect()
+    listeners.open_producer()
+    assert listeners.kafka.committed("kafka-group", TOPIC) == 2
+    assert listeners.write() == ALL_OK
+    assert [offset for offset, _ in listeners.kafka_read(2)] == list(listeners.check())
+    assert len(listeners.acknowledged) == 3
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_export_passes_over_the_gap_too(doors, tmp_path):
-    kept, _ = write_and_lose(doors)
+def test_the_export_passes_over_the_gap_too(listeners, tmp_path):
+    kept, _ = write_and_lose(listeners)
     target = str(tmp_path / "parquet")
-    command = ["export", TOPIC, "--to", target, "--data-dir", str(doors.broker.data_dir)]
+    command = ["export", TOPIC, "--to", target, "--data-dir", str(listeners.broker.data_dir)]
     assert run(command) == 0  # It ends inside the gap, or below it: nothing is behind.
     assert offsets_in(target) == list(kept)
-    alter(doors, "synced")  # The export takes what a round has brought to the disk.
-    doors.open_producer()  # It answered no PING while Spark was at work.
-    assert doors.write() == ALL_OK
+    alter(listeners, "synced")  # The export takes what a round has brought to the disk.
+    listeners.open_producer()  # It answered no PING while Spark was at work.
+    assert listeners.write() == ALL_OK
     assert run(command) == 0
-    fresh = [offset for offset in doors.check() if offset not in kept]
+    fresh = [offset for offset in listeners.check() if offset not in kept]
     assert offsets_in(target) == [*kept, *fresh]
 
 
@@ -150,38 +151,38 @@ def offsets_in(target):
 
 
 @pytest.mark.slow
-def test_each_crash_leaves_its_own_gap_and_a_clean_stop_none(doors):
-    kept, lost = write_and_lose(doors)
-    first_end = partition_of(doors.broker, TOPIC)["log_end_offset"]
-    assert doors.broker.stop() == 0
-    doors.close()
-    doors.broker.start()
-    assert partition_of(doors.broker, TOPIC)["log_end_offset"] == first_end
-    doors.connect()
-    doors.open_producer()
-    assert doors.write() == ALL_OK
-    doors.broker.kill()
-    doors.close()
-    doors.broker.start()
-    assert partition_of(doors.broker, TOPIC)["log_end_offset"] > first_end + 3
-    doors.connect()
-    assert list(doors.check()) == [*kept, first_end, first_end + 1, first_end + 2]
+def test_each_crash_leaves_its_own_gap_and_a_clean_stop_none(listeners):
+    kept, lost = write_and_lose(listeners)
+    first_end = partition_of(listeners.broker, TOPIC)["log_end_offset"]
+    assert listeners.broker.stop() == 0
+    listeners.close()
+    listeners.broker.start()
+    assert partition_of(listeners.broker, TOPIC)["log_end_offset"] == first_end
+    listeners.connect()
+    listeners.open_producer()
+    assert listeners.write() == ALL_OK
+    listeners.broker.kill()
+    listeners.close()
+    listeners.broker.start()
+    assert partition_of(listeners.broker, TOPIC)["log_end_offset"] > first_end + 3
+    listeners.connect()
+    assert list(listeners.check()) == [*kept, first_end, first_end + 1, first_end + 2]
     assert lost
 
 
 @pytest.mark.slow
-def test_a_topic_that_is_altered_keeps_its_promise_from_then_on(doors):
+def test_a_topic_that_is_altered_keeps_its_promise_from_then_on(listeners):
     """`written` to `synced`: what was only written is on disk with the answer, as is the rest."""
-    assert doors.write() == ALL_OK
-    alter(doors, "synced")
-    doors.synced_bytes = partition_of(doors.broker, TOPIC)["size_bytes"]
-    lose_what_is_not_synced(doors)
-    doors.broker.start()
-    doors.connect()
-    doors.open_producer()
-    assert doors.write() == ALL_OK
-    assert list(doors.check()) == [0, 1, 2, 3, 4, 5]
+    assert listeners.write() == ALL_OK
+    alter(listeners, "synced")
+    listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
+    lose_what_is_not_synced(listeners)
+    listeners.broker.start()
+    listeners.connect()
+    listeners.open_producer()
+    assert listeners.write() == ALL_OK
+    assert list(listeners.check()) == [0, 1, 2, 3, 4, 5]
     settings = {"settings": {"durability": None}}
-    assert api(doors.broker, "PATCH", topic_path(TOPIC), settings)[0] == 200
-    assert doors.write() == ALL_OK
-    assert len(doors.check()) == 9
+    assert api(listeners.broker, "PATCH", topic_path(TOPIC), settings)[0] == 200
+    assert listeners.write() == ALL_OK
+    assert len(listeners.check()) == 9

@@ -1,4 +1,4 @@
-"""What every framed adapter must do, whatever its protocol: a kit that each door's tests apply.
+"""What every framed adapter must do, whatever its protocol: a kit that each listener's tests apply.
 
     class TestKafkaContract(AdapterContract):
         protocol = "kafka"

@@ -73,7 +73,7 @@ class Stage:
         return EntryId(self.partition.partition_id, offset, ack_set)
 
     async def ack(self, consumer, *offsets):
-        """As a door hands over a group of acknowledgements."""
+        """As a listener hands over a group of acknowledgements."""
         return await self.dispatcher.acknowledge(consumer, [], lazy=True, entries=offsets)
 
     async def ack_by_ids(self, consumer, *offsets):

@@ -1,4 +1,4 @@
-"""What every kind of dispatch shares: permits, turns, acks, resets, moves by other doors."""
+"""What every kind of dispatch shares: permits, turns, acks, resets, moves by other listeners."""
 
 import pytest
 import trio
@@ -108,7 +108,7 @@ async def test_entry_is_sent_again_with_what_is_left_of_it(kind):
         assert play.cursor.position == 10
 
 
-async def test_entry_that_another_door_left_half_done_is_sent_whole(kind):
+async def test_entry_that_another_listener_left_half_done_is_sent_whole(kind):
     async with stage(kind) as play:
         play.partition.entries(10)
         play.cursor.seek(4)
@@ -147,7 +147,7 @@ async def test_reset_lets_everybody_go_and_starts_elsewhere(kind):
         assert again.offsets == [1, 2]
 
 
-async def test_backward_move_of_another_door_closes_the_consumers(kind):
+async def test_backward_move_of_another_listener_closes_the_consumers(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 1)
         consumer = play.join(permits=10)
@@ -158,7 +158,7 @@ async def test_backward_move_of_another_door_closes_the_consumers(kind):
         assert play.dispatcher.consumers == []
 
 
-async def test_forward_move_of_another_door_counts_as_acknowledged(kind):
+async def test_forward_move_of_another_listener_counts_as_acknowledged(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=2)
         play.partition.entries(1, 1, 1, 1)

@@ -40,7 +40,7 @@ async def test_kind_may_change_once_nobody_is_there():
     assert dispatcher.kind is SHARED
 
 
-async def test_moves_of_other_doors_reach_the_consumers_of_that_partition_alone():
+async def test_moves_of_other_listeners_reach_the_consumers_of_that_partition_alone():
     house = House()
     topic = house.topics.create(TopicName("public", "default", "t"), 2)
     subscription = house.subscriptions.open(topic, b"s")

@@ -283,7 +283,7 @@ class Game:
         self.forget(mine)
 
     def commit(self):
-        """Another door acknowledges everything below."""
+        """Another listener acknowledges everything below."""
         if self.rng.random() < 0.2:
             position = self.rng.randint(0, self.play.partition.next_offset)
             self.play.cursor.ack_to(position, lazy=True)

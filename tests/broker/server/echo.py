@@ -21,7 +21,7 @@ import trio
 from broker.metrics import Metrics
 from broker.server.adapters import EndConnection, ProtocolError
 from broker.server.connection import Connection
-from broker.server.listener import Door
+from broker.server.listener import Listener
 from broker.server.receive_buffer import BufferPool
 
 FRAME_BYTES_MAX = 8 << 20
@@ -159,7 +159,7 @@ async def tcp_pair(*, send_buffer=None):
 
 
 class Bench:
-    """Connections of the echo protocol, driven as the broker drives them, without doors or
+    """Connections of the echo protocol, driven as the broker drives them, without listeners or
     storage.
     """
 
@@ -169,15 +169,15 @@ class Bench:
         self.pool = BufferPool()
         self.adapter = EchoAdapter()
         self.broker = SimpleNamespace(durability=self.tickets, buffers=self.pool, metrics=Metrics())
-        self.door = Door("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
-        self.door.bound = ("127.0.0.1", 4321)
+        self.listener = Listener("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
+        self.listener.bound = ("127.0.0.1", 4321)
         self.connections = []
         self.ended = []
 
     async def connect(self, **options):
         """A client's stream; its session is `adapter.sessions[-1]`."""
         server, client = await tcp_pair(**options)
-        connection = Connection(self.broker, self.door, server, len(self.connections) + 1)
+        connection = Connection(self.broker, self.listener, server, len(self.connections) + 1)
         self.connections.append(connection)
         self.nursery.start_soon(self._run, connection)
         await trio.testing.wait_all_tasks_blocked()

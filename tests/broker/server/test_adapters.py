@@ -39,11 +39,15 @@ def test_discovery_imports_no_adapter():
     [
         (
             "import no_such_library\nADAPTER = 1",
-            "strange = strange_door:ADAPTER",
+            "strange = strange_listener:ADAPTER",
             "no_such_library",
         ),
-        ("x = 1", "strange = strange_door:ADAPTER", "ADAPTER"),
-        ("ADAPTER = object()", "strange = strange_door:ADAPTER", "neither open_session nor serve"),
+        ("x = 1", "strange = strange_listener:ADAPTER", "ADAPTER"),
+        (
+            "ADAPTER = object()",
+            "strange = strange_listener:ADAPTER",
+            "neither open_session nor serve",
+        ),
         ("x = 1", "strange = strange_nowhere:ADAPTER", "strange_nowhere"),
     ],
 )
@@ -65,7 +69,7 @@ def test_protocol_errors_carry_their_reply():
 @pytest.mark.parametrize(
     ("host", "shown"), [("127.0.0.1", "127.0.0.1:40123"), ("::1", "[::1]:40123")]
 )
-def test_every_door_is_described_by_one_line_with_its_address(name, host, shown):
+def test_every_listener_is_described_by_one_line_with_its_address(name, host, shown):
     adapter = load(name)
     line = adapter.describe(host, 40123, adapter.options_type())
     assert shown in line

@@ -10,25 +10,25 @@ import trio
 from broker.config.settings import ConfigError, load
 from broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
 from broker.server.adapters import discover
-from broker.server.listener import Door, accept, make_doors
+from broker.server.listener import Listener, accept, make_listeners
 from tests.broker.server.echo import EchoAdapter, framed, receive_all, receive_frame
 from tests.waiting import until
 
 
-def doors_of(*flags):
-    return make_doors(
+def listeners_of(*flags):
+    return make_listeners(
         load(file="/dev/null", environment={}, flags=[(*flag, "test") for flag in flags])
     )
 
 
-def test_every_installed_protocol_has_a_door_unless_it_is_off():
-    assert {door.name for door in doors_of()} == set(discover())
-    doors = doors_of(("listeners.kafka.listen", "off"))
-    assert {door.name for door in doors} == set(discover()) - {"kafka"}
+def test_every_installed_protocol_has_a_listener_unless_it_is_off():
+    assert {listener.name for listener in listeners_of()} == set(discover())
+    listeners = listeners_of(("listeners.kafka.listen", "off"))
+    assert {listener.name for listener in listeners} == set(discover()) - {"kafka"}
 
 
 def test_default_addresses_are_those_of_the_protocols():
-    listen = {door.name: door.listen for door in doors_of()}
+    listen = {listener.name: listener.listen for listener in listeners_of()}
     assert listen["kafka"] == ("127.0.0.1", 9092)
     assert listen["pulsar"] == ("127.0.0.1", 6650)
     assert listen["iggy"] == ("127.0.0.1", 8090)
@@ -36,25 +36,25 @@ def test_default_addresses_are_those_of_the_protocols():
 
 
 def test_a_protocol_can_have_a_second_listener():
-    doors = doors_of(
+    listeners = listeners_of(
         ("listeners.billing.protocol", "kafka"), ("listeners.billing.listen", "127.0.0.1:0")
     )
-    (billing,) = (door for door in doors if door.name == "billing")
+    (billing,) = (listener for listener in listeners if listener.name == "billing")
     assert billing.protocol == "kafka"
 
 
 def test_other_machines_are_let_in_only_when_that_is_said():
     with pytest.raises(ConfigError, match=r"listeners\.kafka\.allow_non_loopback = true"):
-        doors_of(("listeners.kafka.listen", "0.0.0.0:0"))
-    doors = doors_of(
+        listeners_of(("listeners.kafka.listen", "0.0.0.0:0"))
+    listeners = listeners_of(
         ("listeners.kafka.listen", "0.0.0.0:0"), ("listeners.kafka.allow_non_loopback", "true")
     )
-    (kafka,) = (door for door in doors if door.name == "kafka")
+    (kafka,) = (listener for listener in listeners if listener.name == "kafka")
     assert not kafka.loopback
 
 
-def door(adapter=None, host="127.0.0.1", advertised=None):
-    return Door("echo", "echo", adapter or EchoAdapter(), None, (host, 0), advertised)
+def listener(adapter=None, host="127.0.0.1", advertised=None):
+    return Listener("echo", "echo", adapter or EchoAdapter(), None, (host, 0), advertised)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def door(adapter=None, host="127.0.0.1", advertised=None):
 def test_clients_are_told_what_is_set_else_what_is_bound_else_where_they_came_in(
     host, advertised, told
 ):
-    opened = door(host=host, advertised=advertised)
+    opened = listener(host=host, advertised=advertised)
     opened.open()
     assert opened.advertised_to(("10.1.2.3", opened.bound[1]))[0] == told
     opened.close()
 
 
 def test_connections_are_probed_while_nothing_is_said_on_them():
-    opened = door()
+    opened = listener()
     opened.open()
     opened.socket.setblocking(True)
     with socket.create_connection(opened.bound), opened.socket.accept()[0] as taken:
@@ -89,7 +89,7 @@ def test_connections_are_probed_while_nothing_is_said_on_them():
 
 def test_an_address_in_use_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        busy = Door("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
+        busy = Listener("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
         with pytest.raises(ConfigError, match=r"^echo: cannot listen on 127\.0\.0\.1:\d+: Address"):
             busy.open()
     assert busy.socket is None
@@ -118,20 +118,20 @@ ADAPTER = Adapter()
 
 
 def test_an_adapter_may_refuse_options_for_the_place(installed):
-    installed(CAREFUL, "careful = strange_door:ADAPTER")
-    assert "careful" in {door.name for door in doors_of()}
+    installed(CAREFUL, "careful = strange_listener:ADAPTER")
+    assert "careful" in {listener.name for listener in listeners_of()}
     outside = (
         ("listeners.careful.listen", "0.0.0.0:0"),
         ("listeners.careful.allow_non_loopback", "true"),
     )
     with pytest.raises(ConfigError, match=r"listeners\.careful: a password of your own is needed"):
-        doors_of(*outside)
-    assert doors_of(*outside, ("listeners.careful.password", "secret"))
+        listeners_of(*outside)
+    assert listeners_of(*outside, ("listeners.careful.password", "secret"))
 
 
 @pytest.fixture
 async def opened(broker, nursery):
-    opened = door()
+    opened = listener()
     opened.open()
     nursery.start_soon(accept, opened, broker, nursery)
     yield opened

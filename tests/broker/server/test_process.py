@@ -25,7 +25,7 @@ def one_line(text):
     return lines[0]
 
 
-def test_ready_file_names_every_door_and_output_says_how_to_connect(tmp_path):
+def test_ready_file_names_every_listener_and_output_says_how_to_connect(tmp_path):
     with RunningBroker(tmp_path) as broker:
         ready = json.loads(broker.ready_file.read_text())
         assert set(ready) == {"pid", "listeners"}
@@ -38,7 +38,7 @@ def test_ready_file_names_every_door_and_output_says_how_to_connect(tmp_path):
     assert '"stopped"' in broker.log()
 
 
-def test_an_idle_broker_with_every_door_open_is_small(tmp_path):
+def test_an_idle_broker_with_every_listener_open_is_small(tmp_path):
     with RunningBroker(tmp_path) as broker:
         with urlopen(f"{broker.url}/healthz") as answer:  # Imports its server after the start.
             assert answer.status == 200

@@ -138,7 +138,7 @@ def test_a_commit_is_kept_as_given_also_where_there_is_no_log(billing, offset, p
     assert billing.backlog(0) == 0
 
 
-def test_kafka_reads_its_own_number_until_another_door_moves_the_cursor(billing):
+def test_kafka_reads_its_own_number_until_another_listener_moves_the_cursor(billing):
     billing.commit(0, 2)
     billing.ack(0, [(5, 8)], lazy=False)
     kafka_commit(billing, 5, b"mine")
@@ -171,7 +171,7 @@ def test_kafka_committing_its_number_again_is_no_step_back(billing, heard):
     assert stands(billing) == (4, 4, [])
 
 
-def test_a_number_that_another_door_has_passed_is_a_step_back(billing):
+def test_a_number_that_another_listener_has_passed_is_a_step_back(billing):
     kafka_commit(billing, 5)
     billing.ack_to(0, 9, lazy=False)
     kafka_commit(billing, 5)

@@ -1,4 +1,4 @@
-"""Any mix of commits, acks and seeks of all doors, against a plain set of offsets."""
+"""Any mix of commits, acks and seeks of all listeners, against a plain set of offsets."""
 
 import random
 
@@ -55,7 +55,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_mix_of_doors_is_what_the_model_says_and_survives_restarts(seed):
+def test_any_mix_of_listeners_is_what_the_model_says_and_survives_restarts(seed):
     rng = random.Random(seed)
     house = House()
     topic = house.topics.create(ORDERS, 1)

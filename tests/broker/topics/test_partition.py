@@ -1,4 +1,4 @@
-"""One partition as the doors see it."""
+"""One partition as the listeners see it."""
 
 import re
 import threading

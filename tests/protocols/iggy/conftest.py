@@ -1,4 +1,4 @@
-"""Connections to the Iggy door of a broker in the test's own run."""
+"""Connections to the Iggy listener of a broker in the test's own run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records that came in by another door, for tests of what Iggy's readers make of them."""
+"""Records that came in by another listener, for tests of what Iggy's readers make of them."""
 
 from storage.codecs.api import BodyFormat
 from storage.codecs.plain import PLAIN

@@ -1,4 +1,4 @@
-"""Raw conversation with the Iggy door, for tests that need the exact bytes."""
+"""Raw conversation with the Iggy listener, for tests that need the exact bytes."""
 
 import struct
 from collections.abc import Callable

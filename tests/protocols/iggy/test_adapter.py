@@ -1,37 +1,37 @@
-"""The door as the broker finds it."""
+"""The listener as the broker finds it."""
 
 import pytest
 
 from broker.config.settings import ConfigError, load
 from broker.server import adapters
-from broker.server.listener import make_doors
+from broker.server.listener import make_listeners
 from protocols.iggy.adapter import ADAPTER
 from protocols.iggy.options import IggyOptions
 
 
-def doors(*settings: tuple[str, str]) -> list:
+def listeners(*settings: tuple[str, str]) -> list:
     flags = [(f"listeners.{name}", value, "test") for name, value in settings]
     others = [(f"listeners.{name}.listen", "off", "test") for name in ("kafka", "pulsar", "http")]
-    return make_doors(load(environment={}, file="/dev/null", flags=[*others, *flags]))
+    return make_listeners(load(environment={}, file="/dev/null", flags=[*others, *flags]))
 
 
-def test_door_is_found_by_its_entry_point():
+def test_listener_is_found_by_its_entry_point():
     assert adapters.load("iggy") is ADAPTER
 
 
 def test_it_listens_where_iggy_does():
-    (door,) = doors()
-    assert (door.listen, door.options) == (("127.0.0.1", 8090), IggyOptions())
+    (listener,) = listeners()
+    assert (listener.listen, listener.options) == (("127.0.0.1", 8090), IggyOptions())
 
 
 def test_other_machines_are_let_in_with_a_password_of_ones_own_only(tmp_path):
     everywhere = [("iggy.listen", "0.0.0.0:8090"), ("iggy.allow_non_loopback", "true")]
     with pytest.raises(ConfigError, match="password_file"):
-        doors(*everywhere)
+        listeners(*everywhere)
     file = tmp_path / "password"
     file.write_text("s3cret\n")
-    (door,) = doors(*everywhere, ("iggy.password_file", str(file)))
-    assert door.options.password() == "s3cret"
+    (listener,) = listeners(*everywhere, ("iggy.password_file", str(file)))
+    assert listener.options.password() == "s3cret"
 
 
 def test_line_for_a_client_names_the_address_and_the_login():

@@ -1,4 +1,4 @@
-"""The kit that every door must pass."""
+"""The kit that every listener must pass."""
 
 import struct
 

@@ -123,7 +123,7 @@ async def test_numbers_name_a_group_too_and_its_position_is_that_of_its_name(bro
     assert broker.subscriptions.get(partition_of(broker).topic, b"grp").position(0) == 2
 
 
-async def test_group_goes_on_where_another_door_with_its_name_is(broker, grouped):
+async def test_group_goes_on_where_another_listener_with_its_name_is(broker, grouped):
     topic = partition_of(broker).topic
     broker.subscriptions.open(topic, b"billing").commit(0, 1)
     await grouped.ask(CREATE, **TOPIC, group_id=0, name="billing")
@@ -157,7 +157,7 @@ async def test_deleted_topic_takes_its_groups_along(grouped):
     assert await grouped.ask(LIST, **TOPIC) == {"status": 0}
 
 
-async def test_topic_deleted_by_another_door_is_no_membership_any_more(broker, grouped):
+async def test_topic_deleted_by_another_listener_is_no_membership_any_more(broker, grouped):
     await grouped.status(JOIN, **GROUP)
     broker.topics.delete(partition_of(broker).topic.name)
     assert (await grouped.ask(20))["client"]["groups_count"] == 0

@@ -41,7 +41,7 @@ async def test_nothing_stored_is_the_empty_ok(filled):
     assert await filled.ask(GET, **place()) == {"status": 0}
 
 
-async def test_position_zero_of_another_door_reads_as_nothing_stored(broker, filled):
+async def test_position_zero_of_another_listener_reads_as_nothing_stored(broker, filled):
     broker.subscriptions.open(partition_of(broker).topic, b"1").commit(0, 0)
     assert await filled.ask(GET, **place()) == {"status": 0}
 

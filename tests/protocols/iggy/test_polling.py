@@ -1,4 +1,4 @@
-"""POLL: every strategy, auto commit, and records of other doors."""
+"""POLL: every strategy, auto commit, and records of other listeners."""
 
 import random
 
@@ -150,7 +150,7 @@ async def test_consumer_shares_the_subscription_of_its_id_as_text(broker, filled
     assert await filled.payloads(NEXT) == ALL[8:]
 
 
-async def test_next_leaves_out_what_another_door_acknowledged_and_auto_commit_covers_it(
+async def test_next_leaves_out_what_another_listener_acknowledged_and_auto_commit_covers_it(
     broker, filled
 ):
     subscription = broker.subscriptions.open(partition_of(broker).topic, b"1")
@@ -178,10 +178,10 @@ async def test_next_gives_exactly_what_is_not_acknowledged(broker, filled, seed)
     assert found == [ALL[offset] for offset in range(start, 10) if offset not in acked]
 
 
-# Records of other doors.
+# Records of other listeners.
 
 
-async def test_records_of_other_doors_come_with_their_key_as_a_header(broker, talk):
+async def test_records_of_other_listeners_come_with_their_key_as_a_header(broker, talk):
     await talk.create_topic()
     await append(broker, b"one", key=b"k\x00")
     (message,) = (await talk.poll(FIRST))["messages"]

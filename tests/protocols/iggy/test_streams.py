@@ -42,7 +42,7 @@ async def test_stream_that_cannot_be_made(talk, name, stream_id, status):
     assert (await create(talk, name, stream_id))["status"] == status
 
 
-async def test_numbers_of_other_doors_are_not_for_clients_to_choose(talk):
+async def test_numbers_of_other_listeners_are_not_for_clients_to_choose(talk):
     assert (await create(talk, "st", MADE_ID_FIRST))["status"] == 1014
 
 
@@ -80,7 +80,7 @@ async def test_stream_goes_with_its_topics(broker, talk):
     assert await talk.status(DELETE, stream=named(9)) == 1009
 
 
-async def test_deleted_default_stream_is_empty_and_still_there_for_other_doors(broker, talk):
+async def test_deleted_default_stream_is_empty_and_still_there_for_other_listeners(broker, talk):
     await create(talk, "default")
     broker.topics.create(DEFAULT, 1)
     assert await talk.status(DELETE, stream=named("default")) == 0

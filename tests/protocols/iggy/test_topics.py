@@ -100,7 +100,7 @@ async def test_stream_of_a_topic_must_be_there(talk):
     assert (await talk.ask(GET, stream=named("nope"), topic=named(1))) == {"status": 0}
 
 
-async def test_topic_of_another_door_has_a_number_and_can_be_read_by_it(broker, talk):
+async def test_topic_of_another_listener_has_a_number_and_can_be_read_by_it(broker, talk):
     await talk.ask(202, stream_id=0, name="st")
     broker.topics.create(TopicName("public", "st", "kafka"), 1)
     (topic,) = (await talk.ask(LIST, stream=named("st")))["topics"]

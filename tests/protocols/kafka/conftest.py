@@ -1,4 +1,4 @@
-"""A connection to the Kafka door of a broker with one topic."""
+"""A connection to the Kafka listener of a broker with one topic."""
 
 import pytest
 

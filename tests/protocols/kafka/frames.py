@@ -54,7 +54,7 @@ def fetch(
 
 @dataclass
 class Client:
-    """A raw connection to the Kafka door."""
+    """A raw connection to the Kafka listener."""
 
     stream: trio.SocketStream
     correlation_id: int = 0

@@ -1,4 +1,4 @@
-"""What tests of the Kafka door say to it, through its wire."""
+"""What tests of the Kafka listener say to it, through its wire."""
 
 from typing import Protocol
 
@@ -46,7 +46,7 @@ async def produce_one(client: Client, data: bytes, acks: int = 1) -> m.Produced:
 
 
 def foreign_append(broker: Broker, topic: str, values: list[bytes]) -> None:
-    """What another door's producer would do: a body in the format that holds everything."""
+    """What another listener's producer would do: a body in the format that holds everything."""
     partition = broker.topics.partition(TopicName("public", "default", topic), 0)
     codec = codec_for(BodyFormat.PLAIN)
     base = partition.next_offset

@@ -1,4 +1,4 @@
-"""The Kafka door keeps the contract that every door keeps, and checks its own options."""
+"""The Kafka listener keeps the contract that every listener keeps, and checks its own options."""
 
 from collections.abc import Sequence
 from typing import ClassVar

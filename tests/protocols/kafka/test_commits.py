@@ -1,4 +1,4 @@
-"""Group positions through the wire: kept as given, shared by both versions and all doors."""
+"""Group positions through the wire: kept as given, shared by both versions and all listeners."""
 
 import errno
 from collections.abc import AsyncIterator, Sequence
@@ -135,7 +135,7 @@ async def test_null_group_is_an_error(client: Client) -> None:
     assert (await committed(client, 1, group=None)).error == -1
 
 
-async def test_position_that_another_door_moved_is_what_kafka_reads(
+async def test_position_that_another_listener_moved_is_what_kafka_reads(
     broker: Broker, client: Client
 ) -> None:
     await produce_one(client, message_set(b"a", b"b", b"c"))

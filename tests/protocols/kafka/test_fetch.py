@@ -77,13 +77,13 @@ async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Clie
     assert reply.topics[FOO][0].size == 100
 
 
-@pytest.mark.parametrize("door", ["kafka", "another"])
+@pytest.mark.parametrize("listener", ["kafka", "another"])
 async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
-    broker: Broker, client: Client, open_client: OpenClient, door: str
+    broker: Broker, client: Client, open_client: OpenClient, listener: str
 ) -> None:
     await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
-    if door == "kafka":
+    if listener == "kafka":
         await produce_one(await another(open_client), message_set(b"a"))
     else:
         foreign_append(broker, "foo", [b"a"])

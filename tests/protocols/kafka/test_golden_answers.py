@@ -122,7 +122,7 @@ OURS: dict[str, object] = {
     # One broker is all replicas there are.
     "produce acks 2, one replica: 7 after the timeout, base offset given, data kept": {(FOO, 0): 0},
     "fetch, replica id of no replica: -1": {(FOO, 0): 0},
-    # The inside of what is stored is checked: other doors read it.
+    # The inside of what is stored is checked: other listeners read it.
     "produce, magic 1 with a v0 body and right CRC: taken as it is": {(FOO, 1): 2},
     "gzip whose inner CRC is wrong: NOT checked, appended": {(FOO, 1): 2},
     # Either header checksum is read; inside is no message, so there is nothing to append.

@@ -1,4 +1,4 @@
-"""Connections of the Kafka door: how they end."""
+"""Connections of the Kafka listener: how they end."""
 
 from dataclasses import dataclass
 
@@ -59,8 +59,8 @@ async def test_advertised_address_is_what_clients_are_told(
     broker: Broker, open_client: OpenClient
 ) -> None:
     first = await another(open_client)
-    door = broker.doors["kafka"]
-    door.advertised = ("kafka.example.org", 19092)
+    listener = broker.listeners["kafka"]
+    listener.advertised = ("kafka.example.org", 19092)
     client = await another(open_client)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)

@@ -1,4 +1,4 @@
-"""Clients of the Pulsar door of a real broker."""
+"""Clients of the Pulsar listener of a real broker."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def client(open_client):
 
 @pytest.fixture
 def impatient(open_client):
-    """`await impatient()`: a client of a door that takes silence for death at once."""
+    """`await impatient()`: a client of a listener that takes silence for death at once."""
 
     async def connect():
         connected = Client(await open_client("pulsar", liveness_check_s=0.05))

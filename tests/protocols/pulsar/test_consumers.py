@@ -356,7 +356,7 @@ async def test_unsubscribe_of_an_unknown_consumer_is_refused(client):
     assert (code, text) == (ServerError.MetadataError, "Consumer not found")
 
 
-# Other doors.
+# Other listeners.
 
 
 async def test_records_of_another_format_are_entries_of_their_own(broker, client):
@@ -421,7 +421,7 @@ async def test_record_that_cannot_be_opened_refuses_the_subscription(broker, cli
     assert code == ServerError.NotAllowedError
 
 
-async def test_commit_forward_by_another_door_is_a_cumulative_ack(broker, client, five):
+async def test_commit_forward_by_another_listener_is_a_cumulative_ack(broker, client, five):
     await client.subscribe(permits=2, **EARLIEST)
     await client.take(2)
     broker.subscriptions.get(broker.topics.get(NAME), b"s").commit(0, 3)
@@ -429,7 +429,7 @@ async def test_commit_forward_by_another_door_is_a_cumulative_ack(broker, client
     assert entry_ids(await client.take(2)) == [3, 13]
 
 
-async def test_commit_backward_by_another_door_closes_the_consumers(broker, client, five):
+async def test_commit_backward_by_another_listener_closes_the_consumers(broker, client, five):
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
     await client.send(Type.ACK, consumer_id=0, ack_type=1, message_id=[message_id(2)])
@@ -441,7 +441,7 @@ async def test_commit_backward_by_another_door_closes_the_consumers(broker, clie
     assert entry_ids(await client.take(4)) == five[1:]
 
 
-async def test_entry_that_another_door_left_half_done_comes_whole(broker, client, five):
+async def test_entry_that_another_listener_left_half_done_comes_whole(broker, client, five):
     await client.subscribe(**EARLIEST)
     await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=0)
     broker.subscriptions.get(broker.topics.get(NAME), b"s").commit(0, 7)

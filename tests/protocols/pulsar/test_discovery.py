@@ -101,7 +101,7 @@ async def test_lookup_names_the_address_that_the_client_came_to(broker, client):
     answer = await client.ask(
         Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name=""
     )
-    host, port = broker.doors["pulsar"].bound
+    host, port = broker.listeners["pulsar"].bound
     assert answer.brokerServiceUrl == f"pulsar://{host}:{port}"
     assert answer.authoritative and not answer.proxy_through_service_url
 

@@ -31,8 +31,8 @@ class Owner:
         self.heard.append(f"fenced {producer.name}")
 
 
-class Door:
-    """The part of the door that a registry asks: where epochs are kept."""
+class Listener:
+    """The part of the listener that a registry asks: where epochs are kept."""
 
     def __init__(self, partitions=1, topic_epoch=0):
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
@@ -55,30 +55,30 @@ class Door:
 
 
 def test_a_name_is_used_once():
-    door = Door()
-    first = door.admit("p")
+    listener = Listener()
+    first = listener.admit("p")
     with pytest.raises(ProducerBusy):
-        door.admit("p")
-    door.registry.remove(first)
-    door.admit("p")
-    assert door.registry.count(door.partition) == 1
+        listener.admit("p")
+    listener.registry.remove(first)
+    listener.admit("p")
+    assert listener.registry.count(listener.partition) == 1
 
 
 async def test_live_holder_keeps_its_name():
-    door = Door()
-    door.admit("p")
-    newcomer = Producer(Owner(), door.partition, 0, "p", 0, SHARED, 1)
+    listener = Listener()
+    listener.admit("p")
+    newcomer = Producer(Owner(), listener.partition, 0, "p", 0, SHARED, 1)
     with pytest.raises(ProducerBusy):
-        await door.registry.probe(newcomer)
+        await listener.registry.probe(newcomer)
 
 
 async def test_deaf_holder_makes_way():
-    door = Door()
-    deaf = door.admit("p", owner=Owner(is_deaf=True))
-    newcomer = Producer(Owner(), door.partition, 0, "p", 0, SHARED, 1)
-    await door.registry.probe(newcomer)
+    listener = Listener()
+    deaf = listener.admit("p", owner=Owner(is_deaf=True))
+    newcomer = Producer(Owner(), listener.partition, 0, "p", 0, SHARED, 1)
+    await listener.registry.probe(newcomer)
     assert deaf.owner.heard == ["ended"]
-    door.registry.admit(newcomer, None)
+    listener.registry.admit(newcomer, None)
 
 
 # Who is there, who comes, what happens.
@@ -101,14 +101,14 @@ TABLE = [
 
 @pytest.mark.parametrize(("there", "comes", "outcome"), TABLE)
 def test_modes(there, comes, outcome):
-    door = Door()
-    old = door.admit("old", there) if there is not None else None
+    listener = Listener()
+    old = listener.admit("old", there) if there is not None else None
     if isinstance(outcome, type):
         with pytest.raises(outcome):
-            door.admit("new", comes)
-        assert door.registry.count(door.partition) == 1
+            listener.admit("new", comes)
+        assert listener.registry.count(listener.partition) == 1
         return
-    new = door.admit("new", comes)
+    new = listener.admit("new", comes)
     assert new.is_ready == (outcome != "waits")
     assert (new.topic_epoch is not None) == (comes is not SHARED and new.is_ready)
     if old is not None:
@@ -116,79 +116,83 @@ def test_modes(there, comes, outcome):
 
 
 def test_shared_producer_is_busy_also_while_somebody_waits():
-    door = Door()
-    first = door.admit("first", EXCLUSIVE)
-    door.admit("second", WAIT)
-    door.registry.remove(first)
+    listener = Listener()
+    first = listener.admit("first", EXCLUSIVE)
+    listener.admit("second", WAIT)
+    listener.registry.remove(first)
     with pytest.raises(ProducerBusy):
-        door.admit("third")
+        listener.admit("third")
 
 
 def test_waiting_producers_take_their_turns_in_order():
-    door = Door()
-    producers = [door.admit("a", EXCLUSIVE), door.admit("b", WAIT), door.admit("c", WAIT)]
-    door.registry.remove(producers[0])
+    listener = Listener()
+    producers = [
+        listener.admit("a", EXCLUSIVE),
+        listener.admit("b", WAIT),
+        listener.admit("c", WAIT),
+    ]
+    listener.registry.remove(producers[0])
     assert producers[1].owner.heard == ["granted b"]
     assert (producers[1].is_ready, producers[1].topic_epoch) == (True, 1)
     assert not producers[2].is_ready
-    door.registry.remove(producers[1])
+    listener.registry.remove(producers[1])
     assert producers[2].owner.heard == ["granted c"]
     assert producers[2].topic_epoch == 2
 
 
 def test_turn_comes_when_the_last_shared_producer_has_left():
-    door = Door()
-    shared = [door.admit("a"), door.admit("b")]
-    waiting = door.admit("w", WAIT)
-    door.registry.remove(shared[0])
+    listener = Listener()
+    shared = [listener.admit("a"), listener.admit("b")]
+    waiting = listener.admit("w", WAIT)
+    listener.registry.remove(shared[0])
     assert not waiting.is_ready
-    door.registry.remove(shared[1])
+    listener.registry.remove(shared[1])
     assert waiting.is_ready
 
 
 def test_waiter_that_leaves_is_passed_over():
-    door = Door()
-    first, second = door.admit("a", EXCLUSIVE), door.admit("b", WAIT)
-    door.registry.remove(second)
-    door.registry.remove(first)
+    listener = Listener()
+    first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
+    listener.registry.remove(second)
+    listener.registry.remove(first)
     assert second.owner.heard == []
-    assert door.registry.count(door.partition) == 0
+    assert listener.registry.count(listener.partition) == 0
 
 
 def test_fencing_shuts_out_waiters_too():
-    door = Door()
-    first, second = door.admit("a", EXCLUSIVE), door.admit("b", WAIT)
-    door.admit("c", FENCING)
+    listener = Listener()
+    first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
+    listener.admit("c", FENCING)
     assert (first.owner.heard, second.owner.heard) == (["fenced a"], ["fenced b"])
-    assert door.registry.count(door.partition) == 1
+    assert listener.registry.count(listener.partition) == 1
 
 
 # Epochs.
 
 
 def test_epochs_begin_at_0_and_grow_with_each_exclusive_producer():
-    door = Door()
+    listener = Listener()
     for epoch in range(3):
-        producer = door.admit("p", EXCLUSIVE)
+        producer = listener.admit("p", EXCLUSIVE)
         assert producer.topic_epoch == epoch
-        door.registry.remove(producer)
+        listener.registry.remove(producer)
 
 
 def test_returning_producer_keeps_its_epoch_and_an_older_one_is_fenced():
-    door = Door()
-    old = door.admit("old", EXCLUSIVE)
-    door.admit("new", FENCING)
+    listener = Listener()
+    old = listener.admit("old", EXCLUSIVE)
+    listener.admit("new", FENCING)
     with pytest.raises(ProducerFenced):
-        door.admit("old", EXCLUSIVE, epoch=old.topic_epoch)
-    assert Door(topic_epoch=2).admit("new", EXCLUSIVE, epoch=1).topic_epoch == 1
+        listener.admit("old", EXCLUSIVE, epoch=old.topic_epoch)
+    assert Listener(topic_epoch=2).admit("new", EXCLUSIVE, epoch=1).topic_epoch == 1
 
 
 def test_older_producer_is_fenced_after_a_restart_too():
     with pytest.raises(ProducerFenced):
-        Door(topic_epoch=2).admit("old", EXCLUSIVE, epoch=0)
+        Listener(topic_epoch=2).admit("old", EXCLUSIVE, epoch=0)
 
 
 def test_partitions_of_one_topic_do_not_fence_each_other():
     """Their epochs come from one counter: a lower one is no older producer of this partition."""
-    door = Door(partitions=3, topic_epoch=3)
-    assert door.admit("p", EXCLUSIVE, epoch=0).topic_epoch == 0
+    listener = Listener(partitions=3, topic_epoch=3)
+    assert listener.admit("p", EXCLUSIVE, epoch=0).topic_epoch == 0

@@ -154,9 +154,9 @@ class Outbox:
 
 
 def session():
-    door = SimpleNamespace(broker=SimpleNamespace(metrics=Metrics()))
+    listener = SimpleNamespace(broker=SimpleNamespace(metrics=Metrics()))
     connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
-    return PulsarSession(door, connection, PulsarOptions()), connection.outbox
+    return PulsarSession(listener, connection, PulsarOptions()), connection.outbox
 
 
 def test_no_connect_by_the_first_tick_ends_the_connection():

@@ -1,4 +1,4 @@
-"""Drives the HTTP door's application without a server: one request in, one answer out."""
+"""Drives the HTTP listener's application without a server: one request in, one answer out."""
 
 import json
 from collections.abc import Iterable
@@ -82,7 +82,7 @@ class NoTopics:
 
 
 def bare_broker(data_dir: str = "/") -> Any:
-    """What the door needs of a broker as long as nobody asks about a topic."""
+    """What the listener needs of a broker as long as nobody asks about a topic."""
     return SimpleNamespace(
         version="0.0",
         metrics=Metrics(),

@@ -1,4 +1,4 @@
-"""Puts records into a partition without a door."""
+"""Puts records into a partition without a listener."""
 
 from broker.broker import Broker
 from broker.topics.partition import Partition

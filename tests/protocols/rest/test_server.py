@@ -14,8 +14,8 @@ READ_BYTES = 65536
 
 
 @pytest.fixture
-async def door(nursery, tmp_path):
-    """The address of a serving door, and the event that stops it."""
+async def listener(nursery, tmp_path):
+    """The address of a serving listener, and the event that stops it."""
     broker = bare_broker(str(tmp_path))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -63,8 +63,8 @@ async def read_to_end(stream) -> bytes:
     return received
 
 
-async def test_requests_on_one_connection_are_answered_in_turn(door):
-    address, _, _ = door
+async def test_requests_on_one_connection_are_answered_in_turn(listener):
+    address, _, _ = listener
     stream = await connect(address)
     assert await ask(stream, "/healthz") == (200, b"ok\n")
     status, body = await ask(stream, "/api/v1/topics")
@@ -74,8 +74,8 @@ async def test_requests_on_one_connection_are_answered_in_turn(door):
 # Where time stands still, nothing is over because its time was up.
 
 
-async def test_an_idle_connection_does_not_hold_a_stop(mock_clock, door):
-    address, stopping, done = door
+async def test_an_idle_connection_does_not_hold_a_stop(mock_clock, listener):
+    address, stopping, done = listener
     stream = await connect(address)
     await ask(stream, "/healthz")
     stopping.set()
@@ -83,19 +83,19 @@ async def test_an_idle_connection_does_not_hold_a_stop(mock_clock, door):
     assert await read_to_end(stream) == b""
 
 
-async def test_half_a_request_does_not_hold_a_stop(mock_clock, door):
-    address, stopping, done = door
+async def test_half_a_request_does_not_hold_a_stop(mock_clock, listener):
+    address, stopping, done = listener
     stream = await connect(address)
     head = "PUT /api/v1/topics/t/n/x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"
     await stream.send_all(head.encode())
     other = await connect(address)
-    await ask(other, "/healthz")  # The door has read what came before this.
+    await ask(other, "/healthz")  # The listener has read what came before this.
     stopping.set()
     await until(done.is_set)
 
 
-async def test_a_head_without_end_is_refused(mock_clock, door):
-    address, _, _ = door
+async def test_a_head_without_end_is_refused(mock_clock, listener):
+    address, _, _ = listener
     stream = await connect(address)
     endless = b"GET / HTTP/1.1\r\nX: " + b"a" * (HEAD_BYTES_MAX + 1)
     await stream.send_all(endless)
@@ -103,8 +103,8 @@ async def test_a_head_without_end_is_refused(mock_clock, door):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_garbage_leaves_the_door_open_for_others(door, seed):
-    address, _, _ = door
+async def test_garbage_leaves_the_listener_open_for_others(listener, seed):
+    address, _, _ = listener
     rng = random.Random(seed)
     kept = await connect(address)
     for garbage in (

@@ -9,7 +9,7 @@ ORDERS = TopicName("public", "default", "orders")
 PATH = "/api/v1/topics/public/default/orders"
 
 
-async def test_a_topic_that_was_made_is_there_for_all_doors(app, broker):
+async def test_a_topic_that_was_made_is_there_for_all_listeners(app, broker):
     answer = await call(app, "PUT", PATH, {"partitions": 3})
     assert answer.status == 201
     assert answer.json["name"] == "public/default/orders"

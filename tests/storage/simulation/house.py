@@ -1,4 +1,4 @@
-"""A whole broker without its doors over a directory, opened as `Broker.open` opens it.
+"""A whole broker without its listeners over a directory, opened as `Broker.open` opens it.
 
 Segments are tiny and snapshots of journals frequent here, so that a short workload meets all of
 them. Rounds are run by hand, in their three steps.

@@ -1,4 +1,4 @@
-"""A door from a package of its own, found through its entry point alone, in a broker process."""
+"""A protocol from a package of its own, found by its entry point alone, in a broker process."""
 
 import os
 import shutil
@@ -20,13 +20,13 @@ HERE = Path(__file__).parent
 def lines_package(tmp_path):
     """The package installed in a folder; returns the environment in which it is."""
     site = tmp_path / "site"
-    package = site / "linesdoor"
+    package = site / "lines_protocol"
     package.mkdir(parents=True)
-    shutil.copy(HERE / "fifth_door.py", package / "__init__.py")
-    info = site / "linesdoor-1.0.dist-info"
+    shutil.copy(HERE / "fifth_protocol.py", package / "__init__.py")
+    info = site / "lines_protocol-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: linesdoor\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[braidlog.protocols]\nlines = linesdoor:ADAPTER\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lines_protocol\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[braidlog.protocols]\nlines = lines_protocol:ADAPTER\n")
     places = [str(site), str(HERE.parents[1]), os.environ.get("PYTHONPATH")]
     return {"PYTHONPATH": os.pathsep.join(filter(None, places))}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 
-class PulsarDoor:
+class PulsarClients:
     """State of the Pulsar listeners of one broker."""
 
     def __init__(self, broker: Broker) -> None:

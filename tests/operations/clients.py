@@ -1,4 +1,5 @@
-"""What each door answers to a write, a commit and a read, in one word: for tests in which storage
+"""What each listener answers to a write, a commit and a read, in one word: for tests in which
+storage
 fails and the protocols have to say so.
 """
 
@@ -19,8 +20,8 @@ PULSAR_ERROR = 14  # The command.
 OK = "ok"
 
 
-class Doors:
-    """One client of each door on one topic, whose values say which door they came by."""
+class Listeners:
+    """One client of each listener on one topic, whose values say which listener they came by."""
 
     def __init__(self, broker, topic):
         self.broker = broker
@@ -60,7 +61,7 @@ class Doors:
         return field_of(fields, 2)
 
     def write(self):
-        """Send one record by each door; door to error code, `OK` where it was acknowledged."""
+        """Send a record by each protocol; protocol to error code, `OK` where acknowledged."""
         return {
             "kafka": self._kafka_write(self._value("kafka")),
             "pulsar": self._pulsar_write(self._value("pulsar")),
@@ -68,7 +69,7 @@ class Doors:
         }
 
     def commit(self, offset):
-        """Commit a position by each door that has commits; door to error code or `OK`."""
+        """Commit a position by each listener that has commits; listener to error code or `OK`."""
         stored = b"\x01" + identifier("iggy-group") + identifier("default")
         stored += identifier(self.topic) + struct.pack("<IQ", 1, offset)
         return {
@@ -85,7 +86,7 @@ class Doors:
         return answer["code"]
 
     def read(self):
-        """Offset to value of the whole topic, which each door must tell the same."""
+        """Offset to value of the whole topic, which each listener must tell the same."""
         found = dict(self.kafka_read())
         polled = self.iggy.poll(self.topic, 10_000)
         assert {one.offset: one.payload for one in polled} == found
@@ -117,9 +118,9 @@ class Doors:
             if wire is not None:
                 wire.close()
 
-    def _value(self, door):
+    def _value(self, listener):
         self._number += 1
-        return b"%s %06d" % (door.encode(), self._number) + b"." * 100
+        return b"%s %06d" % (listener.encode(), self._number) + b"." * 100
 
     def _kafka_write(self, value):
         code, offset = self.kafka.produce(self.topic, message(None, value))
