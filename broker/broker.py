@@ -16,6 +16,7 @@ import trio
 from broker.commit.durability import Durability
 from broker.commit.waiters import Awaited, Waiters
 from broker.config.settings import Config
+from broker.delivery.registry import Dispatchers
 from broker.metrics import Metrics
 from broker.server.receive_buffer import BufferPool
 from broker.subscriptions.subscriptions import Subscriptions
@@ -55,6 +56,7 @@ class Broker:
         self.buffers = BufferPool()
         self.metrics = Metrics()
         self.waiters = Waiters()
+        self.dispatchers = Dispatchers()  # one delivery for every listener's consumers
         self.committer = Committer(data_dir.files)
         self.durability = Durability(
             self.committer,

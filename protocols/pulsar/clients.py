@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.delivery.registry import Dispatchers
 from protocols.pulsar.registry import ProducerRegistry
 from storage.errors import StorageError
 
@@ -22,7 +21,7 @@ class PulsarClients:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.dispatchers = Dispatchers()
+        self.dispatchers = broker.dispatchers
         self.producers = ProducerRegistry(self)
         self._started = f"{broker.now_us():x}"
         self._named = 0
