@@ -1,67 +1,110 @@
-"""`python -m conformance [--only WORD ...] [--address DOOR=HOST:PORT ...] [--json FILE]`: the
-conformance run.
+"""`make conformance`: every case with every real client, as a matrix.
+
+Against a broker that it starts, or against others: `--kafka HOST:PORT` and the like, of a real
+Kafka, Pulsar or Iggy server too; cells that need a protocol without an address are skipped.
 """
 
 import argparse
+import datetime
 import sys
-from collections.abc import Iterator
+import time
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from conformance.runner import FAIL, PASS, SKIPPED, Outcome, find_cases, label, run_cases, to_json
+from conformance.report import Run, to_html, to_json, to_markdown
+from conformance.runner import (
+    FAIL,
+    PASS,
+    SKIPPED,
+    Outcome,
+    cells,
+    client_label,
+    find_cases,
+    run_one,
+)
 from conformance.server import RunningBroker
 
 COLOURS = {PASS: "green", FAIL: "red", SKIPPED: "yellow"}
+PROTOCOLS = {"kafka": "kafka", "pulsar": "pulsar", "iggy": "iggy", "rest": "http"}
 
 
 def main() -> int:
-    """Exit code 0 if nothing failed, 1 otherwise."""
+    """Exit code 0 if nothing failed, 1 otherwise, 2 where no cell was chosen."""
     arguments = _parser().parse_args()
-    modules = find_cases(arguments.only)
-    if not modules:
-        print(f"no case is named like {arguments.only}", file=sys.stderr)
+    chosen = cells(find_cases(arguments.only), arguments.cell)
+    if not chosen:
+        print(f"no cell is named like {arguments.cell or arguments.only}", file=sys.stderr)
         return 2
-    if arguments.address:
-        addresses = dict(item.split("=", 1) for item in arguments.address)
-        outcomes = _show(run_cases(modules, addresses))
+    given = {
+        listener: address
+        for option, listener in PROTOCOLS.items()
+        if (address := getattr(arguments, option)) is not None
+    }
+    started = time.monotonic()
+    if given:
+        subject = ", ".join(f"{listener} at {address}" for listener, address in given.items())
+        outcomes = _run(chosen, given)
     else:
+        subject = f"Braidlog {metadata.version('braidlog')}"
         with RunningBroker() as broker:
-            outcomes = _show(run_cases(modules, broker.addresses))
-    _matrix(outcomes)
-    if arguments.json:
-        arguments.json.write_text(to_json(outcomes))
-    return int(any(outcome.result == FAIL for outcome in outcomes))
+            outcomes = _run(chosen, broker.addresses)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    run = Run(today, subject, time.monotonic() - started, outcomes)
+    _write(run, arguments)
+    Console().print(f"{run.summary()} in {run.seconds:.0f} s")
+    return int(run.count(FAIL) > 0)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
-    parser.add_argument("--only", action="append", default=[], metavar="WORD")
-    parser.add_argument("--address", action="append", default=[], metavar="DOOR=HOST:PORT")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="cases like it")
+    parser.add_argument("--cell", default="", metavar="CASE:CLIENTS", help="one cell")
+    for option in PROTOCOLS:
+        parser.add_argument(f"--{option}", metavar="HOST:PORT", help=f"a {option} server to ask")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes as JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write docs/conformance.md")
     return parser
 
 
-def _show(outcomes: Iterator[Outcome]) -> list[Outcome]:
-    done = []
-    for outcome in outcomes:
-        clients = " > ".join(outcome.clients)
-        print(f"{outcome.result:8}{outcome.case} [{clients}] {outcome.seconds:.1f} s", flush=True)
-        done.append(outcome)
-    return done
+def _run(
+    chosen: list[tuple[ModuleType, tuple[str, ...]]], addresses: dict[str, str]
+) -> list[Outcome]:
+    """Run the cells one at a time; a line each, and a bar on a terminal."""
+    outcomes = []
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+        task = progress.add_task("cells", total=len(chosen))
+        for module, names in chosen:
+            outcome = run_one(module, names, addresses)
+            outcomes.append(outcome)
+            progress.console.print(_line(outcome), highlight=False, soft_wrap=True)
+            progress.advance(task)
+    return outcomes
 
 
-def _matrix(outcomes: list[Outcome]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    table = Table("case", "clients", "result", "why")
-    for outcome in outcomes:
-        colour = COLOURS[outcome.result]
-        clients = " > ".join(label(name) for name in outcome.clients)
-        table.add_row(outcome.case, clients, f"[{colour}]{outcome.result}[/]", outcome.reason)
-    console.print(table)
-    counts = {word: sum(o.result == word for o in outcomes) for word in (PASS, FAIL, SKIPPED)}
-    console.print(", ".join(f"{count} {word}" for word, count in counts.items()))
+def _line(outcome: Outcome) -> str:
+    colour = COLOURS[outcome.result]
+    clients = " > ".join(client_label(name) for name in outcome.clients)
+    why = f"  {outcome.reason}" if outcome.reason else ""
+    return (
+        f"[{colour}]{outcome.result:8}[/]{outcome.case} ({clients}) {outcome.seconds:.1f} s"
+        + why.replace("[", r"\[")
+    )
+
+
+def _write(run: Run, arguments: argparse.Namespace) -> None:
+    for path, write in (
+        (arguments.json, to_json),
+        (arguments.html, to_html),
+        (arguments.markdown, to_markdown),
+    ):
+        if path is not None:
+            path.write_text(write(run))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,11 @@ class Client:
     environment: str | None = None
 
     @property
+    def library(self) -> str:
+        """The package's name."""
+        return self.requirement.partition("==")[0]
+
+    @property
     def version(self) -> str:
         """What the matrix shows beside the name."""
         return self.requirement.partition("==")[2]

@@ -5,11 +5,9 @@
 import dataclasses
 import importlib
 import itertools
-import json
 import pkgutil
 import time
 import traceback
-from collections.abc import Iterator
 from contextlib import ExitStack
 from types import ModuleType
 
@@ -29,6 +27,7 @@ class Outcome:
     result: str
     reason: str
     seconds: float
+    promise: str  # What users can rely on: the first paragraph of the case's docstring.
 
 
 class Skip(Exception):
@@ -85,12 +84,15 @@ def find_cases(only: list[str]) -> list[ModuleType]:
     return [importlib.import_module(f"conformance.cases.{name}") for name in wanted]
 
 
-def run_cases(modules: list[ModuleType], addresses: dict[str, str]) -> Iterator[Outcome]:
-    """Every case with each of its clients, one at a time."""
+def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType, tuple[str, ...]]]:
+    """Every case with each of its clients; `wanted`, `CASE:CLIENT,CLIENT`, is one of them alone."""
+    found = []
     for module in modules:
         for clients in module.CLIENTS:
             names = (clients,) if isinstance(clients, str) else tuple(clients)
-            yield run_one(module, names, addresses)
+            if wanted in ("", f"{case_name(module)}:{','.join(names)}"):
+                found.append((module, names))
+    return found
 
 
 def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
@@ -106,15 +108,19 @@ def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str
         result = FAIL
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
-    case = module.__name__.rpartition(".")[2]
-    return Outcome(case, names, result, reason, time.monotonic() - started)
+    promise = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
+    seconds = time.monotonic() - started
+    return Outcome(case_name(module), names, result, reason, seconds, promise)
 
 
-def label(name: str) -> str:
+def case_name(module: ModuleType) -> str:
+    """The file name of a case, without its ending."""
+    return module.__name__.rpartition(".")[2]
+
+
+def client_label(name: str) -> str:
     """A client with its version, as the matrix shows it."""
-    return f"{name} {CLIENTS[name].version}" if name in CLIENTS else name
-
-
-def to_json(outcomes: list[Outcome]) -> str:
-    """The whole run, for machines."""
-    return json.dumps([dataclasses.asdict(outcome) for outcome in outcomes], indent=1)
+    if name not in CLIENTS:
+        return name
+    client = CLIENTS[name]
+    return f"{client.library} {client.version}"

@@ -3,19 +3,16 @@
 import pytest
 
 from conformance.clients import CLIENTS
-from conformance.runner import FAIL, SKIPPED, find_cases, run_one
+from conformance.runner import FAIL, SKIPPED, case_name, cells, find_cases, run_one
 from conformance.server import RunningBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
-def cells():
-    for module in find_cases([]):
-        for clients in module.CLIENTS:
-            names = (clients,) if isinstance(clients, str) else tuple(clients)
-            if not any(name in CLIENTS and CLIENTS[name].environment for name in names):
-                case = module.__name__.rpartition(".")[2]
-                yield pytest.param(module, names, id=f"{case}[{'>'.join(names)}]")
+def in_this_environment():
+    for module, names in cells(find_cases([])):
+        if not any(name in CLIENTS and CLIENTS[name].environment for name in names):
+            yield pytest.param(module, names, id=f"{case_name(module)}[{'>'.join(names)}]")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +21,7 @@ def running_broker():
         yield broker
 
 
-@pytest.mark.parametrize(("module", "names"), list(cells()))
+@pytest.mark.parametrize(("module", "names"), list(in_this_environment()))
 def test_case(running_broker, module, names):
     outcome = run_one(module, names, running_broker.addresses)
     if outcome.result == SKIPPED:

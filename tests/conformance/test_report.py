@@ -1,0 +1,47 @@
+"""The matrix as Markdown, HTML and JSON, from outcomes made by hand."""
+
+import json
+
+from conformance.report import Run, to_html, to_json, to_markdown
+from conformance.runner import FAIL, PASS, SKIPPED, Outcome, cells, find_cases
+
+PAIR = ("kafka-python", "pulsar-client")
+BACK = ("pulsar-client", "kafka-python")
+OUTCOMES = [
+    Outcome("values_pairwise", PAIR, PASS, "", 0.5, "Values arrive."),
+    Outcome("values_pairwise", BACK, FAIL, "<lost> 'one'", 0.5, "Values arrive."),
+    Outcome("raw_headers", ("raw frames",), SKIPPED, "no iggy address", 0.1, "Headers arrive."),
+]
+RUN = Run("2026-01-02", "Braidlog 1", 1.25, OUTCOMES)
+
+
+def test_markdown_shows_a_square_of_writers_and_readers_and_why_a_cell_failed():
+    text = to_markdown(RUN)
+    assert "1 pass, 1 fail, 1 skipped" in text
+    assert "| writes \\ reads | pulsar-client 3.13.0 | kafka-python 3.0.12 |" in text
+    assert "| pulsar-client 3.13.0 |  | **FAIL** |" in text
+    assert "* pulsar-client 3.13.0 > kafka-python 3.0.12: fail: <lost> 'one'" in text
+    assert "| raw frames | skipped |" in text
+
+
+def test_each_cell_of_the_page_leads_to_the_command_that_repeats_it():
+    page = to_html(RUN)
+    for outcome in OUTCOMES:
+        anchor = "-".join((outcome.case, *outcome.clients)).replace(" ", "-")
+        assert f"href='#{anchor}'" in page and f"id='{anchor}'" in page
+    assert "--cell &#x27;values_pairwise:pulsar-client,kafka-python&#x27;" in page
+    assert "<lost>" not in page and "&lt;lost&gt;" in page
+
+
+def test_json_holds_every_cell():
+    run = json.loads(to_json(RUN))
+    assert [cell["result"] for cell in run["cells"]] == [PASS, FAIL, SKIPPED]
+    assert run["cells"][0]["versions"] == ["kafka-python 3.0.12", "pulsar-client 3.13.0"]
+
+
+def test_a_cell_is_found_by_the_name_that_the_report_gives_it():
+    every = cells(find_cases([]))
+    for module, names in every:
+        wanted = f"{module.__name__.rpartition('.')[2]}:{','.join(names)}"
+        assert (module, names) in cells(find_cases([]), wanted)
+    assert cells(find_cases([]), "no_such_case:raw frames") == []
