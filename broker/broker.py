@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from broker.access.access import Access
 from broker.commit.durability import Durability
 from broker.commit.waiters import Awaited, Waiters
 from broker.config.settings import Config
@@ -54,6 +55,7 @@ class Broker:
         self.connections: set[Connection] = set()
         self.listeners: dict[str, Listener] = {}  # open ones by the name of their listener
         self.buffers = BufferPool()
+        self.access = Access()
         self.metrics = Metrics()
         self.waiters = Waiters()
         self.dispatchers = Dispatchers()  # one delivery for every listener's consumers

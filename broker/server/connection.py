@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import trio
 
+from broker.access.rights import ANONYMOUS, Action, Principal, Resource
 from broker.limits import CLOSE_S, FRAME_STALL_S, LINGER_BYTES_MAX, LINGER_S, TURN_FRAMES_MAX
 from broker.server.adapters import EndConnection, ProtocolError, Session, is_framed, takes_runs
 from broker.server.outbox import Outbox
@@ -31,8 +32,8 @@ DISCARD_BYTES = 64 * 1024
 class Connection:
     """What a session knows of its connection, and the driver around the session.
 
-    For sessions: `id`, `protocol`, `peer`, `local`, `advertised`, `loopback`, `outbox`, `nursery`,
-    `log`, `heard_at` and `end`.
+    For sessions: `id`, `protocol`, `peer`, `local`, `advertised`, `loopback`, `principal`,
+    `outbox`, `nursery`, `log`, `heard_at`, `check` and `end`.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Connection:
         self.loopback = (
             listener.loopback
         )  # whether the listener can be reached from this machine only
+        self.principal: Principal = ANONYMOUS  # The session says who it is, once that is known.
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
         )
@@ -66,6 +68,10 @@ class Connection:
         self._receiving = False
         self._emptied = False  # the last receive took all that the socket had
         self._leaving = False
+
+    def check(self, action: Action, resource: Resource) -> None:
+        """Raises NotAuthorized if the client may not do that."""
+        self._broker.access.check(self.principal, action, resource)
 
     def end(self, reason: str) -> None:
         """End the connection from any of its tasks; what was answered still leaves."""

@@ -257,7 +257,7 @@ class Commits:
 
     def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
         self._subscriptions = subscriptions
-        self._name = name
+        self.name = name
         self._making: dict[int, Subscribed] = {}
         self._moves: list[tuple[Moved, CursorEvent | None]] = []
 
@@ -266,7 +266,7 @@ class Commits:
 
         Raises InvalidName, TopicNotFound, LimitExceeded: then it is left out.
         """
-        cursors, topic, name = self._subscriptions.cursors, partition.topic, self._name
+        cursors, topic, name = self._subscriptions.cursors, partition.topic, self.name
         topic_id = topic.meta.topic_id
         stored = None if topic.deleted else cursors.find(topic_id, name)
         if stored is None and topic_id not in self._making:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker import errors
+from broker.access.rights import Resource
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -67,6 +68,7 @@ class Topic:
 
     def __init__(self, meta: TopicMeta) -> None:
         self.meta = meta
+        self.resource = Resource.of_topic(meta.name)  # As access control knows it.
         self.partitions: list[Partition] = []
         self.ticket = 0
         """Once this is durable, so is what the last call did to the topic."""

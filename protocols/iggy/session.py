@@ -6,12 +6,14 @@ that says to which command they belong.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
 from broker.server.adapters import EndConnection, ProtocolError
-from protocols.iggy import groups, offsets, polling, sending, streams, system, topics
+from protocols.iggy import groups, offsets, polling, sending, streams, system, targets, topics
 from protocols.iggy import messages as m
 from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
 from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
@@ -26,36 +28,58 @@ if TYPE_CHECKING:
 DEADLINE_INTERVAL_S = 3600.0
 
 Handler = Callable[[Context, Any], Awaitable[Answer]]
+Resources = Callable[["Broker", Any], Iterable[Resource]]
 
-HANDLERS: Mapping[type, tuple[str, Handler]] = {
-    m.Ping: ("ping", system.ping),
-    m.LoginUser: ("login_user", system.login),
-    m.LogoutUser: ("logout_user", system.logout),
-    m.GetMe: ("get_me", system.get_me),
-    m.GetClient: ("get_client", system.get_client),
-    m.GetClients: ("get_clients", system.get_clients),
-    m.GetStats: ("get_stats", system.get_stats),
-    m.PollMessages: ("poll_messages", polling.poll),
-    m.SendMessages: ("send_messages", sending.send),
-    m.GetConsumerOffset: ("get_consumer_offset", offsets.get_offset),
-    m.StoreConsumerOffset: ("store_consumer_offset", offsets.store_offset),
-    m.DeleteConsumerOffset: ("delete_consumer_offset", offsets.delete_offset),
-    m.GetStream: ("get_stream", streams.get_stream),
-    m.GetStreams: ("get_streams", streams.get_streams),
-    m.CreateStream: ("create_stream", streams.create_stream),
-    m.UpdateStream: ("update_stream", streams.update_stream),
-    m.DeleteStream: ("delete_stream", streams.delete_stream),
-    m.GetTopic: ("get_topic", topics.get_topic),
-    m.GetTopics: ("get_topics", topics.get_topics),
-    m.CreateTopic: ("create_topic", topics.create_topic),
-    m.DeleteTopic: ("delete_topic", topics.delete_topic),
-    m.CreatePartitions: ("create_partitions", topics.create_partitions),
-    m.GetGroup: ("get_group", groups.get_group),
-    m.GetGroups: ("get_groups", groups.get_groups),
-    m.CreateGroup: ("create_group", groups.create_group),
-    m.DeleteGroup: ("delete_group", groups.delete_group),
-    m.JoinGroup: ("join_group", groups.join_group),
-    m.LeaveGroup: ("leave_group", groups.leave_group),
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one command is served, and what its client must be allowed to do to what it names."""
+
+    api: str  # In metrics.
+    handler: Handler
+    action: Action | None = None  # None: whoever is connected may do it.
+    on: Resources = targets.cluster
+
+
+COMMANDS: Mapping[type, Served] = {
+    m.Ping: Served("ping", system.ping),
+    m.LoginUser: Served("login_user", system.login),
+    m.LogoutUser: Served("logout_user", system.logout),
+    m.GetMe: Served("get_me", system.get_me),
+    m.GetClient: Served("get_client", system.get_client, Action.DESCRIBE),
+    m.GetClients: Served("get_clients", system.get_clients, Action.DESCRIBE),
+    m.GetStats: Served("get_stats", system.get_stats, Action.DESCRIBE),
+    m.PollMessages: Served("poll_messages", polling.poll, Action.CONSUME, targets.consumer),
+    m.SendMessages: Served("send_messages", sending.send, Action.PRODUCE, targets.topic),
+    m.GetConsumerOffset: Served(
+        "get_consumer_offset", offsets.get_offset, Action.DESCRIBE, targets.consumer
+    ),
+    m.StoreConsumerOffset: Served(
+        "store_consumer_offset", offsets.store_offset, Action.CONSUME, targets.consumer
+    ),
+    m.DeleteConsumerOffset: Served(
+        "delete_consumer_offset", offsets.delete_offset, Action.CONSUME, targets.consumer
+    ),
+    m.GetStream: Served("get_stream", streams.get_stream, Action.DESCRIBE, targets.stream),
+    m.GetStreams: Served("get_streams", streams.get_streams, Action.DESCRIBE),
+    m.CreateStream: Served(
+        "create_stream", streams.create_stream, Action.CREATE, targets.new_stream
+    ),
+    m.UpdateStream: Served("update_stream", streams.update_stream, Action.ALTER, targets.stream),
+    m.DeleteStream: Served("delete_stream", streams.delete_stream, Action.DELETE, targets.stream),
+    m.GetTopic: Served("get_topic", topics.get_topic, Action.DESCRIBE, targets.topic),
+    m.GetTopics: Served("get_topics", topics.get_topics, Action.DESCRIBE, targets.stream),
+    m.CreateTopic: Served("create_topic", topics.create_topic, Action.CREATE, targets.new_topic),
+    m.DeleteTopic: Served("delete_topic", topics.delete_topic, Action.DELETE, targets.topic),
+    m.CreatePartitions: Served(
+        "create_partitions", topics.create_partitions, Action.ALTER, targets.topic
+    ),
+    m.GetGroup: Served("get_group", groups.get_group, Action.DESCRIBE, targets.group),
+    m.GetGroups: Served("get_groups", groups.get_groups, Action.DESCRIBE, targets.topic),
+    m.CreateGroup: Served("create_group", groups.create_group, Action.CREATE, targets.new_group),
+    m.DeleteGroup: Served("delete_group", groups.delete_group, Action.DELETE, targets.group),
+    m.JoinGroup: Served("join_group", groups.join_group, Action.CONSUME, targets.group),
+    m.LeaveGroup: Served("leave_group", groups.leave_group, Action.CONSUME, targets.group),
 }
 
 
@@ -74,7 +98,8 @@ class IggySession:
         self._context = Context(broker, connection, options, shared, client)
         number = broker.metrics.number
         self._counted = {
-            kind: number("braidlog_requests", PROTOCOL, api) for kind, (api, _) in HANDLERS.items()
+            kind: number("braidlog_requests", PROTOCOL, served.api)
+            for kind, served in COMMANDS.items()
         }
 
     def frame_size(self, view: memoryview) -> int | None:
@@ -114,11 +139,12 @@ class IggySession:
         self._counted[kind].inc()
         context, machine = self._context, self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
-        _, handler = HANDLERS[kind]
+        served = COMMANDS[kind]
         if kind is not m.SendMessages:  # Those may share a sync.
             await context.own_writes()
         try:
-            answer = await handler(context, command.request)
+            self._check(command)
+            answer = await served.handler(context, command.request)
         except Absent as error:
             if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
                 self._fail(error.code, str(error))
@@ -135,6 +161,13 @@ class IggySession:
             raise ProtocolError(str(error)) from error
         machine.state = State.LOGGED_IN if context.client.user_id else State.LOGGED_OUT
         return answer
+
+    def _check(self, command: Command) -> None:
+        """Raises NotAuthorized if the client may not do that to what the request names."""
+        broker, served = self._context.broker, COMMANDS[type(command.request)]
+        if served.action is not None and broker.access.rules is not None:
+            for resource in served.on(broker, command.request):
+                self._connection.check(served.action, resource)
 
     def _refuse(self, refused: Refused) -> None:
         if refused.ends:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 
+from broker.access.rights import ANONYMOUS, Principal
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy.context import NOBODY, ROOT, Answer, Client, Context
@@ -33,12 +34,14 @@ async def login(context: Context, request: m.LoginUser) -> Answer:
     if not right or request.username != options.username:
         raise Refusal(ErrorCode.INVALID_CREDENTIALS)
     context.client.user_id = ROOT
+    context.connection.principal = Principal(request.username)
     return Answer([m.UserIdentity(ROOT)])
 
 
 async def logout(context: Context, request: m.LogoutUser) -> Answer:
     """Back to where only a login is taken."""
     context.client.user_id = NOBODY
+    context.connection.principal = ANONYMOUS
     return Answer()
 
 

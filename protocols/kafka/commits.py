@@ -84,6 +84,7 @@ def _add(
         return Code.OFFSET_METADATA_TOO_LARGE
     try:
         partition = context.partition(name, index)
+        context.check_group(commits.name, partition.topic.name)
         commits.add(partition, target.offset, kafka=_as_given(context, target))
     except PartitionNotFound:
         return Code.NONE  # 0.8.2 takes it without a look, and version 1 never gives it back.
@@ -126,6 +127,7 @@ def _committed(
         return CommittedOffset(-1, b"", Code.UNKNOWN)
     try:
         partition = context.partition(name, index)
+        context.check_group(request.group, partition.topic.name)
         subscription = context.broker.subscriptions.find(partition.topic, request.group)
         given = None if subscription is None else subscription.committed(index)
     except BrokerError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, TopicNotFound
 from protocols.kafka.errors import Code, wire_code
 from protocols.kafka.messages import BrokerAddress, Reply
@@ -13,8 +14,10 @@ from protocols.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.server.outbox import Outbox
+    from broker.server.connection import Connection
     from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from storage.metadata.names import TopicName
 
 PROTOCOL = "kafka"
 
@@ -32,22 +35,40 @@ class Context:
     """One connection as its handlers see it."""
 
     broker: Broker
-    outbox: Outbox
+    connection: Connection
     options: KafkaOptions
     names: NameSpace
     address: BrokerAddress  # where clients are told that this broker is
+    action: Action = Action.DESCRIBE  # of the request that is being served
     written_ticket: int = 0  # once this is durable, so is all that the connection has appended
     fetch_turn: int = 0  # which partition of a fetch is read first
     # partition id -> (offset asked for, offset from where there was something left to look at)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def partition(self, name: bytes | None, index: int) -> Partition:
-        """The partition that a request names. Raises TopicNotFound, PartitionNotFound."""
+        """The partition that a request names, whose action is checked.
+
+        Raises NotAuthorized, TopicNotFound, PartitionNotFound.
+        """
         try:
             topic_name = self.names.topic_name(name)
         except IllegalName as error:
             raise TopicNotFound(str(error)) from None
-        return self.broker.topics.partition(topic_name, index)
+        topic = self.broker.topics.find(topic_name)
+        if topic is None:
+            self.connection.check(self.action, Resource.of_topic(topic_name))
+            raise TopicNotFound(f"no topic {topic_name}")
+        self.connection.check(self.action, topic.resource)
+        return topic.partition(index)
+
+    def may_see(self, topic: Topic) -> bool:
+        """Whether a list of topics shows this one to the client."""
+        principal = self.connection.principal
+        return self.broker.access.allows(principal, Action.DESCRIBE, topic.resource)
+
+    def check_group(self, group: bytes, topic: TopicName | None = None) -> None:
+        """Raises NotAuthorized if the client may not do to that group what the request does."""
+        self.connection.check(self.action, Resource.of_group(group, topic))
 
     def refused(self, error: BrokerError) -> Code:
         """The code to answer with; counted."""
@@ -62,5 +83,8 @@ class Context:
         and would only wait behind its answer, with all the bytes read in memory.
         """
         durability = self.broker.durability
-        if self.outbox.pending_answers or self.written_ticket > durability.durable_ticket:
+        if (
+            self.connection.outbox.pending_answers
+            or self.written_ticket > durability.durable_ticket
+        ):
             await durability.settled()

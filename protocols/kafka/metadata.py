@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidName
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
@@ -44,7 +45,7 @@ async def metadata(context: Context, request: MetadataRequest) -> Answer:
     if not request.topics:
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):
-            if visible(topic.name):
+            if visible(topic.name) and context.may_see(topic):
                 topics.append(_described(context, topic))
                 ticket = max(ticket, topic.ticket)
     return Answer(MetadataReply([context.address], topics), ticket)
@@ -55,6 +56,10 @@ async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) 
     if request.group is None:
         code = Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
         return Answer(ConsumerMetadataReply(code, NOWHERE))
+    try:
+        context.check_group(request.group)
+    except BrokerError as error:
+        return Answer(ConsumerMetadataReply(context.refused(error), NOWHERE))
     return Answer(ConsumerMetadataReply(Code.NONE, context.address))
 
 
@@ -64,9 +69,13 @@ async def _topic(context: Context, name: bytes | None) -> Topic:
     except IllegalName as error:
         raise InvalidName(str(error)) from None
     topics = context.broker.topics
-    if context.options.auto_create:
-        return await topics.auto_create(topic_name)
-    return topics.get(topic_name)
+    resource = Resource.of_topic(topic_name)
+    context.connection.check(context.action, resource)
+    if not context.options.auto_create:
+        return topics.get(topic_name)
+    if topics.find(topic_name) is None:
+        context.connection.check(Action.CREATE, resource)
+    return await topics.auto_create(topic_name)
 
 
 def _described(context: Context, topic: Topic) -> TopicMetadata:

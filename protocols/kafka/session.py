@@ -8,8 +8,10 @@ disk: its answer joins the outbox's ordered queue and the next request is read.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.access.rights import Action
 from broker.server.adapters import EndConnection
 from protocols.kafka import messages
 from protocols.kafka.commits import commit_offsets, fetch_offsets
@@ -28,14 +30,29 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Context, Any], Awaitable[Answer | None]]
 
-HANDLERS: Mapping[type, tuple[str, Handler]] = {
-    messages.ProduceRequest: ("produce", produce),
-    messages.FetchRequest: ("fetch", fetch),
-    messages.OffsetsRequest: ("offsets", list_offsets),
-    messages.MetadataRequest: ("metadata", metadata),
-    messages.OffsetCommitRequest: ("offset_commit", commit_offsets),
-    messages.OffsetFetchRequest: ("offset_fetch", fetch_offsets),
-    messages.ConsumerMetadataRequest: ("consumer_metadata", consumer_metadata),
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How one kind of request is served, and what its client must be allowed to do.
+
+    The context checks `action` wherever the handler has it resolve a name.
+    """
+
+    api: str  # In metrics.
+    handler: Handler
+    action: Action
+
+
+COMMANDS: Mapping[type, Command] = {
+    messages.ProduceRequest: Command("produce", produce, Action.PRODUCE),
+    messages.FetchRequest: Command("fetch", fetch, Action.CONSUME),
+    messages.OffsetsRequest: Command("offsets", list_offsets, Action.DESCRIBE),
+    messages.MetadataRequest: Command("metadata", metadata, Action.DESCRIBE),
+    messages.OffsetCommitRequest: Command("offset_commit", commit_offsets, Action.CONSUME),
+    messages.OffsetFetchRequest: Command("offset_fetch", fetch_offsets, Action.DESCRIBE),
+    messages.ConsumerMetadataRequest: Command(
+        "consumer_metadata", consumer_metadata, Action.DESCRIBE
+    ),
 }
 
 
@@ -51,14 +68,15 @@ class KafkaSession:
         self._idle_timeout_s = options.idle_timeout_s
         self._context = Context(
             broker=broker,
-            outbox=connection.outbox,
+            connection=connection,
             options=options,
             names=NameSpace(options.namespace),
             address=messages.BrokerAddress(broker.node_id, host.encode(), port),
         )
         number = broker.metrics.number
         self._counted = {
-            kind: number("braidlog_requests", PROTOCOL, api) for kind, (api, _) in HANDLERS.items()
+            kind: number("braidlog_requests", PROTOCOL, command.api)
+            for kind, command in COMMANDS.items()
         }
 
     def frame_size(self, view: memoryview) -> int | None:
@@ -70,8 +88,9 @@ class KafkaSession:
         request = self._machine.decode(frame)
         kind = type(request.body)
         self._counted[kind].inc()
-        _, handler = HANDLERS[kind]
-        answer = await handler(self._context, request.body)
+        command = COMMANDS[kind]
+        self._context.action = command.action
+        answer = await command.handler(self._context, request.body)
         if answer is not None:
             parts = self._machine.encode(request.correlation_id, answer.reply)
             self._outbox.answer(parts, answer.ticket)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.access.rights import Action, Resource
 from broker.delivery.consumer import Consumer
 from broker.delivery.cursor import SubscriptionCursor
 from broker.delivery.entries import Entry
@@ -216,8 +217,14 @@ def _unsubscribe(session: PulsarSession, command: CommandUnsubscribe) -> None:
 
 
 def attached(session: PulsarSession, consumer_id: int) -> tuple[PulsarConsumer, Dispatcher]:
-    """The consumer of that number and its dispatcher. Raises Refused if it is not attached."""
+    """The consumer of that number and its dispatcher, if the client may still consume there.
+
+    Raises Refused if it is not attached, NotAuthorized.
+    """
     consumer = session.consumers.get(consumer_id)
     if consumer is None or consumer.dispatcher is None:
         raise Refused(ServerError.MetadataError, "Consumer not found")
-    return consumer, consumer.dispatcher
+    dispatcher = consumer.dispatcher
+    topic = dispatcher.partition.topic.name
+    session.connection.check(Action.CONSUME, Resource.of_group(dispatcher.name, topic))
+    return consumer, dispatcher

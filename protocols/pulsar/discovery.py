@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from broker.access.rights import Action, Resource
+from broker.errors import BrokerError, NotAuthorized, PartitionNotFound, TopicNotFound
 from broker.server.adapters import ProtocolError
 from broker.server.connection import address_text
 from protocols.pulsar import messages
@@ -49,7 +50,7 @@ def _is_to_be_made(session: PulsarSession, command: CommandPartitionedTopicMetad
         return False
     if not _may_create(command) or not is_missing(topics, command.topic):
         return False
-    return resolve(topics, command.topic)[1] is None
+    return topics.resolve_pulsar(command.topic)[1] is None
 
 
 def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
@@ -63,7 +64,7 @@ async def _make_and_tell_partitions(
     session: PulsarSession, command: CommandPartitionedTopicMetadata
 ) -> None:
     try:
-        made = await make_missing(session.broker.topics, command.topic)
+        made = await make_missing(session, Action.DESCRIBE, command.topic)
     except (BrokerError, Refused) as error:
         _refuse_partitions(session, command, error)
     else:
@@ -75,7 +76,7 @@ def _tell_partitions(
 ) -> None:
     topics = session.broker.topics
     try:
-        name, index = resolve(topics, command.topic)
+        name, index = resolve(session, Action.DESCRIBE, command.topic)
         topic = topics.find(name)
         if topic is None and not _may_create(command):
             raise TopicNotFound("")
@@ -102,7 +103,7 @@ def _refuse_partitions(
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
     """Where a topic is served: here. It need not exist yet."""
     try:
-        resolve(session.broker.topics, command.topic)
+        resolve(session, Action.DESCRIBE, command.topic)
         if command.advertised_listener_name:
             listener = command.advertised_listener_name
             raise Refused(
@@ -129,6 +130,11 @@ def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNames
     parts = command.namespace.split("/")
     if len(parts) != 2 or not all(parts):
         raise ProtocolError(f"{command.namespace!r} is no namespace")
+    try:
+        session.connection.check(Action.DESCRIBE, Resource.of_namespace(*parts))
+    except NotAuthorized as error:
+        session.refuse(command.request_id, error)
+        return
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
         for topic in session.broker.topics.list(*parts):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.delivery import entries
 from broker.delivery.entries import EntryId
-from broker.errors import BrokerError
+from broker.errors import BrokerError, NotAuthorized
 from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.consumers import LANE, attached
@@ -114,6 +114,9 @@ def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> Non
     """Counters of one consumer. Apache closes the connection for an unknown one."""
     try:
         consumer, dispatcher = attached(session, command.consumer_id)
+    except NotAuthorized as error:
+        session.refuse(command.request_id, error)
+        return
     except Refused as error:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
     connected_at = datetime.fromtimestamp(consumer.connected_at_us / 1_000_000, UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
 from protocols.pulsar import messages, names, schemas
 from protocols.pulsar.errors import Refused
@@ -31,7 +32,7 @@ def producer(session: PulsarSession, command: CommandProducer) -> None:
 
 async def _open_with_topic(session: PulsarSession, command: CommandProducer) -> None:
     try:
-        await names.make_missing(session.broker.topics, command.topic)
+        await names.make_missing(session, Action.PRODUCE, command.topic)
     except (BrokerError, Refused) as error:
         session.refuse(command.request_id, error)
     else:
@@ -84,7 +85,7 @@ def answer(session: PulsarSession, opened: Producer, ticket: int) -> None:
 
 def _prepare(session: PulsarSession, command: CommandProducer) -> tuple[Producer, int]:
     """The producer that is asked for, not yet let in, and what its answer waits for."""
-    partition, holds_layout = names.open_partition(session.broker.topics, command.topic)
+    partition, holds_layout = names.open_partition(session, Action.PRODUCE, command.topic)
     # A client whose SEND is refused connects again, and its own timeout begins anew with every
     # success (C++ and all that are made of it): it would never hear that the disk is full.
     partition.check_room()
@@ -138,6 +139,7 @@ def _make_subscription(
 ) -> int:
     """The subscription that a dead letter producer wants, from the first entry on."""
     name = command.initial_subscription_name.encode()
+    session.connection.check(Action.CONSUME, Resource.of_group(name, partition.topic.name))
     subscription = session.broker.subscriptions.open(partition.topic, name)
     return subscription.start(partition.index, partition.log_start_offset)
 

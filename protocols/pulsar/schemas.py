@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
+from broker.access.rights import Action
 from broker.errors import BrokerError, TopicNotFound
 from broker.topics.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible
 from protocols.pulsar import messages
@@ -73,7 +74,7 @@ def get_schema(session: PulsarSession, command: CommandGetSchema) -> None:
 
 
 def _find(session: PulsarSession, command: CommandGetSchema) -> tuple[Schema, bytes]:
-    name, _ = resolve(session.broker.topics, command.topic)
+    name, _ = resolve(session, Action.DESCRIBE, command.topic)
     topic = session.broker.topics.find(name)
     schemas = topic.meta.schemas if topic is not None else []
     number = len(schemas) - 1
@@ -94,7 +95,7 @@ def _find(session: PulsarSession, command: CommandGetSchema) -> tuple[Schema, by
 def get_or_create_schema(session: PulsarSession, command: CommandGetOrCreateSchema) -> None:
     """Like a producer's schema, for a topic that is there."""
     try:
-        name, _ = resolve(session.broker.topics, command.topic)
+        name, _ = resolve(session, Action.PRODUCE, command.topic)
         topic = session.broker.topics.get(name)
         version, ticket = of_producer(session, topic, command.schema)
     except (BrokerError, Refused) as error:

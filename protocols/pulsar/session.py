@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from broker.access.rights import Action
 from broker.errors import BrokerError
 from broker.server.adapters import EndConnection, ProtocolError
 from protocols.pulsar import (
@@ -46,29 +48,44 @@ KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
 # does not is slowed by the broker's answers, never by its memory.
 LANE_MAX: Final = 1000
 
-HANDLERS: Final[dict[int, Handler]] = {
-    Type.CONNECT: connecting.connect,
-    Type.PING: connecting.ping,
-    Type.PONG: connecting.pong,
-    Type.AUTH_RESPONSE: connecting.auth_response,
-    Type.PARTITIONED_METADATA: discovery.partitioned_metadata,
-    Type.LOOKUP: discovery.lookup,
-    Type.GET_TOPICS_OF_NAMESPACE: discovery.topics_of_namespace,
-    Type.PRODUCER: producers.producer,
-    Type.CLOSE_PRODUCER: producers.close_producer,
-    Type.SUBSCRIBE: subscribing.subscribe,
-    Type.CLOSE_CONSUMER: consumers.close_consumer,
-    Type.UNSUBSCRIBE: consumers.unsubscribe,
-    Type.FLOW: consumers.flow,
-    Type.ACK: acks.ack,
-    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: acks.redeliver,
-    Type.SEEK: positions.seek,
-    Type.GET_LAST_MESSAGE_ID: positions.last_message_id,
-    Type.CONSUMER_STATS: positions.consumer_stats,
-    Type.GET_SCHEMA: schemas.get_schema,
-    Type.GET_OR_CREATE_SCHEMA: schemas.get_or_create_schema,
-    **refusals.HANDLERS,
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one command is served, and what its client must be allowed to do."""
+
+    handler: Handler
+    action: Action | None = None  # None: whoever is connected may do it.
+
+
+# The action is checked where the handler finds what the command names.
+COMMANDS: Final[dict[int, Served]] = {
+    Type.CONNECT: Served(connecting.connect),
+    Type.PING: Served(connecting.ping),
+    Type.PONG: Served(connecting.pong),
+    Type.AUTH_RESPONSE: Served(connecting.auth_response),
+    Type.PARTITIONED_METADATA: Served(discovery.partitioned_metadata, Action.DESCRIBE),
+    Type.LOOKUP: Served(discovery.lookup, Action.DESCRIBE),
+    Type.GET_TOPICS_OF_NAMESPACE: Served(discovery.topics_of_namespace, Action.DESCRIBE),
+    Type.PRODUCER: Served(producers.producer, Action.PRODUCE),
+    Type.CLOSE_PRODUCER: Served(producers.close_producer),
+    Type.SUBSCRIBE: Served(subscribing.subscribe, Action.CONSUME),
+    Type.CLOSE_CONSUMER: Served(consumers.close_consumer),
+    Type.UNSUBSCRIBE: Served(consumers.unsubscribe, Action.CONSUME),
+    Type.FLOW: Served(consumers.flow, Action.CONSUME),
+    Type.ACK: Served(acks.ack, Action.CONSUME),
+    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Served(acks.redeliver, Action.CONSUME),
+    Type.SEEK: Served(positions.seek, Action.CONSUME),
+    Type.GET_LAST_MESSAGE_ID: Served(positions.last_message_id, Action.CONSUME),
+    Type.CONSUMER_STATS: Served(positions.consumer_stats, Action.CONSUME),
+    Type.GET_SCHEMA: Served(schemas.get_schema, Action.DESCRIBE),
+    Type.GET_OR_CREATE_SCHEMA: Served(schemas.get_or_create_schema, Action.PRODUCE),
+    **{kind: Served(handler) for kind, handler in refusals.HANDLERS.items()},
 }
+
+# Checked when the producer or consumer that they are about was opened.
+CHECKED_AT_OPENING: Final = frozenset(
+    {Type.SEND, Type.FLOW, Type.ACK, Type.REDELIVER_UNACKNOWLEDGED_MESSAGES}
+)
 
 # Sends may be gathered over these: they change nothing that a send depends on.
 NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK})
@@ -94,7 +111,7 @@ class PulsarSession:
         number = self.broker.metrics.number
         self._counted = {
             kind: number("braidlog_requests", connection.protocol, Type.Name(kind))
-            for kind in (*HANDLERS, Type.SEND)
+            for kind in (*COMMANDS, Type.SEND)
         }
         self._sends = self._counted[Type.SEND]
         self._lanes: dict[tuple[str, int], deque[Work]] = {}
@@ -122,7 +139,7 @@ class PulsarSession:
             return
         if kind not in NOT_FOR_PRODUCERS:
             self.sending.flush()
-        waiting = HANDLERS[kind](self, command.fields)
+        waiting = COMMANDS[kind].handler(self, command.fields)
         if waiting is not None:
             await waiting
 

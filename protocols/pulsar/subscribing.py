@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.access.rights import Action, Resource
 from broker.delivery import entries
 from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import Cursor, MemoryCursor, SubscriptionCursor
@@ -93,7 +94,7 @@ async def _attach(
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
     if command.force_topic_creation:
-        await names.make_missing(session.broker.topics, command.topic)
+        await names.make_missing(session, Action.CONSUME, command.topic)
     partition, holds_layout = _partition(session, command)
     kind = KINDS.get(command.subType)
     while True:
@@ -136,12 +137,15 @@ def _check(command: CommandSubscribe) -> None:
 def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Partition, bool]:
     topics = session.broker.topics
     try:
-        partition, holds_layout = names.open_partition(topics, command.topic)
+        opened = names.open_partition(session, Action.CONSUME, command.topic)
     except PartitionNotFound as error:
         name, _ = topics.resolve_pulsar(command.topic)
         if topics.get(name).partitioned:
             raise
         raise Refused(ServerError.NotAllowedError, str(error)) from error
+    partition, holds_layout = opened
+    group = Resource.of_group(command.subscription.encode(), partition.topic.name)
+    session.connection.check(Action.CONSUME, group)
     if command.HasField("schema"):
         schemas.of_consumer(session, partition.topic, command.schema)
     return partition, holds_layout

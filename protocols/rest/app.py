@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import trio
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from broker.access.rights import Action
 from protocols.rest.bodies import BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
-from protocols.rest.requests import ERROR_HANDLERS, Handler, Requests
+from protocols.rest.requests import ERROR_HANDLERS, Requests
+from protocols.rest.routes import Routes, Served
 from protocols.rest.topics import TopicsApi
 
 if TYPE_CHECKING:
@@ -27,35 +27,31 @@ TOPIC = "{tenant}/{namespace}/{topic}"
 
 def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> ASGIApp:
     """The ASGI application of one broker's HTTP listener."""
-    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
-    topics = TopicsApi(broker, bodies)
-    groups = GroupsApi(broker)
-    health = HealthApi(broker, disk_free_bytes_min=options.disk_free_bytes_min)
-    routes = [
-        _route("/healthz", GET=health.healthz),
-        _route("/readyz", GET=health.readyz),
-        _route("/metrics", GET=health.metrics),
-        _route(f"{API}/topics", GET=topics.list_topics),
-        _route(
-            f"{API}/topics/{TOPIC}",
-            GET=topics.show,
-            PUT=topics.create,
-            PATCH=topics.alter,
-            DELETE=topics.delete,
-        ),
-        _route(f"{API}/groups", GET=groups.list_groups),
-        _route(f"{API}/groups/{TOPIC}/{{group}}", GET=groups.show),
-    ]
+    routes = make_routes(broker, options, stopping)
     app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
     app.router.redirect_slashes = False  # A redirect could not say which error it stands for.
     return Requests(app, broker)
 
 
-def _route(path: str, **handlers: Handler) -> Route:
-    """One path with all its methods, so that a wrong one is told which there are."""
-
-    async def serve(request: Request) -> Response:
-        method = "GET" if request.method == "HEAD" else request.method
-        return await handlers[method](request)
-
-    return Route(path, serve, methods=list(handlers))
+def make_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> list[Route]:
+    """Every path that is served."""
+    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
+    route = Routes(broker).route
+    topics = TopicsApi(broker, bodies)
+    groups = GroupsApi(broker)
+    health = HealthApi(broker, disk_free_bytes_min=options.disk_free_bytes_min)
+    return [
+        route("/healthz", GET=Served(health.healthz, None)),
+        route("/readyz", GET=Served(health.readyz, None)),
+        route("/metrics", GET=Served(health.metrics, Action.DESCRIBE)),
+        route(f"{API}/topics", GET=Served(topics.list_topics, Action.DESCRIBE)),
+        route(
+            f"{API}/topics/{TOPIC}",
+            GET=Served(topics.show, Action.DESCRIBE),
+            PUT=Served(topics.create, Action.CREATE),
+            PATCH=Served(topics.alter, Action.ALTER),
+            DELETE=Served(topics.delete, Action.DELETE),
+        ),
+        route(f"{API}/groups", GET=Served(groups.list_groups, Action.DESCRIBE)),
+        route(f"{API}/groups/{TOPIC}/{{group}}", GET=Served(groups.show, Action.DESCRIBE)),
+    ]

@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker.access.rights import ANONYMOUS, Principal
 from broker.errors import BrokerError
 from protocols.rest import errors
 from protocols.rest.messages import ErrorBody, encode
@@ -46,6 +47,7 @@ class Exchange:
         self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         raw_path: bytes = scope["raw_path"]
         self.scope: Scope = {**scope, "path": raw_path.decode("ascii"), "exchange": self}
+        self.principal: Principal = ANONYMOUS
         self.status = 0
         self.code = ""  # of the error told, if one was
         self._send = send

@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from broker.access.access import Access
 from broker.metrics import Metrics
 
 
@@ -85,6 +86,7 @@ def bare_broker(data_dir: str = "/") -> Any:
     """What the listener needs of a broker as long as nobody asks about a topic."""
     return SimpleNamespace(
         version="0.0",
+        access=Access(),
         metrics=Metrics(),
         topics=NoTopics(),
         data_dir=data_dir,

@@ -1,0 +1,88 @@
+"""The words of access control: who asks (principal), to do what (action), to what (resource).
+
+Knows no protocol, no rule and no topic.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from storage.metadata.names import TopicName
+
+
+class Action(enum.Enum):
+    """What a command does. Each command of each protocol names one, or none, in its table."""
+
+    PRODUCE = "produce"  # Append records, and register the schema that they are written with.
+    CONSUME = "consume"  # Read records, and move the position of a group.
+    DESCRIBE = "describe"  # See names, settings, offsets, figures. Every other action implies it.
+    CREATE = "create"  # Topics, namespaces and named groups.
+    ALTER = "alter"  # Settings, number of partitions, schemas.
+    DELETE = "delete"  # Topics, namespaces, groups, and records before their time.
+    ADMINISTER = "administer"  # Users, tokens and rules.
+
+
+class ResourceKind(enum.Enum):
+    """What a resource is."""
+
+    CLUSTER = "cluster"
+    TENANT = "tenant"
+    NAMESPACE = "namespace"
+    TOPIC = "topic"
+    GROUP = "group"  # A subscription: Kafka's group, Iggy's consumer or consumer group.
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What an action is about. Parts that a kind does not have are empty."""
+
+    kind: ResourceKind
+    tenant: str = ""
+    namespace: str = ""
+    topic: str = ""  # Without a partition's number.
+    group: bytes = b""
+
+    @classmethod
+    def of_tenant(cls, tenant: str) -> Resource:
+        """A tenant."""
+        return cls(ResourceKind.TENANT, tenant)
+
+    @classmethod
+    def of_namespace(cls, tenant: str, namespace: str) -> Resource:
+        """A namespace (Iggy: a stream)."""
+        return cls(ResourceKind.NAMESPACE, tenant, namespace)
+
+    @classmethod
+    def of_topic(cls, name: TopicName) -> Resource:
+        """A topic, whether or not it exists."""
+        return cls(ResourceKind.TOPIC, name.tenant, name.namespace, name.topic)
+
+    @classmethod
+    def of_group(cls, group: bytes, topic: TopicName | None = None) -> Resource:
+        """A group of a topic; without a topic: of that name wherever it reads."""
+        if topic is None:
+            return cls(ResourceKind.GROUP, group=group)
+        return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)
+
+    def __str__(self) -> str:
+        path = "/".join(part for part in (self.tenant, self.namespace, self.topic) if part)
+        group = f" {self.group.decode(errors='backslashreplace')!r}" if self.group else ""
+        return f"{self.kind.value}{group}{f' {path}' if path else ''}"
+
+
+CLUSTER: Final = Resource(ResourceKind.CLUSTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a connection acts for. Two with equal fields are the same."""
+
+    name: str
+    roles: frozenset[str] = frozenset()  # Names of rule sets that it has besides its own.
+    is_anonymous: bool = False  # It has not said who it is, or could not prove it.
+
+
+ANONYMOUS: Final = Principal("anonymous", is_anonymous=True)

@@ -1,0 +1,61 @@
+"""What stands between a route and its handler: the method's own handler, and the right to call it.
+
+Knows no topic but by the names in the path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker.access.rights import CLUSTER, Action, Resource
+from protocols.rest.bodies import group_name, topic_name
+from protocols.rest.requests import Handler
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from protocols.rest.requests import Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one method of a path is served, and what its client must be allowed to do."""
+
+    handler: Handler
+    action: Action | None  # None: whoever is connected may do it.
+
+
+class Routes:
+    """Makes the routes of one broker's listener."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def route(self, path: str, **methods: Served) -> Route:
+        """One path with all its methods, so that a wrong one is told which there are."""
+
+        async def serve(request: Request) -> Response:
+            served = methods["GET" if request.method == "HEAD" else request.method]
+            if served.action is not None:
+                exchange: Exchange = request.scope["exchange"]
+                self._broker.access.check(exchange.principal, served.action, named_in(request))
+            return await served.handler(request)
+
+        return Route(path, serve, methods=list(methods))
+
+
+def named_in(request: Request) -> Resource:
+    """What the path names: a group of a topic, a topic, a namespace, a tenant, or the cluster.
+
+    Raises Refused for a name that cannot be.
+    """
+    parts = request.path_params
+    if "group" in parts:
+        return Resource.of_group(group_name(request), topic_name(request))
+    if "topic" in parts:
+        return Resource.of_topic(topic_name(request))
+    return CLUSTER

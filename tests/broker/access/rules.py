@@ -1,0 +1,20 @@
+"""Rules for tests of access control, here and in the protocols' tests."""
+
+from broker.access.rights import Action, Principal, Resource
+
+
+class Nothing:
+    """Allows nothing, or nothing but some actions, and keeps what was asked."""
+
+    def __init__(self, *allowed: Action) -> None:
+        self.allowed = allowed
+        self.asked: list[tuple[Principal, Action, Resource]] = []
+
+    def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        self.asked.append((principal, action, resource))
+        return action in self.allowed
+
+    @property
+    def actions(self) -> set[Action]:
+        """The actions that were asked for."""
+        return {action for _, action, _ in self.asked}

@@ -1,0 +1,40 @@
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal, Resource
+from broker.errors import NotAuthorized
+from storage.metadata.names import TopicName
+from tests.broker.access.rules import Nothing
+
+ORDERS = TopicName("public", "default", "orders")
+
+
+@pytest.mark.parametrize("action", Action)
+def test_without_rules_everybody_may_do_everything(action):
+    Access().check(ANONYMOUS, action, CLUSTER)
+    assert Access().allows(ANONYMOUS, action, CLUSTER)
+
+
+def test_rules_are_asked_who_wants_what_of_what():
+    rules = Nothing(Action.CONSUME)
+    access = Access(rules)
+    alice = Principal("alice", frozenset({"readers"}))
+    access.check(alice, Action.CONSUME, Resource.of_topic(ORDERS))
+    with pytest.raises(NotAuthorized, match="alice may not produce topic public/default/orders"):
+        access.check(alice, Action.PRODUCE, Resource.of_topic(ORDERS))
+    assert rules.asked[0] == (alice, Action.CONSUME, Resource.of_topic(ORDERS))
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [
+        (CLUSTER, "cluster"),
+        (Resource.of_tenant("t"), "tenant t"),
+        (Resource.of_namespace("t", "n"), "namespace t/n"),
+        (Resource.of_topic(ORDERS), "topic public/default/orders"),
+        (Resource.of_group(b"g"), "group 'g'"),
+        (Resource.of_group(b"\xff", ORDERS), r"group '\\xff' public/default/orders"),
+    ],
+)
+def test_resources_read_well(resource, text):
+    assert str(resource) == text

@@ -1,0 +1,137 @@
+"""No command gets past the access check: what each is told, and that nothing has happened."""
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import ANONYMOUS, Principal
+from protocols.iggy import messages as m
+from protocols.iggy.dialects import D2
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.session import COMMANDS
+from tests.broker.access.rules import Nothing
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.talk import NEVER, to_partition
+
+STREAM = {"stream": named("st")}
+TOPIC = {**STREAM, "topic": named("tp")}
+GROUP = {**TOPIC, "group": named("grp")}
+READER = {**TOPIC, "consumer": {"kind": 1, "id": named(1)}, "partition": 1}
+LOGIN = {"username": "iggy", "password": "iggy", "version": "0.6.202", "context": ""}
+NEW_TOPIC = {
+    **STREAM,
+    "topic_id": 0,
+    "partitions": 1,
+    "compression": 1,
+    "expiry": NEVER,
+    "max_size": 0,
+    "replication": 0,
+    "name": "new",
+}
+SAMPLES = {
+    m.Ping: {},
+    m.LoginUser: LOGIN,
+    m.LogoutUser: {},
+    m.GetMe: {},
+    m.GetClient: {"client_id": 1},
+    m.GetClients: {},
+    m.GetStats: {},
+    m.PollMessages: {
+        **READER,
+        "strategy": {"kind": 5, "value": 0},
+        "count": 1,
+        "auto_commit": True,
+    },
+    m.SendMessages: {
+        **TOPIC,
+        "partitioning": to_partition(1),
+        "messages": [{"id": bytes(16), "headers": [], "payload": b"x"}],
+    },
+    m.GetConsumerOffset: READER,
+    m.StoreConsumerOffset: {**READER, "offset": 0},
+    m.DeleteConsumerOffset: READER,
+    m.GetStream: STREAM,
+    m.GetStreams: {},
+    m.CreateStream: {"stream_id": 0, "name": "new"},
+    m.UpdateStream: {**STREAM, "name": "st"},
+    m.DeleteStream: STREAM,
+    m.GetTopic: TOPIC,
+    m.GetTopics: STREAM,
+    m.CreateTopic: NEW_TOPIC,
+    m.DeleteTopic: TOPIC,
+    m.CreatePartitions: {**TOPIC, "count": 1},
+    m.GetGroup: GROUP,
+    m.GetGroups: TOPIC,
+    m.CreateGroup: {**TOPIC, "group_id": 0, "name": "new"},
+    m.DeleteGroup: GROUP,
+    m.JoinGroup: GROUP,
+    m.LeaveGroup: GROUP,
+}
+FOR_ANYBODY = {m.Ping, m.LoginUser, m.LogoutUser, m.GetMe}
+CODES = {layout.type: code for code, layout in D2.requests.items()}
+
+
+@pytest.fixture
+async def ready(talk):
+    """A connection, and a topic with a group and a stored offset."""
+    await talk.create_topic()
+    await talk.send(b"x")
+    await talk.status(602, **TOPIC, group_id=0, name="grp")
+    await talk.status(121, **READER, offset=0)
+    return talk
+
+
+def names_only(rules):
+    return {str(resource) for _, _, resource in rules.asked}
+
+
+def test_each_command_has_a_sample():
+    assert set(SAMPLES) == set(COMMANDS)
+
+
+def test_only_these_are_for_everybody():
+    assert {kind for kind, served in COMMANDS.items() if served.action is None} == FOR_ANYBODY
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in SAMPLES if kind not in FOR_ANYBODY], ids=lambda kind: kind.__name__
+)
+async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
+    rules = Nothing()
+    ticket = broker.durability.ticket
+    broker.access = Access(rules)
+    assert await ready.status(CODES[kind], **SAMPLES[kind]) == ErrorCode.UNAUTHORIZED
+    assert rules.actions == {COMMANDS[kind].action}
+    assert broker.durability.ticket == ticket  # Nothing was written.
+
+
+@pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)
+async def test_its_own_action_is_all_that_a_command_needs(broker, ready, kind):
+    action = COMMANDS[kind].action
+    broker.access = Access(Nothing(action))
+    assert await ready.status(CODES[kind], **SAMPLES[kind]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "asked"),
+    [
+        (m.GetTopic, {"stream": named(9), "topic": named("t")}, "cluster"),
+        (m.GetTopic, {"stream": named("no"), "topic": named("t")}, "topic public/no/t"),
+        (m.GetTopic, {"stream": named("st"), "topic": named(9)}, "namespace public/st"),
+        (m.GetGroup, {**TOPIC, "group": named(9)}, "topic public/st/tp"),
+        (m.GetStream, {"stream": named("no")}, "namespace public/no"),
+    ],
+)
+async def test_what_is_not_there_is_asked_for_by_what_it_would_be_in(
+    broker, ready, kind, values, asked
+):
+    rules = Nothing()
+    broker.access = Access(rules)
+    assert await ready.status(CODES[kind], **values) == ErrorCode.UNAUTHORIZED
+    assert names_only(rules) == {asked}
+
+
+async def test_a_connection_acts_for_whom_it_logged_in_as(broker, ready):
+    (connection,) = broker.connections
+    assert connection.principal == Principal("iggy")
+    await ready.status(39)
+    assert connection.principal == ANONYMOUS

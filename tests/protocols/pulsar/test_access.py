@@ -1,0 +1,108 @@
+"""No command gets past the access check: what each is told, and that nothing has happened."""
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import Action
+from protocols.pulsar import refusals
+from protocols.pulsar.machine import FIELDS, Type
+from protocols.pulsar.session import CHECKED_AT_OPENING, COMMANDS
+from storage.codecs.pb.PulsarApi_pb2 import Schema, ServerError
+from tests.broker.access.rules import Nothing
+from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, entry
+
+DENIED = ServerError.AuthorizationError
+SCHEMA = {"name": "s", "schema_data": b"{}", "type": Schema.Type.Json}
+FOR_ANYBODY = {Type.CONNECT, Type.PING, Type.PONG, Type.AUTH_RESPONSE}
+# Giving back what one has, and what is refused to everybody.
+HARMLESS = {Type.CLOSE_PRODUCER, Type.CLOSE_CONSUMER, *refusals.HANDLERS}
+
+# Of each command that names something: its fields, and the answer that carries an error.
+SAMPLES = {
+    Type.PARTITIONED_METADATA: ({"topic": TOPIC}, Type.PARTITIONED_METADATA_RESPONSE),
+    Type.LOOKUP: ({"topic": TOPIC}, Type.LOOKUP_RESPONSE),
+    Type.GET_TOPICS_OF_NAMESPACE: ({"namespace": "public/default"}, Type.ERROR),
+    Type.PRODUCER: ({"topic": TOPIC, "producer_id": 7}, Type.ERROR),
+    Type.SUBSCRIBE: (
+        {"topic": TOPIC, "subscription": "x", "subType": 0, "consumer_id": 7},
+        Type.ERROR,
+    ),
+    Type.UNSUBSCRIBE: ({"consumer_id": 0}, Type.ERROR),
+    Type.SEEK: ({"consumer_id": 0, "message_id": ID_EARLIEST}, Type.ERROR),
+    Type.GET_LAST_MESSAGE_ID: ({"consumer_id": 0}, Type.ERROR),
+    Type.CONSUMER_STATS: ({"consumer_id": 0}, Type.ERROR),
+    Type.GET_SCHEMA: ({"topic": TOPIC}, Type.GET_SCHEMA_RESPONSE),
+    Type.GET_OR_CREATE_SCHEMA: (
+        {"topic": TOPIC, "schema": SCHEMA},
+        Type.GET_OR_CREATE_SCHEMA_RESPONSE,
+    ),
+}
+
+
+@pytest.fixture
+async def ready(client):
+    """A client with a producer and a consumer."""
+    await client.produce()
+    await client.subscribe()
+    return client
+
+
+def test_each_command_is_sampled_or_needs_no_right():
+    assert set(COMMANDS) | {Type.SEND} == set(FIELDS)
+    assert set(SAMPLES) | CHECKED_AT_OPENING | FOR_ANYBODY | HARMLESS == set(FIELDS)
+    for kind, served in COMMANDS.items():
+        assert (served.action is None) == (kind in FOR_ANYBODY | HARMLESS), Type.Name(kind)
+
+
+@pytest.mark.parametrize("kind", SAMPLES, ids=Type.Name)
+async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
+    rules = Nothing()
+    ticket = broker.durability.ticket
+    broker.access = Access(rules)
+    fields, answer = SAMPLES[kind]
+    refused = await ready.ask(kind, answer, **fields)
+    code = refused.error_code if answer in CODED else refused.error
+    assert code == DENIED
+    assert rules.actions == {COMMANDS[kind].action}
+    assert broker.durability.ticket == ticket  # Nothing was written.
+
+
+CODED = {Type.GET_SCHEMA_RESPONSE, Type.GET_OR_CREATE_SCHEMA_RESPONSE}
+
+
+@pytest.mark.parametrize("kind", [Type.PRODUCER, Type.SUBSCRIBE], ids=Type.Name)
+async def test_making_a_topic_needs_a_right_of_its_own(broker, client, kind):
+    broker.access = Access(Nothing(COMMANDS[kind].action))
+    fields, _ = SAMPLES[kind]
+    code, text = await client.refused(kind, **fields)
+    assert code == DENIED
+    assert "may not create" in text
+    assert broker.topics.find(NAME) is None
+
+
+async def test_without_the_right_there_is_no_producer_to_send_by(broker, ready):
+    broker.access = Access(Nothing())
+    await ready.refused(Type.PRODUCER, topic=TOPIC, producer_id=7)
+    await ready.send(Type.SEND, entry(), producer_id=7, sequence_id=0)
+    await ready.closed()
+
+
+async def test_without_the_right_there_is_no_consumer_to_read_by(broker, ready):
+    broker.access = Access(Nothing())
+    fields, _ = SAMPLES[Type.SUBSCRIBE]
+    await ready.refused(Type.SUBSCRIBE, **fields)
+    await ready.flow(10, consumer_id=7)
+    await ready.send(
+        Type.ACK, consumer_id=7, ack_type=1, message_id=[{"ledgerId": 1, "entryId": 0}]
+    )
+    await ready.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=7)
+    await ready.silent()
+
+
+async def test_a_dead_letter_producer_may_not_make_a_subscription_for_others(broker, ready):
+    broker.access = Access(Nothing(Action.PRODUCE))
+    code, _ = await ready.refused(
+        Type.PRODUCER, topic=TOPIC, producer_id=7, initial_subscription_name="dlq"
+    )
+    assert code == DENIED
+    assert broker.subscriptions.find(broker.topics.get(NAME), b"dlq") is None

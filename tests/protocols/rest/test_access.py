@@ -1,0 +1,67 @@
+"""No route gets past the access check: what each is told, and that nothing has happened."""
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import Action
+from protocols.rest.adapter import RestOptions
+from protocols.rest.app import make_routes
+from storage.metadata.names import TopicName
+from tests.broker.access.rules import Nothing
+from tests.protocols.rest.asgi import call
+
+ORDERS = TopicName("public", "default", "orders")
+FOR_ANYBODY = {("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def routes(broker):
+    """(method, path) of everything that the application serves."""
+    for route in make_routes(broker, RestOptions(), broker.stopping):
+        for method in sorted(route.methods - {"HEAD"}):
+            yield method, route.path
+
+
+def filled(path):
+    for part, value in [
+        ("tenant", "public"),
+        ("namespace", "default"),
+        ("topic", "orders"),
+        ("group", "g"),
+    ]:
+        path = path.replace(f"{{{part}}}", value)
+    assert "{" not in path, path
+    return path
+
+
+async def test_no_route_answers_whom_the_rules_refuse(app, broker):
+    await call(app, "PUT", "/api/v1/topics/public/default/orders")
+    ticket = broker.durability.ticket
+    found = list(routes(broker))
+    assert len(found) > len(FOR_ANYBODY)
+    for method, path in found:
+        rules = Nothing()
+        broker.access = Access(rules)
+        answer = await call(app, method, filled(path))
+        if (method, path) in FOR_ANYBODY:
+            assert not rules.asked, path
+        else:
+            assert (answer.status, answer.json["code"]) == (403, "not_authorized"), (method, path)
+            assert len(rules.actions) == 1
+    assert broker.durability.ticket == ticket  # Nothing was written.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action", "resource"),
+    [
+        ("GET", "/metrics", Action.DESCRIBE, "cluster"),
+        ("GET", "/api/v1/topics", Action.DESCRIBE, "cluster"),
+        ("PUT", "/api/v1/topics/a/b/c", Action.CREATE, "topic a/b/c"),
+        ("DELETE", "/api/v1/topics/a/b/c", Action.DELETE, "topic a/b/c"),
+        ("GET", "/api/v1/groups/a/b/c/g", Action.DESCRIBE, "group 'g' a/b/c"),
+    ],
+)
+async def test_a_route_asks_for_what_its_path_names(app, broker, method, path, action, resource):
+    rules = Nothing()
+    broker.access = Access(rules)
+    await call(app, method, path)
+    assert [(asked, str(about)) for _, asked, about in rules.asked] == [(action, resource)]
