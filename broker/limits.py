@@ -53,8 +53,15 @@ ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at on
 SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a disk may hang for good.
 
 # Reading.
-# A larger body of another format is decoded in a thread: it may inflate.
-DECODE_INLINE_BYTES = 32 * KIB
+# A larger compressed body of another format is decoded in a thread: it may unpack to a thousand
+# times as much, and more with zstd.
+DECODE_INLINE_BYTES = 512
+# Keys and values in memory for one piece of what a compressed body holds, before others' turn.
+DECODE_BYTES_MAX = 1 * MIB
+# Bodies unpacked at the same time; each may take twice 64 MiB for as long as that lasts.
+UNPACKING_THREADS_MAX = 2
+# Places of one partition that could not be read, remembered for clients that ask again and again.
+UNREADABLE_PLACES_MAX = 64
 DECODE_INLINE_RECORDS = 1000  # So many that are not compressed take less than a millisecond.
 DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body again too often.
 DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.

@@ -20,9 +20,11 @@ import trio
 
 from broker.delivery.ack_sets import acked_ranges, wanted_count
 from broker.errors import CorruptBatch, UnreadableRecord
+from broker.limits import DECODE_BYTES_MAX
+from broker.reading.unpacking import run_unpacking
 from broker.topics.partition import broker_error
 from storage.codecs import registry
-from storage.codecs.api import RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
+from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.pulsar import entries as stored_entries
 from storage.codecs.pulsar_entry import (
@@ -44,7 +46,7 @@ LATEST = 2**63 - 1  # Both of MessageId.latest.
 FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
 # Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
 # A thread that decodes takes turns with the loop, and holds it up for longer than it works.
-COMPRESSED_INLINE_BYTES_MAX = 32 * 1024
+COMPRESSED_INLINE_BYTES_MAX = 512
 PLAIN_INLINE_BYTES_MAX = 256 * 1024
 
 # Operators of a flag class cost a microsecond, which is more than an entry may.
@@ -124,6 +126,9 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
 
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
     """
+    told = partition.unreadable.told(offset, BodyFormat.PULSAR)
+    if told is not None and offset >= partition.log_start_offset and not partition.removed:
+        raise UnreadableRecord(told)
     entries: list[Entry] = []
     next_offset, is_foreign = offset, False
     for batch in await partition.read(offset, bytes_max):
@@ -135,7 +140,11 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
             next_offset = batch.next_offset
         else:
             is_foreign = True
-            made, next_offset = await _foreign_entries(batch, offset, bool(entries))
+            try:
+                made, next_offset = await _foreign_entries(batch, offset, bool(entries))
+            except UnreadableRecord as error:
+                partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
+                raise
             entries += made
             if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
@@ -160,12 +169,12 @@ async def _foreign_entries(batch: Batch, offset: int, have_some: bool) -> tuple[
     bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
     if len(batch.body) <= bytes_max:
         return _make_entries(batch, offset, have_some)
-    return await trio.to_thread.run_sync(_make_entries, batch, offset, have_some)
+    return await run_unpacking(lambda: _make_entries(batch, offset, have_some))
 
 
 def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
     start = max(offset, batch.base_offset)
-    decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX)
+    decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
     if decoded.failed is not None and not decoded.records and not have_some:
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
     bodies = records_to_entries(decoded.records)
@@ -178,7 +187,12 @@ def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entr
     return entries, max(decoded.next_offset, start + 1)
 
 
-def _decoded(batch: Batch, start_offset: int = 0, records_max: int = RECORDS_MAX) -> Decoded:
+def _decoded(
+    batch: Batch,
+    start_offset: int = 0,
+    records_max: int = RECORDS_MAX,
+    bytes_max: int = BYTES_MAX,
+) -> Decoded:
     """Records of a batch of another format; one that no codec here knows fails as a damaged one."""
     header, base_offset = batch.header, batch.base_offset
     try:
@@ -192,6 +206,7 @@ def _decoded(batch: Batch, start_offset: int = 0, records_max: int = RECORDS_MAX
         header.append_us,
         start_offset=start_offset,
         records_max=records_max,
+        bytes_max=bytes_max,
     )
 
 

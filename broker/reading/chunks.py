@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-import trio
-
 from broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
+from broker.reading.unpacking import run_unpacking
 from broker.topics.partition import broker_error
 from storage.codecs.api import BatchFlag, Codec
 from storage.codecs.record import Record
@@ -46,7 +45,7 @@ async def join_chunks(
     if chunk.chunk_id != chunk.chunk_count - 1 or not _joins(codec):
         return None
     try:
-        return await trio.to_thread.run_sync(_join, partition.log, codec, batch, last)
+        return await run_unpacking(lambda: _join(partition.log, codec, batch, last))
     except BodyError:
         raise
     except StorageError as error:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.errors import UnreadableRecord
+from broker.errors import BrokerError, UnreadableRecord
 from broker.limits import (
+    DECODE_BYTES_MAX,
     DECODE_INLINE_BYTES,
     DECODE_INLINE_RECORDS,
     DECODE_RECORDS_MAX,
@@ -27,7 +28,15 @@ from broker.limits import (
     WALK_BYTES_MAX,
 )
 from broker.reading.chunks import join_chunks
-from storage.codecs.api import RECORDS_MAX, BatchFlag, Buffer, Codec, Decoded
+from broker.reading.unpacking import run_unpacking
+from storage.codecs.api import (
+    RECORDS_MAX,
+    BatchFlag,
+    Buffer,
+    Codec,
+    Decoded,
+    without_frames,
+)
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
@@ -76,18 +85,18 @@ async def read_as(
     further (`next_offset`) is a walk that reached the watermark or WALK_BYTES_MAX.
 
     Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
-    cannot be opened; where that is a later one, the read ends before it.
+    cannot be read; where that is a later one, the read ends before it.
     """
+    told = partition.unreadable.told(offset, codec.format)
+    if told is not None and offset >= partition.log_start_offset and not partition.removed:
+        raise UnreadableRecord(told)
     reader = _Reader(partition, codec, ReadResult(offset, offset), bytes_max, records_max)
-    while not reader.is_full:
-        batches = await partition.read(reader.result.next_offset, reader.bytes_wanted)
-        if not batches:
-            break
-        for batch in batches:
-            await reader.take(batch)
-            if reader.is_full:
-                break
-        reader.expect_more_like(batches[-1])
+    try:
+        while not reader.is_full and await reader.take_next():
+            pass
+    except BrokerError:
+        if not reader.result.parts:
+            raise
     return reader.result
 
 
@@ -107,6 +116,7 @@ class _Reader:
         self._codec = codec
         self._bytes_max = bytes_max
         self._records_max = records_max
+        self._asked_offset = result.next_offset
         self._walked_bytes = 0  # stored in other formats
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._ended = False
@@ -141,14 +151,25 @@ class _Reader:
             return DECODE_RECORDS_MAX
         return self._records_max - self.result.record_count
 
-    def expect_more_like(self, batch: Batch) -> None:
+    async def take_next(self) -> bool:
+        """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
+        batches = await self._partition.read(self.result.next_offset, self.bytes_wanted)
+        for batch in batches:
+            await self._take(batch)
+            if self.is_full:
+                break
+        if batches:
+            self._expect_more_like(batches[-1])
+        return bool(batches)
+
+    def _expect_more_like(self, batch: Batch) -> None:
         """End the read where a batch as large as the last one finds no room: what follows is most
         likely no smaller, and reading it would be in vain.
         """
         if batch.header.body_format == self._codec.format and self.result.parts:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
-    async def take(self, batch: Batch) -> None:
+    async def _take(self, batch: Batch) -> None:
         """Add what the batch has for this reader, from `next_offset` on."""
         header = batch.header
         if header.flags & BatchFlag.GAP:
@@ -207,9 +228,12 @@ class _Reader:
                 batch.header.append_us,
                 start_offset=self.result.next_offset,
                 records_max=wanted,
+                bytes_max=DECODE_BYTES_MAX,
             )
 
-        if len(batch.body) > (DECODE_INLINE_BYTES if is_compressed else READ_PIECE_BYTES):
+        if is_compressed and len(batch.body) > DECODE_INLINE_BYTES:
+            return await run_unpacking(decode)
+        if len(batch.body) > READ_PIECE_BYTES:
             return await trio.to_thread.run_sync(decode)
         await trio.lowlevel.checkpoint()
         return decode()
@@ -234,7 +258,7 @@ class _Reader:
             try:
                 joined = await join_chunks(self._partition, stored, batch, record)
             except BodyError as error:
-                decoded.failed, decoded.failed_offset = error, record.offset
+                decoded.failed, decoded.failed_offset = without_frames(error), record.offset
                 decoded.next_offset = record.offset
                 break
             if joined is not None:
@@ -272,7 +296,9 @@ class _Reader:
         if not self.result.parts:
             partition = self._partition
             place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
-            raise UnreadableRecord(f"{place}: {error}") from error
+            text = f"{place}: {error}"
+            partition.unreadable.add(self._asked_offset, self._codec.format, text)
+            raise UnreadableRecord(text)
         self._ended = True
 
     def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:

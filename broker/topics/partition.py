@@ -17,6 +17,7 @@ import trio
 import storage.errors
 from broker import errors
 from broker.limits import READ_BYTES_MAX
+from broker.reading.unreadable import UnreadablePlaces
 from storage.codecs.api import BodyInfo, Buffer
 
 if TYPE_CHECKING:
@@ -70,9 +71,18 @@ class Partition:
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
+        self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
         self._durability = durability
         self._has_room = has_room
+        self._lane: trio.StrictFIFOLock | None = None
         self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
+
+    @property
+    def lane(self) -> trio.StrictFIFOLock:
+        """Held by who prepares a body for `next_offset` in a thread: first come, first served."""
+        if self._lane is None:
+            self._lane = trio.StrictFIFOLock()
+        return self._lane
 
     @property
     def partition_id(self) -> int:

@@ -9,29 +9,33 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.errors import BrokerError
+from broker.reading.unpacking import run_unpacking
 from broker.server.adapters import EndConnection
 from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
-from storage.codecs import kafka
+from storage.codecs import kafka_prepare as kafka
 from storage.codecs.api import BodyInfo, Buffer, Prepared
-from storage.errors import BodyError
+from storage.codecs.kafka import KAFKA
+from storage.errors import BodyError, RecordTooLarge
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
+    from storage.codecs.kafka_prepare import Messages
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
 APPEND_BYTES_MAX = 1024 * 1024
 # Checking and stamping so much takes about a millisecond; then others get their turn.
 BYTES_PER_TURN = 256 * 1024
-# Unpacking and packing so much again takes milliseconds, which a thread may have.
-THREAD_BYTES_MIN = 32 * 1024
+# What unpacks to no more is packed again in less than two milliseconds; a thread has the rest.
+INLINE_INFLATED_MAX = 64 * 1024
+# A set is packed for the offset that comes next. So often it is packed again because another
+# protocol's producer appended meanwhile; then it is stored as it is, unpacked.
+PACK_TRIES_MAX = 4
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
-
-_PreparedAt = tuple[Prepared, int]  # a checked set, and the base offset that is stamped into it
 
 
 async def produce(context: Context, request: ProduceRequest) -> Answer | None:
@@ -40,82 +44,104 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
     No client hangs on replicas that a single broker does not have. All acks but 0 mean "on disk".
     """
     topics: dict[bytes | None, dict[int, Produced]] = {}
-    ticket = failed = done = 0
+    producing = _Producing(context)
+    failed = done = 0
     for name, sets in request.topics.items():
         results = topics[name] = {}
         for index, message_set in sets.items():
             if done >= BYTES_PER_TURN:
                 await trio.lowlevel.checkpoint()
                 done = 0
-            results[index], needed = await _produce_set(context, name, index, message_set)
-            ticket = max(ticket, needed)
+            results[index] = await producing.append(name, index, message_set)
             failed += results[index].error != Code.NONE
             done += len(message_set)
-    context.written_ticket = max(context.written_ticket, ticket)
+    context.written_ticket = max(context.written_ticket, producing.ticket)
     if request.acks != 0:
-        return Answer(ProduceReply(topics), ticket)
+        return Answer(ProduceReply(topics), producing.ticket)
     if failed:  # The only way to tell such a client, which then asks for metadata anew.
         raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
     return None
 
 
-async def _produce_set(
-    context: Context, name: bytes | None, index: int, message_set: memoryview
-) -> tuple[Produced, int]:
-    """What became of one set, and the ticket that its answer waits for."""
-    try:
-        partition = context.partition(name, index)
-        early = await _prepared_early(context, partition, message_set)
-        return _append(context, partition, message_set, early)
-    except BodyError as error:
-        return Produced(context.refused(broker_error(error)), -1), 0
-    except BrokerError as error:
-        return Produced(context.refused(error), -1), 0
+class _Producing:
+    """One request under way."""
 
+    def __init__(self, context: Context) -> None:
+        self.ticket = 0  # the answer waits for this
+        self._context = context
+        self._message_bytes_max = context.options.message_bytes_max
+        self._inflated_left = context.options.inflated_bytes_max
 
-def _prepare(context: Context, message_set: memoryview, base_offset: int) -> _PreparedAt:
-    options = context.options
-    prepared = kafka.prepare(
-        message_set,
-        base_offset,
-        context.broker.now_us(),
-        message_bytes_max=options.message_bytes_max,
-        inflated_bytes_max=options.inflated_bytes_max,
-    )
-    return prepared, base_offset
+    async def append(self, name: bytes | None, index: int, message_set: memoryview) -> Produced:
+        """What became of one set."""
+        context = self._context
+        try:
+            partition = context.partition(name, index)
+            checked = await self._check(partition, message_set)
+            if checked is None:
+                return await self._append_compressed(partition, message_set)
+            return self._store(partition, kafka.stamp(checked, partition.next_offset))
+        except BodyError as error:
+            return Produced(context.refused(broker_error(error)), -1)
+        except BrokerError as error:
+            return Produced(context.refused(error), -1)
 
+    async def _check(self, partition: Partition, message_set: memoryview) -> Messages | None:
+        """The messages of a set, None where one is compressed. Others get their turn meanwhile."""
+        base_offset, limit = partition.next_offset, self._message_bytes_max
+        checked: Messages | None = None
+        for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
+            checked = so_far
+            if len(message_set) > BYTES_PER_TURN:
+                await trio.lowlevel.checkpoint()
+        return checked
 
-async def _prepared_early(
-    context: Context, partition: Partition, message_set: memoryview
-) -> _PreparedAt | None:
-    """A large compressed set, prepared in a thread for where the log ends now; None for others."""
-    if len(message_set) < THREAD_BYTES_MIN or not kafka.is_compressed(message_set):
-        return None
-    return await trio.to_thread.run_sync(_prepare, context, message_set, partition.next_offset)
+    async def _append_compressed(self, partition: Partition, message_set: memoryview) -> Produced:
+        if len(message_set) <= INLINE_INFLATED_MAX:
+            try:
+                messages = self._unwrap(message_set, INLINE_INFLATED_MAX)
+            except RecordTooLarge:
+                pass  # It is larger than it looks, if it is not too large at all.
+            else:
+                return self._store(partition, self._pack(messages, partition.next_offset))
+        async with partition.lane:  # Another's append would make what is packed here useless.
+            messages = await run_unpacking(lambda: self._unwrap(message_set, self._inflated_left))
+            return await self._pack_and_store(partition, messages)
 
+    async def _pack_and_store(self, partition: Partition, messages: Messages) -> Produced:
+        for _ in range(PACK_TRIES_MAX):
+            base_offset = partition.next_offset
+            prepared = await run_unpacking(lambda: self._pack(messages, partition.next_offset))
+            if base_offset == partition.next_offset:
+                return self._store(partition, prepared)
+        # Those who do not pack append all the time: what needs no packing is as quick as they are.
+        return self._store(partition, kafka.stamp(messages, partition.next_offset))
 
-def _append(
-    context: Context, partition: Partition, message_set: memoryview, early: _PreparedAt | None
-) -> tuple[Produced, int]:
-    # Atomic: no await between reading the base offset and the last append.
-    base_offset = partition.next_offset
-    if early is None or early[1] != base_offset:  # Others appended meanwhile: wrong offsets.
-        early = _prepare(context, message_set, base_offset)
-    prepared, _ = early
-    info = prepared.info
-    append_us = context.broker.now_us()
-    if not info.record_count:
-        return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1), 0
-    ticket = 0
-    for body, piece_info in pieces(prepared.body, info, base_offset):
-        appended = partition.append(
-            [body], piece_info, body_format=kafka.KAFKA.format, append_us=append_us
+    def _unwrap(self, message_set: memoryview, inflated_max: int) -> Messages:
+        limit = min(inflated_max, self._inflated_left)
+        messages = kafka.unwrap(message_set, self._message_bytes_max, limit)
+        self._inflated_left -= len(messages.data)
+        return messages
+
+    def _pack(self, messages: Messages, base_offset: int) -> Prepared:
+        return kafka.pack(messages, base_offset, self._message_bytes_max)
+
+    def _store(self, partition: Partition, prepared: Prepared) -> Produced:
+        # Atomic: no await between reading the base offset and the last append.
+        context, info = self._context, prepared.info
+        base_offset = partition.next_offset
+        if not info.record_count:
+            return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
+        append_us = context.broker.now_us()
+        for body, piece_info in pieces(prepared.body, info, base_offset):
+            appended = partition.append(
+                [body], piece_info, body_format=KAFKA.format, append_us=append_us
+            )
+            self.ticket = max(self.ticket, appended.ticket)
+        context.broker.metrics.records_in(
+            PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
         )
-        ticket = appended.ticket
-    context.broker.metrics.records_in(
-        PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
-    )
-    return Produced(Code.NONE, base_offset), ticket
+        return Produced(Code.NONE, base_offset)
 
 
 def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buffer, BodyInfo]]:

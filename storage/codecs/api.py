@@ -14,6 +14,7 @@ from storage.errors import BodyError
 Buffer = bytes | bytearray | memoryview
 
 RECORDS_MAX = 1 << 30  # "all of them", for decode
+BYTES_MAX = 1 << 40  # "all of them", for decode
 
 
 class BodyFormat(enum.IntEnum):
@@ -85,6 +86,15 @@ class Decoded:
     failed_offset: int | None = None
 
 
+def without_frames(error: BodyError) -> BodyError:
+    """The error without its traceback and causes, whose frames hold what was unpacked so far.
+
+    One that is kept in a `Decoded` would hold them until the next collection of garbage.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 class Codec(Protocol):
     """One stored body format.
 
@@ -135,8 +145,12 @@ class Codec(Protocol):
         *,
         start_offset: int = 0,
         records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Records at or above start_offset, at most records_max of them.
+
+        At least one if there is one; where a body holds more than its own size, no more once they
+        take about bytes_max.
 
         Never raises for bad user data: see Decoded.
         """

@@ -9,7 +9,16 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
-from storage.codecs.api import RECORDS_MAX, BodyFormat, BodyInfo, Buffer, Decoded, Prepared
+from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BodyFormat,
+    BodyInfo,
+    Buffer,
+    Decoded,
+    Prepared,
+    without_frames,
+)
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
 from storage.codecs.record import Header, HeaderKind, Record
@@ -162,6 +171,7 @@ class IggyCodec:
         *,
         start_offset: int = 0,
         records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Records with the SEND's partitioning key as their key; their time is the append's."""
         decoded = Decoded(next_offset=base_offset)
@@ -170,7 +180,7 @@ class IggyCodec:
             pos, key = read_key(data)
             _decode_records(data, pos, key, start_offset, records_max, decoded)
         except BodyError as error:
-            decoded.failed = error
+            decoded.failed = without_frames(error)
             decoded.failed_offset = decoded.next_offset
         return decoded
 

@@ -7,7 +7,15 @@ FORMAT.md, section 8.1.
 import struct
 from collections.abc import Sequence
 
-from storage.codecs.api import RECORDS_MAX, BodyFormat, BodyInfo, Buffer, Decoded
+from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BodyFormat,
+    BodyInfo,
+    Buffer,
+    Decoded,
+    without_frames,
+)
 from storage.codecs.record import Chunk, Header, Record
 from storage.errors import BodyError, CorruptBody
 
@@ -77,6 +85,7 @@ class PlainCodec:
         *,
         start_offset: int = 0,
         records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Records as they were given, all of them appended at append_us."""
         decoded = Decoded(next_offset=base_offset)
@@ -93,7 +102,7 @@ class PlainCodec:
                 decoded.next_offset = offset + 1
                 pos = stop
         except BodyError as error:
-            decoded.failed = error
+            decoded.failed = without_frames(error)
             decoded.failed_offset = decoded.next_offset
         return decoded
 

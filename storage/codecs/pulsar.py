@@ -9,7 +9,16 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from storage.codecs.api import RECORDS_MAX, BatchFlag, BodyFormat, BodyInfo, Buffer, Decoded
+from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BatchFlag,
+    BodyFormat,
+    BodyInfo,
+    Buffer,
+    Decoded,
+    without_frames,
+)
 from storage.codecs.pulsar_entry import (
     chunk_of,
     decode_entry,
@@ -179,6 +188,7 @@ class PulsarCodec:
         *,
         start_offset: int = 0,
         records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Batches are split; markers and messages that compaction took out are walked over."""
         decoded = Decoded(next_offset=base_offset)
@@ -188,24 +198,26 @@ class PulsarCodec:
                 if entry.offset + entry.record_count <= start_offset:
                     decoded.next_offset = entry.offset + entry.record_count
                     continue
-                if len(decoded.records) >= records_max:
-                    break
                 decoded.next_offset = max(entry.offset, start_offset)
-                decoded.records += decode_entry(
+                found = decode_entry(
                     data[entry.start : entry.end],
                     entry.offset,
                     entry.record_count,
                     append_us,
                     start_offset,
+                    records_max=records_max - len(decoded.records),
+                    bytes_max=bytes_max,
                 )
+                decoded.records += found
                 decoded.next_offset = entry.offset + entry.record_count
+                bytes_max -= sum(len(record.value or b"") for record in found)
+                if len(decoded.records) >= records_max or bytes_max <= 0:
+                    decoded.next_offset = decoded.records[-1].offset + 1
+                    break
         except BodyError as error:
-            decoded.failed = error
+            decoded.failed = without_frames(error)
             decoded.failed_offset = decoded.next_offset
             return decoded
-        if len(decoded.records) > records_max:
-            del decoded.records[records_max:]
-            decoded.next_offset = decoded.records[-1].offset + 1
         return decoded
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
-from storage.codecs.api import BatchFlag, Buffer
+from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, Buffer
 from storage.codecs.compression import INFLATED_BYTES_MAX, decompress_block
 from storage.codecs.headers import header_text, is_text
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata, Property
@@ -123,11 +123,19 @@ def unpack(compression: int, data: Buffer, size: int, size_max: int) -> Buffer:
 
 
 def decode_entry(
-    entry: bytes, offset: int, record_count: int, append_us: int, start_offset: int
+    entry: bytes,
+    offset: int,
+    record_count: int,
+    append_us: int,
+    start_offset: int,
+    *,
+    records_max: int = RECORDS_MAX,
+    bytes_max: int = BYTES_MAX,
 ) -> list[Record]:
-    """The records of one entry at or above start_offset.
+    """The records of one entry at or above start_offset, up to the one that reaches a limit.
 
     Markers, which brokers write for each other, and messages that compaction took out are none.
+    What is behind the last one given is not looked at: a small batch may unpack to a million.
 
     Raises:
         CorruptBody: the entry does not hold record_count messages.
@@ -147,7 +155,9 @@ def decode_entry(
         if metadata.num_messages_in_batch != record_count:
             raise CorruptBody("entry was stored with another count than its metadata has")
         batch = range(offset, offset + record_count)
-        return _decode_batch(bytes(payload), metadata, batch, append_us, start_offset)
+        return _decode_batch(
+            bytes(payload), metadata, batch, append_us, start_offset, (records_max, bytes_max)
+        )
     if record_count != 1:
         raise CorruptBody(f"unbatched entry stored as {record_count} records")
     return [
@@ -207,7 +217,12 @@ def plain_metadata(record: Record) -> EntryMetadata:
 
 
 def _decode_batch(
-    payload: bytes, metadata: EntryMetadata, offsets: range, append_us: int, start_offset: int
+    payload: bytes,
+    metadata: EntryMetadata,
+    offsets: range,
+    append_us: int,
+    start_offset: int,
+    limits: tuple[int, int],
 ) -> list[Record]:
     """The messages of a batch, without those that compaction took out."""
     publish_us, no_headers = publish_us_of(metadata), ()
@@ -215,6 +230,8 @@ def _decode_batch(
     schema = metadata.schema_version if metadata.HasField("schema_version") else None
     batch_sequence = metadata.sequence_id if metadata.HasField("sequence_id") else None
     size_at = _U32.unpack_from
+    records_max, bytes_max = limits
+    stop_pos = bytes_max
     records = []
     pos, end = 0, len(payload)
     size = number = -1
@@ -244,6 +261,7 @@ def _decode_batch(
         if size < 0 or pos > end:
             raise CorruptBody("message is longer than its batch")
         if offset < start_offset or is_gone:
+            stop_pos = pos + bytes_max
             continue
         records.append(
             Record(
@@ -261,6 +279,8 @@ def _decode_batch(
                 schema,
             )
         )
+        if len(records) >= records_max or pos >= stop_pos:
+            return records
     if pos != end:
         raise CorruptBody("batch holds more than it says")
     return records

@@ -5,7 +5,7 @@ as records.
 from broker.reading.transcode import read_as
 from storage.codecs.api import BodyInfo
 from storage.codecs.iggy import pack_key
-from storage.codecs.kafka import ENTRY
+from storage.codecs.kafka_layout import ENTRY
 from storage.codecs.record import Chunk, Record
 from storage.codecs.registry import codec_named
 from storage.metadata.names import parse_topic

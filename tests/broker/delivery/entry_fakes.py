@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import trio
 
 from broker.errors import OffsetOutOfRange
+from broker.reading.unreadable import UnreadablePlaces
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.plain import PLAIN
@@ -56,6 +57,7 @@ class FakePartition:
         name = SimpleNamespace(full="public/default/t")
         self.topic = SimpleNamespace(name=name, partitioned=self.partitioned, layout_users=0)
         self.log = FakeLog(self)
+        self.unreadable = UnreadablePlaces()
         self.high_watermark = 0
         self._arrived = trio.lowlevel.ParkingLot()
 

@@ -17,7 +17,7 @@ from broker.delivery.ack_sets import ack_set_of, acked_ranges
 from broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
 from broker.errors import OffsetOutOfRange, UnreadableRecord
 from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.kafka import prepare
+from storage.codecs.kafka_prepare import prepare
 from storage.codecs.pulsar_entry import read_metadata
 from storage.metadata.names import TopicName
 from tests.broker.delivery.entry_fakes import FakePartition

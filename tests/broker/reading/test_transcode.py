@@ -3,14 +3,17 @@
 import random
 import zlib
 
+import cramjam
 import pytest
 
-from broker.errors import OffsetOutOfRange, UnreadableRecord
-from broker.limits import DECODE_RECORDS_MIN
+from broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
+from broker.limits import DECODE_BYTES_MAX, DECODE_RECORDS_MIN, READ_PIECE_BYTES
 from broker.reading.transcode import read_as
 from storage.codecs import compression
 from storage.codecs.api import BatchFlag, BodyInfo
-from storage.codecs.kafka import ENTRY, KafkaCodec
+from storage.codecs.kafka import KafkaCodec
+from storage.codecs.kafka_layout import ENTRY
+from storage.codecs.kafka_prepare import Messages, pack
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
 from tests.broker.held_disk import HeldDisk
@@ -39,6 +42,9 @@ class CountingPartition:
     def __init__(self, partition):
         self._partition = partition
         self.reads = 0
+
+    def __getattr__(self, name):
+        return getattr(self._partition, name)
 
     async def read(self, offset, bytes_max):
         self.reads += 1
@@ -315,3 +321,54 @@ async def test_reading_on_gives_every_record_once_whatever_the_limits(broker, pa
             position = result.next_offset
         assert got == wanted, f"seed {seed}"
         assert left_out == len(expected) - len(wanted), f"seed {seed}"
+
+
+async def test_a_place_that_could_not_be_read_is_not_opened_again(broker, partition):
+    await append_unreadable(broker, partition)
+    counting = CountingPartition(partition)
+    told = set()
+    for _ in range(3):
+        with pytest.raises(UnreadableRecord) as caught:
+            await read_as(counting, PULSAR, 0, bytes_max=ALL)
+        told.add(str(caught.value))
+    assert counting.reads == 1
+    assert len(told) == 1
+    assert (await read_as(counting, KAFKA, 0, bytes_max=ALL)).record_count == 3
+
+
+async def test_what_lies_before_a_damaged_place_is_given_first(broker, partition):
+    await append(broker, partition, "kafka", [bytes(READ_PIECE_BYTES), b"b"])
+    await append(broker, partition, "kafka", [b"c"])
+
+    class Damaged(CountingPartition):
+        async def read(self, offset, bytes_max):
+            if offset >= 2:
+                raise DamagedLog("offset 2 is damaged")
+            return (await super().read(offset, bytes_max))[:1]
+
+    damaged = Damaged(partition)
+    result = await read_as(damaged, PULSAR, 0, bytes_max=1 << 24)
+    assert (result.record_count, result.next_offset) == (2, 2)
+    with pytest.raises(DamagedLog):
+        await read_as(damaged, PULSAR, 2, bytes_max=1 << 24)
+
+
+@pytest.mark.parametrize("codec", ["kafka", "pulsar"])
+async def test_little_that_unpacks_to_much_is_decoded_in_pieces(broker, partition, codec):
+    values = [bytes(200_000)] * 50
+    if codec == "kafka":
+        inner = KAFKA.encode([Record(at, 1, value=value) for at, value in enumerate(values)], 0)
+        prepared = pack(Messages(memoryview(bytearray(inner)), 50, 1), 0, 1 << 20)
+        info, stored = prepared.info, prepared.body
+    else:
+        payload = b"".join(single(value) for value in values)
+        about = metadata(num_messages_in_batch=50, compression=3, uncompressed_size=len(payload))
+        stored = body((entry(about, bytes(cramjam.zstd.compress(payload))), 50))
+        info = BodyInfo(50, flags=BatchFlag.COMPRESSED)
+    await store(broker, partition, codec_named(codec).format, stored, info)
+    decoded = codec_named(codec).decode(stored, 0, 1, bytes_max=DECODE_BYTES_MAX)
+    assert 5 <= len(decoded.records) <= 7
+    assert decoded.next_offset == len(decoded.records)
+    records, result = await read_values(partition, "iggy", 0, bytes_max=1 << 25)
+    assert [offset for offset, _ in records] == list(range(50))
+    assert result.next_offset == 50

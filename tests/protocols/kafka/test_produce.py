@@ -4,15 +4,30 @@ import gzip
 import itertools
 import random
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import trio.testing
 
 from broker.broker import Broker
+from broker.reading.unpacking import unpacking_limiter
+from broker.server.outbox import Outbox
 from protocols.kafka import messages as m
-from protocols.kafka.produce import APPEND_BYTES_MAX, THREAD_BYTES_MIN, pieces
-from storage.codecs import kafka
-from storage.codecs.api import BodyInfo
+from protocols.kafka.context import Context
+from protocols.kafka.names import NameSpace
+from protocols.kafka.options import KafkaOptions
+from protocols.kafka.produce import (
+    APPEND_BYTES_MAX,
+    INLINE_INFLATED_MAX,
+    PACK_TRIES_MAX,
+    _Producing,
+    pieces,
+)
+from storage.codecs import kafka_prepare
+from storage.codecs.api import BodyInfo, Prepared
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_prepare import Messages, prepare
 from tests.protocols.kafka.frames import Client, message, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
@@ -21,6 +36,7 @@ from tests.protocols.kafka.talk import (
     OpenClient,
     another,
     fetch_one,
+    foreign_append,
     produce_one,
     values,
 )
@@ -30,7 +46,7 @@ BASE = 1000
 
 def stamped(sizes: list[int]) -> tuple[memoryview, BodyInfo]:
     data = bytearray(b"".join(message(bytes(size)) for size in sizes))
-    prepared = kafka.prepare(memoryview(data), BASE, 0, message_bytes_max=1 << 30)
+    prepared = prepare(memoryview(data), BASE, 0, message_bytes_max=1 << 30)
     return memoryview(prepared.body), prepared.info
 
 
@@ -156,27 +172,107 @@ def gzipped(inner: bytes) -> bytes:
     return bytes(8) + len(checked).to_bytes(4, "big") + checked
 
 
+@contextmanager
+def no_thread_unpacks() -> Iterator[None]:
+    """What is to be unpacked or packed in a thread waits for one."""
+    limiter = unpacking_limiter()
+    busy = [object() for _ in range(int(limiter.available_tokens))]
+    for one in busy:
+        limiter.acquire_on_behalf_of_nowait(one)
+    yield
+    for one in busy:
+        limiter.release_on_behalf_of(one)
+
+
+def incompressible(count: int) -> bytes:
+    rng = random.Random(7)
+    return message_set(*(rng.randbytes(1000) for _ in range(count)))
+
+
 async def test_large_compressed_set_gets_its_offsets_though_others_append_meanwhile(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
-    rng = random.Random(7)
-    random_values = [rng.randbytes(1000) for _ in range(100)]
-    large = gzipped(message_set(*random_values))
-    assert len(large) > THREAD_BYTES_MIN
-    limiter = trio.to_thread.current_default_thread_limiter()
-    busy = [object() for _ in range(int(limiter.available_tokens))]
-    for one in busy:  # No thread is free: the set cannot be prepared yet.
-        limiter.acquire_on_behalf_of_nowait(one)
-    await client.send(produce(FOO, {0: large}))
-    await trio.testing.wait_all_tasks_blocked()
-    assert await produce_one(await another(open_client), message_set(b"first")) == m.Produced(0, 0)
-    for one in busy:
-        limiter.release_on_behalf_of(one)
+    large = gzipped(incompressible(100))
+    assert len(large) > INLINE_INFLATED_MAX
+    with no_thread_unpacks():
+        await client.send(produce(FOO, {0: large}))
+        await trio.testing.wait_all_tasks_blocked()
+        other = await another(open_client)
+        assert await produce_one(other, message_set(b"first")) == m.Produced(0, 0)
     assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 1)}})
     partition = broker.topics.partition(FOO_NAME, 0)
     (batch,) = await partition.read(1, 1 << 20)
-    decoded = kafka.KAFKA.decode(batch.body, batch.base_offset, 0)
+    decoded = KAFKA.decode(batch.body, batch.base_offset, 0)
     assert [record.offset for record in decoded.records] == list(range(1, 101))
+
+
+@pytest.mark.parametrize("before", [b"", message(b"plain")], ids=["alone", "behind a plain one"])
+async def test_set_that_unpacks_to_much_keeps_nobody_waiting(
+    client: Client, open_client: OpenClient, before: bytes
+) -> None:
+    small_bomb = before + gzipped(message(bytes(10 * INLINE_INFLATED_MAX)))
+    assert len(small_bomb) < 5000
+    other = await another(open_client)
+    with no_thread_unpacks():
+        await client.send(produce(FOO, {0: small_bomb}))
+        await trio.testing.wait_all_tasks_blocked()
+        assert await other.call(m.OffsetsRequest(-1, {})) == m.OffsetsReply({})
+    reply = await client.answer(m.ProduceRequest)
+    assert reply == m.ProduceReply({FOO: {0: m.Produced(0, 0)}})
+
+
+async def test_compressed_sets_of_one_partition_are_packed_one_after_another(
+    client: Client, open_client: OpenClient
+) -> None:
+    others = [client, await another(open_client), await another(open_client)]
+    large = gzipped(incompressible(70))
+    with no_thread_unpacks():
+        for one in others:
+            await one.send(produce(FOO, {0: large}))
+            await trio.testing.wait_all_tasks_blocked()
+    for at, one in enumerate(others):
+        reply = await one.answer(m.ProduceRequest)
+        assert reply == m.ProduceReply({FOO: {0: m.Produced(0, 70 * at)}})
+
+
+def context_of(broker: Broker) -> Context:
+    address = m.BrokerAddress(1, b"localhost", 9092)
+    outbox = Outbox.__new__(Outbox)
+    return Context(broker, outbox, KafkaOptions(), NameSpace("public/default"), address)
+
+
+async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
+    broker: Broker, client: Client
+) -> None:
+    partition = broker.topics.partition(FOO_NAME, 0)
+    pack = kafka_prepare.pack
+
+    class Restless(_Producing):
+        """Another protocol's producer appends whenever a set has been packed."""
+
+        def _pack(self, messages: Messages, base_offset: int) -> Prepared:
+            trio.from_thread.run_sync(foreign_append, broker, "foo", [b"x"])
+            return pack(messages, base_offset, 1 << 20)
+
+    large = gzipped(incompressible(70))
+    produced = await Restless(context_of(broker)).append(FOO, 0, memoryview(large))
+    assert produced == m.Produced(0, PACK_TRIES_MAX)
+    await broker.durability.settled()
+    (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)
+    assert not batch.header.flags
+    decoded = KAFKA.decode(batch.body, batch.base_offset, 0)
+    assert [record.offset for record in decoded.records] == list(range(4, 74))
+
+
+async def test_one_request_may_unpack_to_so_much_over_all_its_partitions(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    client = Client(await open_client("kafka", inflated_bytes_max=10_000))
+    broker.topics.create(FOO_NAME, 3)
+    wrapper = gzipped(message(bytes(4_000)))
+    reply = await client.call(produce(FOO, {0: wrapper, 1: wrapper, 2: wrapper}))
+    assert isinstance(reply, m.ProduceReply)
+    assert [produced.error for produced in reply.topics[FOO].values()] == [0, 0, 10]
 
 
 async def test_compressed_set_that_unpacks_to_too_much_is_too_large(

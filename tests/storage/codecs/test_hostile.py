@@ -1,13 +1,17 @@
 """Bodies that are not what they say: every codec answers with its own error, whatever the bytes."""
 
+import gc
+import mmap
 import random
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from storage.codecs.record import Header, Record
 from storage.codecs.registry import codec_named
 from storage.errors import BodyError
+from tests.storage.codecs.entries_of import body, entry, metadata
 
 CODECS = ["plain", "kafka", "pulsar", "iggy"]
 SEEDS = range(20)
@@ -82,3 +86,32 @@ def test_lengths_of_all_ones_take_no_memory(name: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+LIE = 1 << 26  # what the garbage says it unpacks to: as much as is allowed
+
+
+def garbage(compression: int) -> bytes:
+    """A stored Pulsar entry of a few bytes that declares a lot."""
+    payload = {4: b"\x80\x80\x80\x20garbage!"}.get(compression, b"garbage!")
+    return body((entry(metadata(compression=compression, uncompressed_size=LIE), payload), 1))
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("compression", [1, 2, 3, 4], ids=["lz4", "zlib", "zstd", "snappy"])
+def test_what_fails_keeps_no_memory_for_what_it_declared(compression: int) -> None:
+    stored = garbage(compression)
+    codec = codec_named("pulsar")
+    gc.disable()
+    try:
+        before = resident_bytes()
+        kept = [codec.decode(stored, 0, 1) for _ in range(8)]
+        assert resident_bytes() - before < LIE // 2
+    finally:
+        gc.enable()
+    for decoded in kept:
+        assert isinstance(decoded.failed, BodyError)
+        assert decoded.failed.__traceback__ is decoded.failed.__context__ is None

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from storage.codecs import compression
 from storage.codecs.api import BatchFlag, Decoded, Prepared
-from storage.codecs.kafka import EQUAL_SET_MIN, KAFKA, is_compressed, prepare
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_layout import EQUAL_SET_MIN
+from storage.codecs.kafka_prepare import check_pieces, prepare, stamp
 from storage.codecs.record import Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
 from tests.storage.codecs.descriptions import KAFKA_SET
@@ -71,7 +73,6 @@ def test_sets_of_real_producers_are_taken(row: list[str]) -> None:
     assert [offset for offset, _, _ in found] == list(range(100, 100 + len(found)))
     assert all(value for _, _, value in found)
     packed = "codec=0" not in row[1] and "acks=0" not in row[1]
-    assert is_compressed(message_set) == packed
     assert body.info.flags == (BatchFlag.COMPRESSED if packed else 0)
     assert KAFKA.inspect(body.body) == body.info
 
@@ -340,3 +341,34 @@ def test_hostile_sets_are_refused_with_our_own_errors(seed: int) -> None:
             except BodyError:
                 continue
             assert len(values(body)) == body.info.record_count
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_set_checked_in_pieces_is_the_set_checked_at_once(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice([20] if seed % 2 else [0, 1, 30, 700]) for _ in range(300)]
+    whole = b"".join(entry(0, message(None, bytes(size))) for size in sizes)
+    cut = whole + whole[: rng.randrange(30)]
+    at_once = prepared(cut, 900)
+    *_, last = check_pieces(memoryview(bytearray(cut)), 100, LIMIT, rng.choice([40, 500, 5000]))
+    assert last is not None
+    assert stamp(last, 900) == at_once
+    broken = bytearray(cut)
+    broken[len(whole) - 1] ^= 1
+    with pytest.raises(CorruptBody):
+        for _ in check_pieces(memoryview(broken), 100, LIMIT, 500):
+            pass
+
+
+def test_a_compressed_message_ends_the_check_in_pieces() -> None:
+    plain = entry(0, message(None, b"x")) * 20
+    mixed = memoryview(bytearray(plain + wrapper(plain, 1)))
+    found = list(check_pieces(mixed, 0, LIMIT, 100))
+    assert found[-1] is None
+    assert all(found[:-1])
+
+
+def test_wrappers_of_no_whole_message_count_as_unpacked_too() -> None:
+    nothing = entry(0, message(None, bytes(50_000)))[:-1]
+    with pytest.raises(RecordTooLarge):
+        prepare(wrapper(nothing, 1) * 3, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=120_000)

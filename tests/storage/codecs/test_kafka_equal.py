@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numpy", reason="the extra `fast` is not installed")
 
-from storage.codecs import kafka, kafka_equal
-from storage.codecs.kafka import EQUAL_SET_MIN, prepare
+from storage.codecs import kafka_equal, kafka_prepare
+from storage.codecs.kafka_layout import EQUAL_SET_MIN
+from storage.codecs.kafka_prepare import prepare
 from storage.errors import BodyError, CorruptBody
 from tests.storage.codecs.strategies import QUICK
 from tests.storage.codecs.test_kafka import entry, message
@@ -96,4 +97,4 @@ def test_a_key_size_that_hides_behind_a_right_checksum_is_found(key_size: int) -
 
 def test_small_sets_do_not_load_numpy() -> None:
     small = bytearray(entry(0, message(None, b"x")) * (EQUAL_SET_MIN - 1))
-    assert not kafka._stamp_equal(memoryview(small), 0, LIMIT)
+    assert not kafka_prepare._stamp_equal(memoryview(small), 0, LIMIT)

@@ -1,0 +1,36 @@
+"""Where bodies are unpacked and packed: in threads, a few at a time, whoever asks.
+
+One body may unpack to 64 MiB however small it is, so what runs at the same time bounds the memory
+that all clients together can make the broker take. Knows no format and no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from broker.limits import UNPACKING_THREADS_MAX
+
+T = TypeVar("T")
+
+_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("unpacking")
+
+
+async def run_unpacking(work: Callable[[], T]) -> T:
+    """Run it in a thread as soon as there is one for such work; first come, first served.
+
+    Raises what the work raises.
+    """
+    return await trio.to_thread.run_sync(work, limiter=unpacking_limiter())
+
+
+def unpacking_limiter() -> trio.CapacityLimiter:
+    """Counts the threads that unpack at the same time, in one run of the loop."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(UNPACKING_THREADS_MAX)
+        _limiter.set(limiter)
+        return limiter

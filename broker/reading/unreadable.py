@@ -1,0 +1,27 @@
+"""Places of a log that could not be read in some format: asked for again, they cost no work.
+
+A client that polls asks for the same place for ever; opening the body there again would cost it a
+microsecond and the broker what a whole body takes. What is stored below an offset never changes.
+"""
+
+from __future__ import annotations
+
+from broker.limits import UNREADABLE_PLACES_MAX
+
+
+class UnreadablePlaces:
+    """The last few such places of one partition, each with what its readers are told."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._told: dict[tuple[int, int], str] = {}
+
+    def add(self, offset: int, reader_format: int, text: str) -> None:
+        """A read from `offset` on in that format failed with that text."""
+        if len(self._told) >= UNREADABLE_PLACES_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[offset, reader_format] = text
+
+    def told(self, offset: int, reader_format: int) -> str | None:
+        """What a read from there would fail with, None if that is not known."""
+        return self._told.get((offset, reader_format)) if self._told else None

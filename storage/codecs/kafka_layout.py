@@ -1,0 +1,101 @@
+"""How messages of format 0 lie in a set, and how a compressed one is opened. Knows no offset's
+meaning and changes nothing. Layout: Kafka 0.8 protocol guide, "Message sets".
+"""
+
+import struct
+from collections.abc import Callable
+
+from storage.codecs import compression
+from storage.codecs.api import Buffer
+from storage.codecs.compression import INFLATED_BYTES_MAX
+from storage.errors import CorruptBody, UnreadableBody
+
+ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
+HEAD = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
+ENTRY_CRC = struct.Struct(">qiI")  # offset, size, crc
+SIZE = struct.Struct(">i")
+OFFSET = struct.Struct(">q")
+
+KEY_POS = 18  # of the key's size in an entry
+MESSAGE_MIN = 14  # crc, magic, attributes and two sizes
+ENTRY_MIN = ENTRY.size + MESSAGE_MIN
+CODEC_BITS = 7
+NULL = SIZE.pack(-1)
+NO_LIMIT = 1 << 31  # an entry's size is an int32
+
+# Ways of their own for messages of equal size pay from about here on, numpy's included.
+EQUAL_SET_MIN = 64
+
+_INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
+    1: compression.gunzip,
+    2: compression.unsnappy,
+    3: compression.unlz4,
+}
+
+
+def entry(data: Buffer, pos: int) -> tuple[int, int]:
+    """Attributes and end of the entry at pos, which must be whole and of format 0."""
+    if len(data) - pos < ENTRY_MIN:
+        raise CorruptBody("entry is cut short")
+    _, size, _, magic, attributes, _ = HEAD.unpack_from(data, pos)
+    stop = pos + 12 + size
+    if size < MESSAGE_MIN or stop > len(data):
+        raise CorruptBody(f"message of {size} bytes does not fit its set")
+    if magic:
+        raise CorruptBody(f"message of format {magic} in a set of format 0")
+    return attributes, stop
+
+
+def plain_value(data: Buffer, pos: int, stop: int) -> tuple[int, int, int]:
+    """Key size, position of the value and its size, of the uncompressed entry at pos."""
+    key_size = SIZE.unpack_from(data, pos + KEY_POS)[0]
+    value_pos = pos + 26 + max(key_size, 0)
+    if key_size < -1 or value_pos > stop:
+        raise CorruptBody("key is longer than its message")
+    value_size = SIZE.unpack_from(data, value_pos - 4)[0]
+    if value_size < -1 or value_pos + max(value_size, 0) != stop:
+        raise CorruptBody("value does not end with its message")
+    return key_size, value_pos, value_size
+
+
+def open_wrapper(data: Buffer, pos: int, stop: int, size_max: int) -> Buffer:
+    """The set within the compressed wrapper at pos."""
+    codec = data[pos + 17] & CODEC_BITS
+    if codec not in _INFLATE:
+        raise UnreadableBody(f"compression codec {codec} is unknown")
+    _, value_pos, value_size = plain_value(data, pos, stop)
+    if value_size <= 0:
+        raise UnreadableBody("compressed message without a value")
+    return _INFLATE[codec](memoryview(data)[value_pos:stop], size_max)
+
+
+def whole_end(data: Buffer) -> int:
+    """End of the last whole entry of an unpacked set."""
+    size_at = SIZE.unpack_from
+    pos, end = 0, len(data)
+    while end - pos >= ENTRY.size:
+        size = size_at(data, pos + 8)[0]
+        if size < MESSAGE_MIN:
+            raise CorruptBody(f"message of {size} bytes")
+        if pos + 12 + size > end:
+            break
+        pos += 12 + size
+    return pos
+
+
+def count_messages(inner: Buffer) -> int:
+    """Messages of an unpacked set."""
+    count, pos = 0, 0
+    while pos < len(inner):
+        attributes, stop = entry(inner, pos)
+        if attributes & CODEC_BITS:
+            raise UnreadableBody("compressed set within a compressed set")
+        count, pos = count + 1, stop
+    return count
+
+
+def inner_set(data: bytes, pos: int, stop: int) -> bytes:
+    """The set within the compressed wrapper at pos."""
+    inner = bytes(open_wrapper(data, pos, stop, INFLATED_BYTES_MAX))
+    count_messages(inner)  # No message of a damaged set is read, and none is nested.
+    return inner
