@@ -18,7 +18,13 @@ from broker.server.adapters import ProtocolError
 from broker.server.connection import address_text
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import full_names, is_missing, make_missing, resolve
+from protocols.pulsar.names import (
+    full_names,
+    is_coordinator,
+    is_missing,
+    make_missing,
+    resolve,
+)
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
@@ -36,7 +42,9 @@ _LITTLE = struct.Struct("<I")
 
 def partitioned_metadata(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> None:
     """How many partitions a topic has; 0 for one without, or one that is still to be made."""
-    if _is_to_be_made(session, command):
+    if is_coordinator(command.topic):
+        session.outbox.put([messages.partitions(command.request_id, 0)])
+    elif _is_to_be_made(session, command):
         work = partial(_make_and_tell_partitions, session, command)
         session.in_order((LANE, command.request_id), work)
     else:
@@ -103,7 +111,8 @@ def _refuse_partitions(
 def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
     """Where a topic is served: here. It need not exist yet."""
     try:
-        resolve(session, Action.DESCRIBE, command.topic)
+        if not is_coordinator(command.topic):
+            resolve(session, Action.DESCRIBE, command.topic)
         if command.advertised_listener_name:
             listener = command.advertised_listener_name
             raise Refused(

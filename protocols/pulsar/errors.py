@@ -16,7 +16,8 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.SubscriptionNotFound: ServerError.SubscriptionNotFound,
     errors.TopicExists: ServerError.NotAllowedError,
     errors.NamespaceExists: ServerError.NotAllowedError,
-    errors.InvalidName: ServerError.InvalidTopicName,
+    # C++ (Python, Node) tries an InvalidTopicName again until its timeout; all end at once on this.
+    errors.InvalidName: ServerError.NotAllowedError,
     errors.InvalidRequest: ServerError.MetadataError,
     errors.NotSupported: ServerError.NotAllowedError,
     errors.OffsetOutOfRange: ServerError.MetadataError,

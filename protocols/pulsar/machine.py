@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from broker.server.adapters import ProtocolError
 from protocols.framing import LengthPrefix
+from protocols.pulsar.text import TextField, not_text, text_fields
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # max_message_size, Apache's default.
@@ -90,6 +91,15 @@ ALLOWED: Final[dict[State, frozenset[int]]] = {
 _CONNECTED: Final = ALLOWED[State.CONNECTED]
 
 
+# Nothing of their text is read, and they come by the thousand.
+_UNREAD: Final = frozenset({Type.SEND, Type.ACK, Type.FLOW, Type.PING, Type.PONG})
+_TEXT: Final[dict[int, tuple[TextField, ...]]] = {
+    kind: text_fields(BaseCommand.DESCRIPTOR.fields_by_name[field].message_type)
+    for kind, field in FIELDS.items()
+    if kind not in _UNREAD
+}
+
+
 @dataclass(slots=True)
 class Command:
     """One frame taken apart."""
@@ -97,6 +107,7 @@ class Command:
     type: int
     fields: Any  # The message of that type, such as CommandSend.
     payload: memoryview | None  # What follows the command; only a SEND has it.
+    not_text: str = ""  # A field that should be text and is not: the command is to be refused.
 
 
 class PulsarMachine:
@@ -147,7 +158,9 @@ class PulsarMachine:
             payload = frame[end:]
             if not payload:
                 raise self._broken("SEND without payload")
-        return Command(kind, getattr(command, field), payload)
+        fields = getattr(command, field)
+        text = _TEXT.get(kind)
+        return Command(kind, fields, payload, not_text(fields, text) if text else "")
 
     def next_send(
         self, view: memoryview, pos: int

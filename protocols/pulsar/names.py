@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from protocols.pulsar.session import PulsarSession
 
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
+# Where clients look for the transaction coordinator. They are told that it is here, so that their
+# next command ends with "Transactions are not enabled" instead of a missing namespace.
+COORDINATOR = "persistent://pulsar/system/transaction_coordinator_assign"
+
+
+def is_coordinator(text: str) -> bool:
+    """Whether the name is that of the transaction coordinator, or of a partition of it."""
+    return text == COORDINATOR or text.startswith(COORDINATOR + "-partition-")
 
 
 def resolve(session: PulsarSession, action: Action, text: str) -> tuple[TopicName, int | None]:

@@ -9,6 +9,7 @@ from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
 from protocols.pulsar import messages, names, schemas
 from protocols.pulsar.errors import Refused
+from protocols.pulsar.limits import PRODUCERS_MAX
 from protocols.pulsar.registry import AccessMode, Producer
 from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
 
@@ -48,6 +49,9 @@ def _open(session: PulsarSession, command: CommandProducer) -> None:
             return
         session.drop_producer(known)  # The same one after a reconnection that we did not notice.
     try:
+        if len(session.producers) >= PRODUCERS_MAX:
+            text = f"a connection has at most {PRODUCERS_MAX} producers"
+            raise Refused(ServerError.NotAllowedError, text)
         opened, ticket = _prepare(session, command)
         if session.listener.producers.in_the_way(opened) is not None:
             work = partial(_open_after_probe, session, command, opened)

@@ -1,4 +1,5 @@
-"""Commands that are known and not served: each gets Pulsar's own refusal, never silence.
+"""Commands that are known and not served, or not to be understood: each gets Pulsar's own refusal,
+never silence.
 
 Transactions are refused in the words of an Apache broker that has them switched off.
 """
@@ -8,13 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker.server.adapters import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
-from protocols.pulsar.machine import Type
+from protocols.pulsar.machine import Command, Type
 from storage.codecs.pb.PulsarApi_pb2 import CommandWatchTopicListClose, ServerError
 
 if TYPE_CHECKING:
     from protocols.pulsar.session import PulsarSession
+
+
+Failed = Callable[[int, ServerError, str], bytes]
+
+# Commands whose refusal is their own answer instead of ERROR.
+FAILED: Final[dict[int, Failed]] = {
+    Type.PARTITIONED_METADATA: messages.partitions_failed,
+    Type.LOOKUP: messages.lookup_failed,
+    Type.GET_SCHEMA: messages.schema_failed,
+    Type.GET_OR_CREATE_SCHEMA: messages.schema_version_failed,
+}
+
+
+def not_text(session: PulsarSession, command: Command) -> None:
+    """Refuse a command with text that is not UTF-8, with a code that all clients take as final.
+
+    Raises ProtocolError for one that no answer exists for (CONNECT).
+    """
+    reason = f"{Type.Name(command.type)}: {command.not_text} is not UTF-8 text"
+    request_id = getattr(command.fields, "request_id", None)
+    if request_id is None:
+        raise ProtocolError(reason)
+    if command.type in FAILED:
+        session.count_refused(ServerError.NotAllowedError)
+        answer = FAILED[command.type](request_id, ServerError.NotAllowedError, reason)
+        session.outbox.put([answer])
+    else:
+        session.refuse(request_id, Refused(ServerError.NotAllowedError, reason))
 
 
 class Request(Protocol):

@@ -29,6 +29,7 @@ from protocols.pulsar import (
     subscribing,
 )
 from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.limits import LANE_MAX, LANES_MAX
 from protocols.pulsar.machine import PulsarMachine, State, Type
 from protocols.pulsar.sending import Sending
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -44,9 +45,6 @@ Handler = Callable[["PulsarSession", Any], Awaitable[None] | None]
 Work = Callable[[], Awaitable[None]]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
-# Work that waits for one producer or consumer. Clients send it one after the other; a client that
-# does not is slowed by the broker's answers, never by its memory.
-LANE_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +113,7 @@ class PulsarSession:
         }
         self._sends = self._counted[Type.SEND]
         self._lanes: dict[tuple[str, int], deque[Work]] = {}
+        self._lane_ended = trio.lowlevel.ParkingLot()
         self._heard = 0  # Commands so far: any is a sign of life.
         self._listening = trio.lowlevel.ParkingLot()
         self._next_tick: float | None = None
@@ -139,9 +138,14 @@ class PulsarSession:
             return
         if kind not in NOT_FOR_PRODUCERS:
             self.sending.flush()
+        if command.not_text:
+            refusals.not_text(self, command)
+            return
         waiting = COMMANDS[kind].handler(self, command.fields)
         if waiting is not None:
             await waiting
+        while len(self._lanes) >= LANES_MAX:
+            await self._lane_ended.park()
 
     def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take the SENDs at the front of what was received: many come in one receive."""
@@ -267,6 +271,7 @@ class PulsarSession:
             await waiting[0]()
             waiting.popleft()
         del self._lanes[lane]
+        self._lane_ended.unpark_all()
 
     def _tick(self) -> None:
         if self.machine.state is State.CONNECTING:

@@ -24,6 +24,7 @@ from broker.errors import (
 from protocols.pulsar import messages, names, schemas
 from protocols.pulsar.consumers import LANE, PulsarConsumer, deliver
 from protocols.pulsar.errors import Refused
+from protocols.pulsar.limits import CONSUMERS_MAX
 from protocols.pulsar.positions import entry_id
 from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
@@ -52,6 +53,10 @@ def subscribe(session: PulsarSession, command: CommandSubscribe) -> None:
         session.refuse(command.request_id, error)
         return
     if consumer is None:
+        if len(session.consumers) >= CONSUMERS_MAX:
+            text = f"a connection has at most {CONSUMERS_MAX} consumers"
+            session.refuse(command.request_id, Refused(ServerError.NotAllowedError, text))
+            return
         consumer = _consumer(session, command)
     work = partial(_subscribe, session, command, consumer)
     session.in_order((LANE, command.consumer_id), work)

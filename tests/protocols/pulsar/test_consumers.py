@@ -68,7 +68,7 @@ async def test_partition_number_is_told_for_partitioned_topics(broker, client):
         ({"subType": 1, "read_compacted": True}, ServerError.NotAllowedError),
         ({"subType": 2}, ServerError.NotAllowedError),
         ({"subType": 3}, ServerError.NotAllowedError),
-        ({"topic": "persistent://public/default"}, ServerError.InvalidTopicName),
+        ({"topic": "persistent://public/default"}, ServerError.NotAllowedError),
         ({"topic": "non-persistent://public/default/t"}, ServerError.NotAllowedError),
         ({"topic": "persistent://public/nowhere/t"}, ServerError.TopicNotFound),
         ({"topic": TOPIC + "-partition-3"}, ServerError.NotAllowedError),

@@ -83,9 +83,9 @@ async def test_a_topic_that_cannot_be_made_is_told(broker, client):
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
-        ("persistent://public/default", ServerError.InvalidTopicName),
-        ("persistent://a/b/c/d", ServerError.InvalidTopicName),
-        ("topic://public/default/t", ServerError.InvalidTopicName),
+        ("persistent://public/default", ServerError.NotAllowedError),
+        ("persistent://a/b/c/d", ServerError.NotAllowedError),
+        ("topic://public/default/t", ServerError.NotAllowedError),
         ("persistent://public/nowhere/t", ServerError.TopicNotFound),
         ("persistent://nobody/default/t", ServerError.TopicNotFound),
         ("non-persistent://public/default/t", ServerError.NotAllowedError),

@@ -1,0 +1,158 @@
+"""Text that is not UTF-8 is refused on arrival and leaves nothing behind; section 2."""
+
+import pytest
+
+from protocols.pulsar import limits, producers, subscribing
+from protocols.pulsar.machine import FIELDS, Type
+from protocols.pulsar.text import not_text, text_fields
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSubscribe, ServerError
+from tests.protocols.pulsar.talk import NAME, TOPIC, command_bytes
+
+BAD = "ÿþ".encode()  # Replaced by bytes of the same length that are no UTF-8.
+NOT_UTF8 = b"\xff\xfe\xff\xfe"
+MARK = "ÿþ"
+SCHEMA = {"name": "n", "type": 1, "schema_data": b"null"}
+
+COMMANDS = [
+    (Type.PRODUCER, {"topic": MARK, "producer_id": 0}),
+    (Type.PRODUCER, {"topic": TOPIC, "producer_id": 0, "producer_name": MARK}),
+    (Type.PRODUCER, {"topic": TOPIC, "producer_id": 0, "initial_subscription_name": MARK}),
+    (Type.PRODUCER, {"topic": TOPIC, "producer_id": 0, "metadata": [{"key": "k", "value": MARK}]}),
+    (Type.PRODUCER, {"topic": TOPIC, "producer_id": 0, "schema": {**SCHEMA, "name": MARK}}),
+    (
+        Type.PRODUCER,
+        {
+            "topic": TOPIC,
+            "producer_id": 0,
+            "schema": {**SCHEMA, "properties": [{"key": MARK, "value": "v"}]},
+        },
+    ),
+    (Type.SUBSCRIBE, {"topic": MARK, "subscription": "s", "subType": 0, "consumer_id": 0}),
+    (Type.SUBSCRIBE, {"topic": TOPIC, "subscription": MARK, "subType": 0, "consumer_id": 0}),
+    (
+        Type.SUBSCRIBE,
+        {
+            "topic": TOPIC,
+            "subscription": "s",
+            "subType": 0,
+            "consumer_id": 0,
+            "subscription_properties": [{"key": "k", "value": MARK}],
+        },
+    ),
+    (
+        Type.SUBSCRIBE,
+        {
+            "topic": TOPIC,
+            "subscription": "s",
+            "subType": 0,
+            "consumer_id": 0,
+            "consumer_name": MARK,
+        },
+    ),
+    (Type.GET_TOPICS_OF_NAMESPACE, {"namespace": MARK}),
+]
+WITH_OWN_ANSWER = [
+    (Type.LOOKUP, Type.LOOKUP_RESPONSE, {"topic": MARK}),
+    (Type.LOOKUP, Type.LOOKUP_RESPONSE, {"topic": TOPIC, "advertised_listener_name": MARK}),
+    (Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, {"topic": MARK}),
+    (Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, {"topic": MARK}),
+    (
+        Type.GET_OR_CREATE_SCHEMA,
+        Type.GET_OR_CREATE_SCHEMA_RESPONSE,
+        {"topic": TOPIC, "schema": {**SCHEMA, "name": MARK}},
+    ),
+]
+
+
+def broken(kind, fields):
+    """The command with bytes that are no text instead of the mark."""
+    frame = command_bytes(kind, request_id=7, **fields)
+    assert BAD in frame
+    return frame.replace(BAD, NOT_UTF8)
+
+
+@pytest.mark.parametrize(("kind", "fields"), COMMANDS)
+async def test_text_that_is_none_is_refused_and_leaves_no_trace(broker, client, kind, fields):
+    await client.stream.send_all(broken(kind, fields))
+    error = await client.next(Type.ERROR)
+    assert (error.request_id, error.error) == (7, ServerError.NotAllowedError)
+    assert "is not UTF-8 text" in error.message
+    assert broker.topics.find(NAME) is None
+    await client.produce()
+
+
+@pytest.mark.parametrize(("kind", "answer", "fields"), WITH_OWN_ANSWER)
+async def test_it_is_refused_by_the_answer_of_the_command(broker, client, kind, answer, fields):
+    await client.stream.send_all(broken(kind, fields))
+    refused = await client.next(answer)
+    code = (
+        refused.error_code if "error_code" in refused.DESCRIPTOR.fields_by_name else refused.error
+    )
+    assert (refused.request_id, code) == (7, ServerError.NotAllowedError)
+    assert broker.topics.find(NAME) is None
+
+
+async def test_what_is_stored_can_be_read_by_the_next_start(broker, client):
+    await client.produce()
+    for kind, fields in COMMANDS:
+        await client.stream.send_all(broken(kind, fields))
+        await client.next(Type.ERROR)
+    await broker.durability.settled()
+    broker.catalogue.rewrite()
+    assert broker.topics.get(NAME).meta.schemas == []
+
+
+async def test_connect_with_broken_text_closes(open_client):
+    stream = await open_client("pulsar")
+    frame = command_bytes(Type.CONNECT, client_version=MARK, protocol_version=20)
+    await stream.send_all(frame.replace(BAD, NOT_UTF8))
+    assert await stream.receive_some() == b""
+
+
+def test_every_command_that_is_served_is_looked_through():
+    fields = text_fields(CommandSubscribe.DESCRIPTOR)
+    names = {field.name for field in fields}
+    assert {"topic", "subscription", "consumer_name", "metadata", "schema"} <= names
+    for kind, field in FIELDS.items():
+        text_fields(BaseCommand.DESCRIPTOR.fields_by_name[field].message_type)
+        assert Type.Name(kind)
+
+
+def test_good_text_is_text():
+    command = CommandSubscribe(topic="tøpic", subscription="s", subType=0, request_id=1)
+    command.metadata.add(key="ключ", value="")
+    assert not_text(command, text_fields(CommandSubscribe.DESCRIPTOR)) == ""
+
+
+# Counts of one connection.
+
+
+async def test_more_producers_than_a_connection_may_have_are_refused(client, monkeypatch):
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+    for number in range(2):
+        await client.produce(producer_id=number)
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=2)
+    assert code == ServerError.NotAllowedError
+    await client.produce(producer_id=1)
+
+
+async def test_more_consumers_than_a_connection_may_have_are_refused(client, monkeypatch):
+    monkeypatch.setattr(subscribing, "CONSUMERS_MAX", 1)
+    await client.subscribe()
+    code, _ = await client.refused(
+        Type.SUBSCRIBE, topic=TOPIC, subscription="t", subType=0, consumer_id=1
+    )
+    assert code == ServerError.NotAllowedError
+    assert limits.CONSUMERS_MAX > 1
+
+
+async def test_transaction_coordinator_is_found_so_that_its_refusal_is_heard(client):
+    topic = "persistent://pulsar/system/transaction_coordinator_assign"
+    answer = await client.ask(
+        Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, topic=topic
+    )
+    assert (answer.response, answer.partitions) == (0, 0)
+    found = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=topic)
+    assert found.response == 1
+    code, text = await client.refused(Type.TC_CLIENT_CONNECT_REQUEST, tc_id=0)
+    assert (code, text) == (ServerError.NotAllowedError, "Transactions are not enabled.")
