@@ -16,9 +16,11 @@ import trio
 from broker.access.access import Access
 from broker.commit.durability import Durability
 from broker.commit.waiters import Awaited, Waiters
+from broker.config.logging import ThrottledLog
 from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
 from broker.metrics import Metrics
+from broker.server.loop_turns import LoopTurns, log_long_turns
 from broker.server.receive_buffer import BufferPool
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.partition import broker_error
@@ -57,6 +59,7 @@ class Broker:
         self.buffers = BufferPool()
         self.access = Access()
         self.metrics = Metrics()
+        self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.waiters = Waiters()
         self.dispatchers = Dispatchers()  # one delivery for every listener's consumers
         self.committer = Committer(data_dir.files)
@@ -107,12 +110,23 @@ class Broker:
             raise
 
     async def run(self) -> None:
-        """Commit, flush, apply retention and tidy up until cancelled. Raises StorageFailed."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.durability.promote)
-            nursery.start_soon(self.retention.run)
-            nursery.start_soon(self._partitions.run)
-            await self.durability.run()
+        """Commit, flush, apply retention and tidy up until cancelled, and measure the turns of the
+        loop meanwhile. Raises StorageFailed.
+        """
+        turns = LoopTurns(
+            self.metrics.histogram("braidlog_loop_turn_seconds"),
+            log_long_turns(self.seldom),
+            long_s=self.config.loop_turn_log_ms / 1000,
+        )
+        trio.lowlevel.add_instrument(turns)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.durability.promote)
+                nursery.start_soon(self.retention.run)
+                nursery.start_soon(self._partitions.run)
+                await self.durability.run()
+        finally:
+            trio.lowlevel.remove_instrument(turns)
 
     def stop(self) -> None:
         """Begin to stop: long polls are answered with what there is, and nothing new waits."""

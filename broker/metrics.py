@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
+# Turns shorter than the first are not told apart (`broker/server/loop_turns.py`).
+TURN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0)
 
 COUNTERS = {
     "braidlog_connections": ("Connections that came in.", ("protocol",)),
@@ -34,7 +36,10 @@ COUNTERS = {
     ),
 }
 GAUGES = {"braidlog_open_connections": ("Connections open now.", ("protocol",))}
-HISTOGRAMS = {"braidlog_fsync_seconds": "Commit rounds: time in the sync."}
+HISTOGRAMS = {
+    "braidlog_fsync_seconds": ("Commit rounds: time in the sync.", SECONDS_BUCKETS),
+    "braidlog_loop_turn_seconds": ("Turns of the event loop: processor time.", TURN_BUCKETS),
+}
 
 
 class Number:
@@ -57,15 +62,17 @@ class Number:
 class Histogram:
     """Counts of values by size, in seconds."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("buckets", "counts", "total")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(SECONDS_BUCKETS) + 1)
+    def __init__(self, buckets: Sequence[float] = SECONDS_BUCKETS) -> None:
+        """`buckets` are the upper limits, in order."""
+        self.buckets = buckets
+        self.counts = [0] * (len(buckets) + 1)
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
         """Count one value."""
-        self.counts[bisect_left(SECONDS_BUCKETS, seconds)] += 1
+        self.counts[bisect_left(self.buckets, seconds)] += 1
         self.total += seconds
 
 
@@ -74,7 +81,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
-        self._histograms: dict[str, Histogram] = {name: Histogram() for name in HISTOGRAMS}
+        self._histograms: dict[str, Histogram] = {
+            name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
+        }
 
     def number(self, name: str, *labels: str) -> Number:
         """The counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label values, in
@@ -127,7 +136,7 @@ class Metrics:
         for (name, values), number in self._numbers.items():
             families[name].add_metric(values, number.value)
         yield from families.values()
-        for name, text in HISTOGRAMS.items():
+        for name, (text, _) in HISTOGRAMS.items():
             yield _histogram_family(name, text, self._histograms[name])
 
 
@@ -135,7 +144,7 @@ def _histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
     from prometheus_client.metrics_core import HistogramMetricFamily
 
     buckets, below = [], 0
-    for limit, count in zip((*SECONDS_BUCKETS, "+Inf"), histogram.counts, strict=True):
+    for limit, count in zip((*histogram.buckets, "+Inf"), histogram.counts, strict=True):
         below += count
         buckets.append((str(limit), below))
     return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram.total)

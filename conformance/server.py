@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from storage.tools.verify import Verifier, is_data_dir
 
@@ -36,6 +36,8 @@ class RunningBroker:
     removed at the end.
     """
 
+    started: ClassVar["list[RunningBroker]"] = []  # in this process, unless taken out
+
     def __init__(
         self,
         folder: Path | None = None,
@@ -46,6 +48,8 @@ class RunningBroker:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._held = ExitStack()
+        self._log_seen = 0  # bytes of the log that are in `_log_lines` or were given
+        self._log_lines: list[str] = []
         if folder is None:
             scratch = tempfile.TemporaryDirectory(prefix="braidlog-")
             folder = Path(self._held.enter_context(scratch))
@@ -90,6 +94,8 @@ class RunningBroker:
 
     def start(self) -> Self:
         """Returns when every listener accepts. Raises BrokerFailed with the broker's last words."""
+        if self not in self.started:
+            self.started.append(self)
         for listener, address in self._listen.items():
             if address == ANY_PORT and listener not in self._ports:
                 self._ports[listener] = self._reserved()
@@ -137,6 +143,10 @@ class RunningBroker:
         assert self.process is not None
         return self.process.pid
 
+    def is_running(self) -> bool:
+        """Whether its process has not ended."""
+        return self.process is not None and self.process.poll() is None
+
     def resident_bytes(self) -> int:
         """Memory that it holds now."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
@@ -149,6 +159,22 @@ class RunningBroker:
     def log(self) -> str:
         """What it logged."""
         return (self.folder / "log").read_text(errors="backslashreplace")
+
+    def new_log_lines(self) -> list[str]:
+        """Whole lines that it has logged since the last call."""
+        self._read_log()
+        lines, self._log_lines = self._log_lines, []
+        return lines
+
+    def _read_log(self) -> None:
+        try:
+            with open(self.folder / "log", "rb") as log:
+                log.seek(self._log_seen)
+                written, end, _ = log.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return
+        self._log_seen += len(written + end)
+        self._log_lines += written.decode(errors="backslashreplace").splitlines()
 
     def log_tail(self) -> str:
         """The last lines that it logged."""
@@ -175,7 +201,7 @@ class RunningBroker:
 
     def kill(self) -> None:
         """SIGKILL, if it still runs: what a crash of the process is."""
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self.is_running():
             self.process.kill()
             self.process.wait()
 
@@ -192,5 +218,6 @@ class RunningBroker:
         with self._held:
             self._ports.clear()
             self.kill()
+            self._read_log()
             if kind is None and is_data_dir(self.data_dir):
                 self.verify()

@@ -2,6 +2,8 @@
 listeners. Decides what would otherwise be left to chance.
 """
 
+import os
+
 import hypothesis
 import pytest
 import trio
@@ -11,6 +13,8 @@ from broker.broker import Broker
 from broker.config.settings import load
 from broker.server import adapters
 from broker.server.listener import Listener, accept
+from conformance.server import RunningBroker
+from tests import turns
 
 # Every run looks at the same examples, and none is too late because the machine is busy.
 hypothesis.settings.register_profile(
@@ -21,6 +25,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("same")
+
+
+# Brokers in processes of their own say more than they would to an operator.
+os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
 
 
 def pytest_addoption(parser):
@@ -37,6 +45,16 @@ def order_of_tasks(request):
     scheduler._r.seed(f"{request.config.getoption('order')} {request.node.nodeid}")
 
 
+@pytest.fixture(autouse=True)
+def turns_of_processes():
+    """Fails a test during which a broker in a process of its own held its loop for too long."""
+    yield
+    brokers = RunningBroker.started
+    found = [line for broker in brokers for line in broker.new_log_lines()]
+    brokers[:] = [broker for broker in brokers if broker.is_running()]
+    assert not (long := turns.logged(found)), "\n".join(long)
+
+
 @pytest.fixture
 async def broker(request, tmp_path):
     """A broker on an empty directory, its committer running; no listener is open.
@@ -46,6 +64,8 @@ async def broker(request, tmp_path):
     flags = [("data_dir", str(tmp_path / "data"), "test")]
     flags += [(*setting, "test") for setting in getattr(request, "param", {}).items()]
     opened = Broker.open(load(environment={}, file="/dev/null", flags=flags))
+    watch = turns.Watch()
+    trio.lowlevel.add_instrument(watch)
     async with trio.open_nursery() as running:
         running.start_soon(opened.run)
         opened.ready.set()
@@ -53,6 +73,7 @@ async def broker(request, tmp_path):
         opened.stop()
         running.cancel_scope.cancel()
     opened.close()
+    watch.close()
 
 
 @pytest.fixture

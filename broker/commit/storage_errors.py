@@ -7,39 +7,24 @@ thousands of requests a second. Knows no topic and no protocol.
 import time
 from collections.abc import Callable
 
-import structlog
-
+from broker.config.logging import ThrottledLog
 from storage.errors import DamagedLog, StorageError, StorageFull
-
-# Between two lines of one kind: an operator sees that it goes on, and the log is no second load.
-PAUSE_S = 10.0
 
 EVENTS: dict[type[StorageError], str] = {
     StorageFull: "storage_full",
     DamagedLog: "damage_met",
 }
 
-log = structlog.get_logger()
-
 
 class Refusals:
-    """Logs the first refusal of a kind at once, and then at most one line every `PAUSE_S`."""
+    """Logs the first refusal of a kind at once, and then seldom."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """`now` is a clock in seconds."""
-        self._now = now
-        self._told: dict[str, float] = {}
-        self._untold: dict[str, int] = {}
+        self._log = ThrottledLog(now)
 
     def note(self, error: StorageError) -> None:
         """A request is refused for this; errors that are the client's own are not logged."""
         event = EVENTS.get(type(error))
-        if event is None:
-            return
-        count = self._untold.pop(event, 0) + 1
-        now = self._now()
-        if now - self._told.get(event, -PAUSE_S) < PAUSE_S:
-            self._untold[event] = count
-            return
-        self._told[event] = now
-        log.error(event, reason=str(error), refused=count)
+        if event is not None:
+            self._log.error(event, cause=event, reason=str(error))

@@ -7,8 +7,15 @@ and `peer`. Nothing is logged per record above debug.
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 
 import structlog
+
+# Between two lines of one event and cause: an operator sees that it goes on, and the log is no
+# second load on the broker.
+PAUSE_S = 20.0
+CAUSES_MAX = 1000  # Remembered at a time; clients may bring ever new ones.
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -34,3 +41,41 @@ def configure(*, level: str, log_format: str) -> None:
     )
     # Libraries that log by the standard way (Hypercorn) come out beside ours, warnings and up.
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), stream=sys.stderr)
+
+
+class ThrottledLog:
+    """Logs events that clients can cause without end: the first of a cause at once, then at most
+    one line every `PAUSE_S`, with how many there were since the last one.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """`now` is a clock in seconds."""
+        self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+        self._now = now
+        self._last: dict[tuple[str, str], float] = {}
+        self._untold: dict[tuple[str, str], int] = {}
+
+    def warning(self, event: str, *, cause: str, **fields: object) -> None:
+        """Log or count an event; `cause` tells apart those that are counted together."""
+        self._note(self._log.warning, event, cause, fields)
+
+    def error(self, event: str, *, cause: str, **fields: object) -> None:
+        """The same for what an operator has to do something about."""
+        self._note(self._log.error, event, cause, fields)
+
+    def _note(
+        self, write: Callable[..., object], event: str, cause: str, fields: dict[str, object]
+    ) -> None:
+        key = (event, cause)
+        count = self._untold.get(key, 0) + 1
+        now = self._now()
+        last = self._last.get(key)
+        if last is not None and now - last < PAUSE_S:
+            self._untold[key] = count
+            return
+        if len(self._last) >= CAUSES_MAX:
+            self._last.clear()
+            self._untold.clear()
+        self._last[key] = now
+        self._untold.pop(key, None)
+        write(event, count=count, **fields)

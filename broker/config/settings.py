@@ -82,6 +82,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     log: LogConfig = LogConfig()
     topics: TopicsConfig = TopicsConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
+    # A turn of the event loop with more processor time than this is logged with its task's name.
+    loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] = 100.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     listeners: Mapping[str, ListenerConfig] = msgspec.field(default_factory=dict)

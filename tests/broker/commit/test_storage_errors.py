@@ -3,7 +3,8 @@
 import pytest
 import structlog
 
-from broker.commit.storage_errors import PAUSE_S, Refusals
+from broker.commit.storage_errors import Refusals
+from broker.config.logging import PAUSE_S
 from storage.errors import CorruptBody, DamagedLog, LogClosed, StorageFull
 
 
@@ -27,7 +28,7 @@ def test_the_first_refusal_is_told_with_its_file_and_later_ones_are_counted(logg
         refusals.note(StorageFull("cannot write to /data/x: No space left on device"))
     clock.seconds += PAUSE_S
     refusals.note(StorageFull("cannot create /data/y: No space left on device"))
-    assert [(line["event"], line["refused"]) for line in logged] == [
+    assert [(line["event"], line["count"]) for line in logged] == [
         ("storage_full", 1),
         ("storage_full", 1000),
     ]

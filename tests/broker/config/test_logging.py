@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import structlog
+
+from broker.config.logging import CAUSES_MAX, PAUSE_S, ThrottledLog
+
 PROGRAM = """
 import structlog
 from broker.config import logging as logs
@@ -18,6 +22,13 @@ except ZeroDivisionError:
 import logging
 logging.getLogger("library").warning("of a library")
 """
+
+
+class Clock:
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
 
 
 def run(level="info", log_format="auto"):
@@ -48,3 +59,25 @@ def test_text_can_be_asked_for():
     output = run(log_format="text")
     assert "connection_ended" in output
     assert not output.startswith("{")
+
+
+def test_a_throttled_event_is_logged_at_once_then_seldom_with_its_count():
+    clock = Clock()
+    log = ThrottledLog(clock)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(1000):
+            log.warning("refused", cause="a", reason="x")
+        log.warning("refused", cause="b", reason="y")
+        clock.seconds += PAUSE_S
+        log.error("refused", cause="a", reason="z")
+    assert [(line["reason"], line["count"]) for line in lines] == [("x", 1), ("y", 1), ("z", 1000)]
+    assert lines[-1]["log_level"] == "error"
+
+
+def test_no_more_than_so_many_causes_are_remembered():
+    log = ThrottledLog(Clock())
+    with structlog.testing.capture_logs() as lines:
+        for number in range(CAUSES_MAX + 1):
+            log.warning("refused", cause=str(number))
+        log.warning("refused", cause="0")
+    assert len(lines) == CAUSES_MAX + 2

@@ -1,0 +1,85 @@
+"""How long one turn of one task holds the event loop, in processor time. Knows no task by name.
+
+A turn is what a task does between two waits; while it lasts nobody else is served. Garbage
+collection inside it counts. Processor time, not the wall's: a busy machine makes no turn longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from broker.config.logging import ThrottledLog
+from broker.metrics import Histogram
+
+# The processor's time is asked for no more often than this: it is a call of the kernel. What is put
+# down to a turn may be so much too high, by the short turns before it.
+FINE_S = 0.001
+_now = time.perf_counter
+PRODUCT = ("broker.", "protocols.", "storage.")
+
+
+@dataclass(slots=True, frozen=True)
+class LongTurn:
+    """A turn that held the loop for longer than it may."""
+
+    task: str  # the function that the task runs
+    ends_at: str  # module, line and function in which it waited next; "" if the task ended
+    seconds: float  # of the processor
+
+
+class LoopTurns(trio.abc.Instrument):
+    """Measures every turn; add it to a trio run from inside that run."""
+
+    def __init__(
+        self, turns: Histogram, on_long: Callable[[LongTurn], None], *, long_s: float
+    ) -> None:
+        """`turns` takes every turn; `on_long` hears of those of `long_s` or more."""
+        self._turns = turns
+        self._counts = turns.counts
+        self._on_long = on_long
+        self._long_s = long_s
+        self._asked_at = time.perf_counter()
+        self._processor = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # hot: see make bench
+        """A turn ends, and the next one may begin."""
+        now = _now()
+        if now - self._asked_at < FINE_S:
+            self._counts[0] += 1
+            return
+        self._asked_at = now
+        processor = time.thread_time()
+        seconds = processor - self._processor
+        self._processor = processor
+        self._turns.observe(seconds)
+        if seconds >= self._long_s:
+            self._on_long(LongTurn(task.name, _place(task), seconds))
+
+
+def log_long_turns(log: ThrottledLog) -> Callable[[LongTurn], None]:
+    """What to do with a long turn in a broker: one line that names the task."""
+
+    def note(turn: LongTurn) -> None:
+        log.warning(
+            "loop_held",
+            cause=turn.task,
+            task=turn.task,
+            ends_at=turn.ends_at,
+            processor_ms=round(turn.seconds * 1000),
+        )
+
+    return note
+
+
+def _place(task: trio.lowlevel.Task) -> str:
+    """Where in our own code the task waits now."""
+    place = ""
+    for frame, line in task.iter_await_frames():
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(PRODUCT):
+            place = f"{module}:{line} {frame.f_code.co_name}"
+    return place

@@ -1,0 +1,112 @@
+"""Long turns of the loop are found by their processor time and named; waiting is none of it."""
+
+import time
+
+import pytest
+import structlog
+import trio
+
+from broker.config.logging import ThrottledLog
+from broker.metrics import TURN_BUCKETS, Histogram
+from broker.server.loop_turns import LongTurn, LoopTurns, log_long_turns
+from tests import turns
+
+LONG_S = 0.02
+
+
+def work(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def working(seconds):
+    await trio.lowlevel.checkpoint()
+    work(seconds)
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+async def found():
+    found = []
+    instrument = LoopTurns(Histogram(TURN_BUCKETS), found.append, long_s=LONG_S)
+    trio.lowlevel.add_instrument(instrument)
+    yield found
+    trio.lowlevel.remove_instrument(instrument)
+
+
+async def test_a_turn_that_works_for_long_is_found_with_its_task(found):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(working, 0.0)
+        nursery.start_soon(working, LONG_S)
+    (turn,) = found
+    assert turn.task == f"{__name__}.working"
+    assert turn.seconds >= LONG_S
+
+
+async def test_waiting_costs_no_processor_time(found):
+    await trio.sleep(2 * LONG_S)
+    time.sleep(2 * LONG_S)  # Holds the loop as a disk may, and works for nothing.
+    await trio.lowlevel.checkpoint()
+    assert found == []
+
+
+async def test_many_short_turns_are_no_long_one(found):
+    for _ in range(30):
+        work(LONG_S / 15)
+        await trio.lowlevel.checkpoint()
+    assert found == []
+
+
+async def test_every_turn_is_counted():
+    histogram = Histogram(TURN_BUCKETS)
+    instrument = LoopTurns(histogram, [].append, long_s=LONG_S)
+    trio.lowlevel.add_instrument(instrument)
+    for _ in range(100):
+        await trio.lowlevel.checkpoint()
+    work(LONG_S)
+    await trio.lowlevel.checkpoint()
+    trio.lowlevel.remove_instrument(instrument)
+    assert sum(histogram.counts) >= 101
+    assert histogram.total >= LONG_S
+
+
+async def hold_the_broker():
+    work(turns.TURN_S_MAX)
+    await trio.lowlevel.checkpoint()
+
+
+hold_the_broker.__module__ = "broker.strange"  # One of the tasks that are watched.
+
+
+async def test_the_tests_find_a_turn_of_our_own_that_is_too_long():
+    watch = turns.Watch()
+    trio.lowlevel.add_instrument(watch)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hold_the_broker)
+        nursery.start_soon(working, turns.TURN_S_MAX)  # Of a test: not watched.
+    trio.lowlevel.remove_instrument(watch)
+    with pytest.raises(AssertionError, match=r"broker\.strange\.hold_the_broker"):
+        watch.close()
+    assert len(watch.found) == 1
+
+
+def test_the_log_names_the_task_and_where_it_stopped():
+    with structlog.testing.capture_logs() as lines:
+        note = log_long_turns(ThrottledLog())
+        note(LongTurn("broker.x.run", "protocols.y:7 read", 0.1234))
+        note(LongTurn("broker.x.run", "protocols.y:7 read", 0.5))
+    (line,) = lines
+    assert line["event"] == "loop_held"
+    assert (line["task"], line["ends_at"]) == ("broker.x.run", "protocols.y:7 read")
+    assert line["processor_ms"] == 123
+
+
+def test_a_line_of_a_process_is_found_unless_it_is_on_the_list(monkeypatch):
+    lines = [
+        '{"event": "started", "level": "info"}',
+        '{"task": "broker.x.run", "ends_at": "", "processor_ms": 70, "event": "loop_held"}',
+    ]
+    assert turns.logged(lines) == lines[1:]
+    monkeypatch.setattr(turns, "ALLOWED", [("broker.x.", "", "a reason")])
+    assert turns.logged(lines) == []

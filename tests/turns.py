@@ -1,0 +1,67 @@
+"""No turn of the event loop may take more than 50 ms of processor time: the test in which a broker
+does fails, whether the broker runs inside it or in a process of its own.
+"""
+
+import gc
+import json
+import re
+import time
+
+from broker.metrics import TURN_BUCKETS, Histogram
+from broker.server.loop_turns import PRODUCT, LongTurn, LoopTurns
+
+TURN_S_MAX = 0.05
+
+# (what `LongTurn.task` begins with, where the turn ends, why it may be longer).
+ALLOWED: list[tuple[str, str, str]] = []
+
+
+def is_allowed(task: str, ends_at: str) -> bool:
+    """Whether the turn is on the list."""
+    return any(task.startswith(name) and re.search(place, ends_at) for name, place, _ in ALLOWED)
+
+
+class Watch(LoopTurns):
+    """Finds long turns of our own tasks in the trio run that it is made in.
+
+    Full garbage collections are not held against them here: they walk over all that the tests
+    have imported. In a broker's own process they count.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Histogram(TURN_BUCKETS), self._on_long_turn, long_s=TURN_S_MAX)
+        self.found: list[LongTurn] = []
+        self._collections: list[tuple[float, float]] = []  # begin and end, processor time
+        gc.callbacks.append(self._on_collection)
+
+    def close(self) -> None:
+        """Look no more; fails if a turn was too long."""
+        gc.callbacks.remove(self._on_collection)
+        assert not self.found, f"turns of more than {TURN_S_MAX} s: {self.found}"
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        now = time.thread_time()
+        if info["generation"] == 2:
+            if phase == "start":
+                self._collections.append((now, now))
+            else:
+                self._collections[-1] = (self._collections[-1][0], now)
+
+    def _on_long_turn(self, turn: LongTurn) -> None:
+        begun = time.thread_time() - turn.seconds
+        collecting = sum(end - start for start, end in self._collections if start >= begun)
+        self._collections.clear()
+        is_ours = turn.task.startswith(PRODUCT) and not is_allowed(turn.task, turn.ends_at)
+        if is_ours and turn.seconds - collecting >= TURN_S_MAX:
+            self.found.append(turn)
+
+
+def logged(lines: list[str]) -> list[str]:
+    """The lines of a broker's log that tell of long turns, but for those on the list."""
+    found = []
+    for line in lines:
+        if '"loop_held"' in line:
+            told = json.loads(line)
+            if not is_allowed(told["task"], told["ends_at"]):
+                found.append(line)
+    return found
