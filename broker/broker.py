@@ -21,7 +21,9 @@ from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
 from broker.metrics import Metrics
 from broker.server.loop_turns import LoopTurns, log_long_turns
+from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
+from broker.server.watching import watch_connections
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.partition import broker_error
 from broker.topics.partition_factory import Partitions
@@ -56,7 +58,8 @@ class Broker:
         self.ready = trio.Event()  # every listener accepts
         self.connections: set[Connection] = set()
         self.listeners: dict[str, Listener] = {}  # open ones by the name of their listener
-        self.buffers = BufferPool()
+        self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
+        self.output = OutputBudget(config.memory.output_bytes)
         self.access = Access()
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
@@ -121,6 +124,7 @@ class Broker:
         trio.lowlevel.add_instrument(turns)
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self._partitions.run)

@@ -17,16 +17,33 @@ RECEIVE_BUFFERS_MAX = 128
 RECEIVE_BUFFERS_FREE_MAX = 32  # 8 MiB kept for the next burst; the rest goes back to the allocator.
 # What a connection gets when all large buffers are lent: slower, never stuck.
 RECEIVE_BYTES_SMALL = 16 * KIB
-RECEIVE_BYTES_ALL_MAX = 512 * MIB  # All of them together, those grown for larger frames included.
+# All of them together, those grown for larger frames included: one Kafka request of the largest
+# size (100 MiB) fits beside what everybody else sends. The default of `memory.input_bytes`.
+RECEIVE_BYTES_ALL_MAX = 128 * MIB
+# For memory to receive into, when all of it is in use; then the connection is ended.
+RECEIVE_MEMORY_S = 10.0
 # A shorter piece of a frame is copied aside, so that its buffer can go back.
 LEFTOVER_BYTES_MAX = 4 * KIB
-TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints: a few ms of the loop at worst.
-# A frame that has begun and gets no further byte for so long will not be finished.
+TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints.
+TURN_S_MAX = 0.005  # And no further one after so long, however few: frames differ in what they ask.
+# A frame that has begun and gets less than STALL_BYTES in so long will not be finished.
 FRAME_STALL_S = 60.0
+STALL_BYTES = 16 * KIB  # 270 bytes a second: slower than any line that people use.
 
 # Sending.
 # Unsent bytes at which a connection stops reading and pulling more work.
 OUTBOX_BYTES_MAX = 1 * MIB
+# All connections together: what waits for sockets and for the disk, answers under way, and what was
+# read ahead. The default of `memory.output_bytes`.
+OUTPUT_BYTES_ALL_MAX = 128 * MIB
+# What a connection may hold once half of that is used: room for a thousand such.
+OUTPUT_SHARE_BYTES_MIN = 64 * KIB
+# A peer that takes less than STALL_BYTES in so long does not read.
+WRITE_STALL_S = 60.0
+# The same for both directions while memory is short: the largest go first.
+SHORT_STALL_S = 3.0
+SWEEP_S = 1.0  # Between two looks at who stalls and who is gone: SHORT_STALL_S asks for as much.
+SWEEP_CONNECTIONS = 500  # Looked at between two checkpoints: less than a millisecond.
 # Parts from this size on are sent from where they are instead of being copied.
 OUTBOX_LARGE_BYTES = 16 * KIB
 SENDMSG_PARTS_MAX = 1024  # IOV_MAX of Linux.

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from broker.config.units import parse_bytes, parse_seconds
+from broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
 ENV_OTHERS = frozenset({"BRAIDLOG_CONFIG", "BRAIDLOG_URL"})  # The command line's, no settings.
@@ -58,6 +59,13 @@ class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
 
 
+class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Memory for what clients send and for what is sent to them, all connections together."""
+
+    input_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = RECEIVE_BYTES_ALL_MAX
+    output_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = OUTPUT_BYTES_ALL_MAX
+
+
 class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the broker stops."""
 
@@ -81,6 +89,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     data_dir: str | None = None
     log: LogConfig = LogConfig()
     topics: TopicsConfig = TopicsConfig()
+    memory: MemoryConfig = MemoryConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     # A turn of the event loop with more processor time than this is logged with its task's name.
     loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] = 100.0

@@ -9,6 +9,8 @@ this connection and nothing else.
 from __future__ import annotations
 
 import socket
+import struct
+import time
 import types
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,15 @@ import structlog
 import trio
 
 from broker.access.rights import ANONYMOUS, Action, Principal, Resource
-from broker.limits import CLOSE_S, FRAME_STALL_S, LINGER_BYTES_MAX, LINGER_S, TURN_FRAMES_MAX
+from broker.limits import (
+    CLOSE_S,
+    LINGER_BYTES_MAX,
+    LINGER_S,
+    RECEIVE_MEMORY_S,
+    STALL_BYTES,
+    TURN_FRAMES_MAX,
+    TURN_S_MAX,
+)
 from broker.server.adapters import EndConnection, ProtocolError, Session, is_framed, takes_runs
 from broker.server.outbox import Outbox
 from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
@@ -27,6 +37,9 @@ if TYPE_CHECKING:
     from broker.server.listener import Listener
 
 DISCARD_BYTES = 64 * 1024
+# States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
+TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not take is thrown away.
 
 
 class Connection:
@@ -54,6 +67,7 @@ class Connection:
         self.outbox = Outbox(
             sock,
             broker.durability,
+            broker.output,
             start_flusher=self._start_flusher,
             on_broken=self._on_broken,
         )
@@ -68,6 +82,12 @@ class Connection:
         self._receiving = False
         self._emptied = False  # the last receive took all that the socket had
         self._leaving = False
+        self._begun = 0  # frames given to the session
+        self._done = 0  # of which it has handled so many
+        self._begun_seen = 0  # at the last `is_gone`
+        self._progress_at = self.heard_at  # since when less than STALL_BYTES of a frame came in
+        self._progress_bytes = 0
+        self._progress_frame = -1  # `_begun` then
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
@@ -89,6 +109,38 @@ class Connection:
         except Exception:
             self.log.exception("goodbye_failed")
         trio.lowlevel.notify_closing(self._sock)
+
+    def cut_off(self, reason: str) -> None:
+        """End the connection at once: the peer does not take what is for it."""
+        self.log.warning("connection_cut_off", reason=reason)
+        self._leaving = True
+        self.outbox.abandon()
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        self.nursery.cancel_scope.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has ended it yet."""
+        return self._session is not None and not self._leaving
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for what it has received and not handled."""
+        return self._inlet.held_bytes
+
+    def stalled_s(self, now: float) -> float:
+        """For how long next to nothing of a frame that has begun has come in."""
+        return now - self._progress_at if self._receiving and len(self._inlet) else 0.0
+
+    def is_gone(self) -> bool:
+        """Whether the peer has closed the connection while a handler of it is at work, and was so
+        when this was asked before: nobody waits for the answer.
+        """
+        is_same, self._begun_seen = self._begun == self._begun_seen, self._begun
+        if not is_same or self._begun == self._done:
+            return False
+        info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        return info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
 
     async def run(self) -> None:
         """Serve the connection until it is over, whatever the reason. Only cancellation leaves as
@@ -176,14 +228,33 @@ class Connection:
                 self._emptied = True
                 continue
             except OutOfBuffers as error:
-                raise EndConnection(str(error)) from None
+                await self._wait_for_memory(error)
+                waited = True
+                continue
             self._emptied = size < len(room)
             self.heard_at = trio.current_time()
             self._inlet.received(size)
+            self._note_progress(size)
             if not waited:
                 await trio.lowlevel.checkpoint()
             return size > 0
         return False
+
+    def _note_progress(self, size: int) -> None:
+        self._progress_bytes += size
+        if self._progress_bytes >= STALL_BYTES or self._progress_frame != self._begun:
+            self._progress_bytes = 0
+            self._progress_frame = self._begun
+            self._progress_at = self.heard_at
+
+    async def _wait_for_memory(self, error: OutOfBuffers) -> None:
+        """Receive nothing until others have given memory back. Raises EndConnection if they do
+        not.
+        """
+        with trio.move_on_after(RECEIVE_MEMORY_S):
+            await self._broker.buffers.freed()
+            return
+        raise EndConnection(f"no memory to receive into: {error}")
 
     async def _wait_readable(self) -> None:
         self._receiving = True
@@ -212,6 +283,7 @@ class Connection:
         frame_size, handle = session.frame_size, session.handle
         handle_run = session.handle_run if takes_runs(session) else None
         left = TURN_FRAMES_MAX
+        clock = _TurnClock()
         while left > 0:
             filled = inlet.filled()
             if not filled:
@@ -222,29 +294,30 @@ class Connection:
             if frames:
                 inlet.consume(size)
                 left -= frames
+                self._done = self._begun = self._begun + frames
             else:
                 needed = frame_size(filled)
                 if needed is None or needed > len(filled):
                     inlet.expect(needed or 0)
                     return False
                 inlet.consume(needed)
+                self._begun += 1
                 await handle(filled[:needed])
+                self._done = self._begun
                 left -= 1
             if outbox.over_limit:
                 outbox.flush()
                 await outbox.drained()
+            if outbox.is_broken or self._leaving:  # Nobody will read the answers.
+                return False
+            if clock.is_over():
+                return True
         return True
 
     async def _keep_time(self) -> None:
         assert self._session is not None
-        due = 0.0
         while True:
-            now = trio.current_time()
-            if now >= due:
-                due = self._session.on_deadline(now)
-            if self._receiving and len(self._inlet) and now - self.heard_at >= FRAME_STALL_S:
-                raise ProtocolError(f"no byte for {FRAME_STALL_S:.0f} s in the middle of a frame")
-            await trio.sleep_until(min(due, now + FRAME_STALL_S / 2))
+            await trio.sleep_until(self._session.on_deadline(trio.current_time()))
 
     async def _finish(self) -> None:
         """Send what is pending, close our side, and wait a moment for the peer to close its own."""
@@ -282,6 +355,30 @@ class Connection:
         self.log.debug("connection_lost", reason=str(error))
         self._leaving = True
         self.nursery.cancel_scope.cancel()
+
+
+class _TurnClock:
+    """Tells when a turn has taken TURN_S_MAX of the processor, or up to twice as much.
+
+    The wall's clock is quick to ask, and says when to ask the processor's, which is not.
+    """
+
+    __slots__ = ("_ask_at", "_begun")
+
+    def __init__(self) -> None:
+        self._ask_at = time.perf_counter() + TURN_S_MAX
+        self._begun: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether others are to have their turn."""
+        now = time.perf_counter()
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + TURN_S_MAX
+        used = time.thread_time()
+        if self._begun is None:
+            self._begun = used
+        return used - self._begun >= TURN_S_MAX / 2
 
 
 @types.coroutine

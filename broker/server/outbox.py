@@ -19,10 +19,11 @@ import trio
 from broker.limits import (
     ANSWER_BYTES_MAX,
     ANSWERS_MAX,
-    OUTBOX_BYTES_MAX,
     OUTBOX_LARGE_BYTES,
     SENDMSG_PARTS_MAX,
+    STALL_BYTES,
 )
+from broker.server.output_budget import OutputBudget
 from storage.codecs.api import Buffer
 
 
@@ -44,6 +45,7 @@ class Outbox:
         self,
         sock: socket.socket,
         tickets: Tickets,
+        budget: OutputBudget,
         *,
         start_flusher: Callable[[], None],
         on_broken: Callable[[OSError], None],
@@ -51,6 +53,7 @@ class Outbox:
         """`start_flusher` starts `run` as a task of the connection; `on_broken` hears of a socket
         that failed.
         """
+        self.budget = budget
         self._sock = sock
         self._tickets = tickets
         self._start_flusher = start_flusher
@@ -59,15 +62,22 @@ class Outbox:
         self._unsent_bytes = 0
         self._answers: deque[tuple[int, list[Buffer], int]] = deque()
         self._answer_bytes = 0
+        self._charged = 0  # bytes that the budget knows of
         self._changed = trio.lowlevel.ParkingLot()
         self._flushing = False
+        self._progress_at = 0.0  # since when the peer has taken less than STALL_BYTES
         self._broken = False
         self.gathering = False  # True during a receive turn: what is put leaves together at its end
 
     @property
     def over_limit(self) -> bool:
-        """Whether more than OUTBOX_BYTES_MAX wait for the socket."""
-        return self._unsent_bytes > OUTBOX_BYTES_MAX
+        """Whether more waits for the socket than this connection's share."""
+        return self._unsent_bytes > self.budget.share
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody will get what is put or answered from now on."""
+        return self._broken
 
     @property
     def unsent_bytes(self) -> int:
@@ -83,6 +93,10 @@ class Outbox:
     def has_answers_room(self) -> bool:
         """Whether the queue of pending answers is below its limits."""
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
+
+    def stalled_s(self, now: float) -> float:
+        """For how long the peer has taken next to nothing of what waits for it."""
+        return now - self._progress_at if self._flushing else 0.0
 
     def put(self, parts: Sequence[Buffer]) -> None:
         """Send whole frames, after what is not sent yet. Never blocks; the caller's views may die
@@ -115,6 +129,7 @@ class Outbox:
         size = sum(map(len, parts))
         self._answers.append((ticket, _owned(parts, size), size))
         self._answer_bytes += size
+        self._charge()
         if len(self._answers) == 1:
             self._tickets.watch(self)
 
@@ -138,26 +153,32 @@ class Outbox:
             self._send_some()
             if self._unsent and not self._broken:
                 self._flushing = True
+                self._progress_at = trio.current_time()
                 self._start_flusher()
+        self._charge()
 
     async def run(self) -> None:
         """The flusher task: lives while there is something the socket did not take."""
+        taken = 0
         try:
             while self._unsent:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)
                 except trio.ClosedResourceError:  # So the driver wakes its reader of this socket.
                     await trio.lowlevel.checkpoint()
-                self._send_some()
+                taken += self._send_some()
+                if taken >= STALL_BYTES:
+                    taken, self._progress_at = 0, trio.current_time()
+                self._charge()
                 self._changed.unpark_all()
         finally:
             self._flushing = False
 
     async def drained(self) -> None:
-        """Wait until unsent bytes are within the limit: the back-pressure of whoever produces
+        """Wait until unsent bytes are within the share: the back-pressure of whoever produces
         output in a loop.
         """
-        while self._unsent_bytes > OUTBOX_BYTES_MAX:
+        while self._unsent_bytes > self.budget.share:
             await self._changed.park()
 
     async def answers_room(self) -> None:
@@ -178,13 +199,22 @@ class Outbox:
         self._unsent.clear()
         self._answers.clear()
         self._unsent_bytes = self._answer_bytes = 0
+        self._charge()
         self._changed.unpark_all()
+
+    def _charge(self) -> None:
+        held = self._unsent_bytes + self._answer_bytes
+        if held != self._charged:
+            self.budget.charge(held - self._charged)
+            self._charged = held
 
     def _own_unsent(self) -> None:
         self._unsent = deque(part if _is_owned(part) else bytes(part) for part in self._unsent)
 
-    def _send_some(self) -> None:  # hot: see make bench
+    def _send_some(self) -> int:  # hot: see make bench
+        """Give the socket what it takes; returns how many bytes."""
         unsent = self._unsent
+        taken = 0
         while unsent:
             try:
                 if len(unsent) == 1:
@@ -199,13 +229,15 @@ class Outbox:
                 else:
                     sent = self._sock.sendmsg(islice(unsent, SENDMSG_PARTS_MAX))
             except BlockingIOError:
-                return
+                return taken
             except OSError as error:
                 self.abandon()
                 self._on_broken(error)
-                return
+                return taken
+            taken += sent
             self._unsent_bytes -= sent
             _drop(unsent, sent)
+        return taken
 
 
 def _drop(unsent: deque[Buffer], sent: int) -> None:

@@ -6,6 +6,8 @@ nothing; a short piece of a frame is copied aside, so that a thousand slow ones 
 buffer grows for a frame above its size only as fast as the frame's bytes really come in.
 """
 
+import trio
+
 from broker.limits import (
     KIB,
     LEFTOVER_BYTES_MAX,
@@ -38,10 +40,26 @@ class BufferPool:
     ) -> None:
         self.lent = 0  # large buffers in use
         self.grown_bytes = 0  # bytes in buffers grown beyond RECEIVE_BYTES
+        self.small_bytes = 0  # bytes in buffers below it
         self._buffers_max = buffers_max
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._free_max = free_max
         self._free: list[memoryview] = []
+        self._freed = trio.lowlevel.ParkingLot()
+
+    @property
+    def used(self) -> int:
+        """Bytes lent."""
+        return self.lent * RECEIVE_BYTES + self.grown_bytes + self.small_bytes
+
+    @property
+    def is_short(self) -> bool:
+        """Whether more than half of the memory is lent: time to be strict."""
+        return self.used > self.bytes_max // 2
+
+    async def freed(self) -> None:
+        """Wait until somebody gives a buffer back."""
+        await self._freed.park()
 
     @property
     def free(self) -> int:
@@ -50,34 +68,44 @@ class BufferPool:
 
     def borrow(self) -> memoryview:
         """A buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large ones are lent."""
-        if self.lent >= self._buffers_max:
+        if self.lent >= self._buffers_max or self.used + RECEIVE_BYTES > self.bytes_max:
+            self.small_bytes += RECEIVE_BYTES_SMALL
             return memoryview(bytearray(RECEIVE_BYTES_SMALL))
         self.lent += 1
         return self._free.pop() if self._free else memoryview(bytearray(RECEIVE_BYTES))
 
     def grow(self, old: memoryview, size: int) -> memoryview:
-        """A buffer of `size` bytes, larger than `old`, which is taken back. Raises OutOfBuffers."""
-        in_use = self.lent * RECEIVE_BYTES + self.grown_bytes
-        if in_use + size > self._bytes_max:
-            raise OutOfBuffers(f"frames in progress hold {in_use} bytes")
+        """A buffer of `size` bytes that begins as `old`, which nobody may use any more.
+
+        Raises OutOfBuffers; `old` is as it was then.
+        """
+        if self.used - len(old) + size > self.bytes_max:
+            raise OutOfBuffers(f"frames in progress hold {self.used} bytes")
+        self._count(size, 1)
+        if len(old) > RECEIVE_BYTES:
+            self._count(len(old), -1)
+            return _extended(old, size)
         new = memoryview(bytearray(size))
         new[: len(old)] = old
         self.give_back(old)
-        if size > RECEIVE_BYTES:
-            self.grown_bytes += size
-        else:
-            self.lent += 1
         return new
 
     def give_back(self, buffer: memoryview) -> None:
         """Take a lent or grown buffer back; nobody may use it any more."""
         size = len(buffer)
+        self._count(size, -1)
+        if size == RECEIVE_BYTES and len(self._free) < self._free_max:
+            self._free.append(buffer)
+        if self._freed:
+            self._freed.unpark_all()
+
+    def _count(self, size: int, change: int) -> None:
         if size == RECEIVE_BYTES:
-            self.lent -= 1
-            if len(self._free) < self._free_max:
-                self._free.append(buffer)
+            self.lent += change
         elif size > RECEIVE_BYTES:
-            self.grown_bytes -= size
+            self.grown_bytes += change * size
+        else:
+            self.small_bytes += change * size
 
 
 class ReceiveBuffer:
@@ -93,6 +121,11 @@ class ReceiveBuffer:
 
     def __len__(self) -> int:
         return self._end - self._start + len(self._aside)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory in use, filled or not."""
+        return len(self._view) + len(self._aside)
 
     def room(self) -> memoryview:  # hot: see make bench
         """Where the next receive may write; at least one byte. Raises OutOfBuffers."""
@@ -163,3 +196,17 @@ class ReceiveBuffer:
         )
         size = max(RECEIVE_BYTES, min(2 * capacity, self._needed))
         self._view = self._pool.grow(self._view, size)
+
+
+def _extended(view: memoryview, size: int) -> memoryview:
+    """The same memory made larger where it is: a copy beside it would cost as much again."""
+    buffer = view.obj
+    assert type(buffer) is bytearray
+    missing = size - len(view)
+    view.release()
+    try:
+        buffer.extend(bytes(missing))
+    except BufferError:  # A view of an earlier frame is still alive somewhere.
+        buffer = bytearray(buffer)
+        buffer.extend(bytes(missing))
+    return memoryview(buffer)

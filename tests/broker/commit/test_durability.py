@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from broker.commit.durability import Durability
 from broker.commit.waiters import Waiters
 from broker.server.outbox import Outbox
+from broker.server.output_budget import OutputBudget
 from storage.errors import StorageFailed
 from storage.log.committer import Committer
 from tests.broker.held_disk import HeldDisk
@@ -42,7 +43,11 @@ class Bench:
     async def outbox(self):
         sock, client = await tcp_pair()
         outbox = Outbox(
-            sock, self.durability, start_flusher=lambda: None, on_broken=lambda error: None
+            sock,
+            self.durability,
+            OutputBudget(),
+            start_flusher=lambda: None,
+            on_broken=lambda error: None,
         )
         return outbox, client, sock
 

@@ -14,15 +14,19 @@ S           a task of the connection that fails with a bug
 
 import socket
 import struct
+import time
 from types import SimpleNamespace
 
 import trio
 
+from broker.limits import RECEIVE_BYTES_ALL_MAX
 from broker.metrics import Metrics
 from broker.server.adapters import EndConnection, ProtocolError
 from broker.server.connection import Connection
 from broker.server.listener import Listener
+from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
+from broker.server.watching import watch_connections
 
 FRAME_BYTES_MAX = 8 << 20
 
@@ -40,6 +44,7 @@ class EchoSession:
         self.deadlines = []
         self.deadline_answer = float("inf")
         self.closed_at = None  # trio's time
+        self.frame_s = 0.0  # of work for each frame
 
     def frame_size(self, view):
         if len(view) < 4:
@@ -51,6 +56,9 @@ class EchoSession:
 
     async def handle(self, frame):
         self.frames += 1
+        end = time.thread_time() + self.frame_s
+        while self.frame_s and time.thread_time() < end:
+            pass
         command, argument = bytes(frame[4:5]), bytes(frame[5:])
         outbox = self.connection.outbox
         if command == b"E":
@@ -163,20 +171,26 @@ class Bench:
     storage.
     """
 
-    def __init__(self, nursery):
+    def __init__(self, nursery, *, input_bytes=RECEIVE_BYTES_ALL_MAX, output_bytes=64 << 20):
         self.nursery = nursery
         self.tickets = FakeTickets()
-        self.pool = BufferPool()
+        self.pool = BufferPool(bytes_max=input_bytes)
         self.adapter = EchoAdapter()
-        self.broker = SimpleNamespace(durability=self.tickets, buffers=self.pool, metrics=Metrics())
+        self.budget = OutputBudget(output_bytes)
+        self.broker = SimpleNamespace(
+            durability=self.tickets, buffers=self.pool, output=self.budget, metrics=Metrics()
+        )
         self.listener = Listener("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
         self.listener.bound = ("127.0.0.1", 4321)
         self.connections = []
+        self.clients = []  # kept: a stream that nobody holds is closed
         self.ended = []
+        nursery.start_soon(watch_connections, self.connections, self.pool, self.budget)
 
     async def connect(self, **options):
         """A client's stream; its session is `adapter.sessions[-1]`."""
         server, client = await tcp_pair(**options)
+        self.clients.append(client)
         connection = Connection(self.broker, self.listener, server, len(self.connections) + 1)
         self.connections.append(connection)
         self.nursery.start_soon(self._run, connection)

@@ -8,6 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.limits import ANSWERS_MAX, OUTBOX_BYTES_MAX
 from broker.server.outbox import Outbox
+from broker.server.output_budget import OutputBudget
 from tests.broker.server.echo import FakeTickets, receive_all, receive_exactly, tcp_pair
 
 
@@ -16,12 +17,17 @@ class Sender:
 
     def __init__(self, nursery, sock, client):
         self.tickets = FakeTickets()
+        self.budget = OutputBudget()
         self.sock, self.client = sock, client
         self.broken = []
         self.flushers = 0
         self.nursery = nursery
         self.outbox = Outbox(
-            sock, self.tickets, start_flusher=self.start, on_broken=self.broken.append
+            sock,
+            self.tickets,
+            self.budget,
+            start_flusher=self.start,
+            on_broken=self.broken.append,
         )
 
     def start(self):

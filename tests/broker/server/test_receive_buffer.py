@@ -72,15 +72,33 @@ def test_memory_follows_the_bytes_received_not_the_length_announced():
     assert pool.grown_bytes == 0
 
 
+def test_a_large_buffer_grows_where_it_is():
+    pool = BufferPool()
+    buffer = ReceiveBuffer(pool)
+    data = random.Random(2).randbytes(2 * MIB)
+    taken = fill(buffer, data)
+    buffer.expect(len(data))
+    while taken < len(data):
+        kept = buffer.filled() if taken == MIB else None  # Then a copy has to be made.
+        taken += fill(buffer, data[taken:])
+        assert kept is None or kept == data[:MIB]
+        assert pool.used <= 2 * taken
+    assert bytes(buffer.filled()) == data
+    buffer.close()
+    assert pool.used == 0
+
+
 def test_growth_beyond_the_budget_of_all_connections_is_refused():
-    pool = BufferPool(bytes_max=MIB)
+    pool = BufferPool(bytes_max=MIB - 1)
     first, second = ReceiveBuffer(pool), ReceiveBuffer(pool)
     for buffer in (first, second):
         fill(buffer, b"x" * RECEIVE_BYTES)
         buffer.expect(10 * MIB)
     fill(first, b"x")
+    assert pool.is_short
     with pytest.raises(OutOfBuffers):
         fill(second, b"x")
+    assert bytes(second.filled()) == b"x" * RECEIVE_BYTES
     second.close()
     first.close()
     assert (pool.lent, pool.grown_bytes) == (0, 0)

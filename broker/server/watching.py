@@ -1,0 +1,85 @@
+"""Ends connections whose peers stall or are gone, and while memory is short those that hold most of
+it. One task for all of them. Knows no protocol.
+
+A slow peer is not ended as long as something moves: STALL_BYTES in the time that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.limits import (
+    FRAME_STALL_S,
+    SHORT_STALL_S,
+    SWEEP_CONNECTIONS,
+    SWEEP_S,
+    WRITE_STALL_S,
+)
+from broker.server.output_budget import OutputBudget
+from broker.server.receive_buffer import BufferPool
+
+if TYPE_CHECKING:
+    from broker.server.connection import Connection
+
+
+async def watch_connections(
+    connections: Collection[Connection], receiving: BufferPool, sending: OutputBudget
+) -> None:
+    """Look at all connections every SWEEP_S, until cancelled."""
+    while True:
+        await trio.sleep(SWEEP_S)
+        now = trio.current_time()
+        for number, connection in enumerate(tuple(connections), 1):
+            if connection.is_open:
+                _end_if_stalled(connection, now)
+            if number % SWEEP_CONNECTIONS == 0:
+                await trio.lowlevel.checkpoint()
+        if receiving.is_short:
+            free_input(tuple(connections), receiving)
+        if sending.is_short:
+            sending.drop_read_ahead()
+            free_output(tuple(connections), sending)
+
+
+def _end_if_stalled(connection: Connection, now: float) -> None:
+    if connection.outbox.stalled_s(now) >= WRITE_STALL_S:
+        connection.cut_off(f"it has read next to nothing for {WRITE_STALL_S:.0f} s")
+    elif connection.stalled_s(now) >= FRAME_STALL_S:
+        connection.end(f"next to nothing of a frame in {FRAME_STALL_S:.0f} s")
+    elif connection.is_gone():
+        connection.end("the client is gone")
+
+
+def free_input(connections: Collection[Connection], receiving: BufferPool) -> None:
+    """End those whose frames stall, those that hold most first, until half of the memory is
+    free.
+    """
+    now = trio.current_time()
+    stalled = _stalled(connections, lambda connection: connection.stalled_s(now))
+    held = receiving.used
+    for connection in sorted(stalled, key=lambda one: one.held_bytes, reverse=True):
+        if held <= receiving.bytes_max // 2:
+            return
+        held -= connection.held_bytes
+        connection.end(f"next to nothing of a frame in {SHORT_STALL_S:.0f} s, and memory is short")
+
+
+def free_output(connections: Collection[Connection], sending: OutputBudget) -> None:
+    """The same for those that do not read."""
+    now = trio.current_time()
+    stalled = _stalled(connections, lambda connection: connection.outbox.stalled_s(now))
+    for connection in sorted(stalled, key=lambda one: one.outbox.unsent_bytes, reverse=True):
+        if not sending.is_short:
+            return
+        connection.cut_off(
+            f"it has read next to nothing for {SHORT_STALL_S:.0f} s, and memory is short"
+        )
+
+
+def _stalled(
+    connections: Collection[Connection], stalled_s: Callable[[Connection], float]
+) -> list[Connection]:
+    return [one for one in connections if one.is_open and stalled_s(one) >= SHORT_STALL_S]

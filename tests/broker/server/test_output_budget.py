@@ -1,0 +1,84 @@
+"""Large answers share one budget: much for one while there is plenty, a little for each when half
+is used, and never more than all of it.
+"""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.limits import MIB, OUTBOX_BYTES_MAX, OUTPUT_SHARE_BYTES_MIN
+from broker.server.output_budget import PART_OF_FREE, OutputBudget
+
+BYTES_MAX = 64 * MIB
+
+
+@pytest.fixture
+def budget():
+    return OutputBudget(BYTES_MAX)
+
+
+async def test_a_small_answer_gets_all_that_it_wants(budget):
+    with await budget.reserve(1000) as room:
+        assert (room.size, budget.used) == (1000, 1000)
+    assert budget.used == 0
+
+
+async def test_a_large_one_gets_a_part_of_what_is_free(budget):
+    with await budget.reserve(10 * BYTES_MAX) as room:
+        assert room.size == BYTES_MAX // PART_OF_FREE
+
+
+async def test_with_half_of_it_used_everybody_gets_a_small_share(budget):
+    assert budget.share == OUTBOX_BYTES_MAX
+    budget.charge(BYTES_MAX // 2 + 1)
+    assert budget.share == OUTPUT_SHARE_BYTES_MIN
+    with await budget.reserve(MIB) as room:
+        assert room.size == OUTPUT_SHARE_BYTES_MIN
+
+
+async def test_no_number_of_answers_takes_more_than_there_is(budget, nursery):
+    rooms = []
+
+    async def answer():
+        rooms.append(await budget.reserve(16 * MIB))
+
+    for _ in range(2000):
+        nursery.start_soon(answer)
+    await wait_all_tasks_blocked()
+    assert budget.used <= BYTES_MAX
+    assert 400 < len(rooms) < 2000
+    served = len(rooms)
+    for room in rooms[: served // 2]:
+        room.keep(0)
+    await wait_all_tasks_blocked()
+    assert len(rooms) > served
+    assert budget.used <= BYTES_MAX
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_gives_back_what_it_did_not_need(budget):
+    with await budget.reserve(MIB) as room:
+        room.keep(10)
+        assert budget.used == 10
+    assert budget.used == 0
+
+
+async def test_a_cancelled_wait_holds_nothing(budget):
+    budget.charge(BYTES_MAX)
+    with trio.move_on_after(0):
+        await budget.reserve(1)
+    assert budget.used == BYTES_MAX
+
+
+def test_what_was_read_ahead_is_given_up_first(budget):
+    class Ahead:
+        dropped = False
+
+        def drop(self):
+            self.dropped = True
+            budget.read_ahead.discard(self)
+
+    ahead = Ahead()
+    budget.read_ahead.add(ahead)
+    budget.drop_read_ahead()
+    assert ahead.dropped

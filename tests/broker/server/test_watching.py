@@ -1,0 +1,179 @@
+"""Peers that stall, do not read or are gone are found out, and make room for others when memory is
+short.
+"""
+
+import struct
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.limits import (
+    FRAME_STALL_S,
+    MIB,
+    RECEIVE_MEMORY_S,
+    SHORT_STALL_S,
+    STALL_BYTES,
+    SWEEP_S,
+    TURN_S_MAX,
+    WRITE_STALL_S,
+)
+from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
+from tests.waiting import until
+
+
+async def ends_within(bench, connection, seconds):
+    """How long it took, in trio's time, until the connection was over."""
+    begun = trio.current_time()
+    await until(lambda: connection in bench.ended, step_s=SWEEP_S / 4)
+    assert trio.current_time() - begun <= seconds
+    return trio.current_time() - begun
+
+
+async def hog(bench, size):
+    """A connection whose client asks for much and reads none of it; the client too."""
+    client = await bench.connect(send_buffer=32 * 1024)
+    await client.send_all(framed(b"L%d" % size))
+    connection = bench.connections[-1]
+    await until(lambda: connection.outbox.unsent_bytes)
+    return connection, client
+
+
+async def test_a_peer_that_does_not_read_is_cut_off(autojump_clock, nursery):
+    bench = Bench(nursery)
+    connection, _ = await hog(bench, 2 * MIB)
+    took = await ends_within(bench, connection, 2 * WRITE_STALL_S)
+    assert took >= WRITE_STALL_S - SWEEP_S
+    assert bench.budget.used == 0
+
+
+async def test_a_peer_that_reads_slowly_stays(autojump_clock, nursery):
+    bench = Bench(nursery)
+    connection, client = await hog(bench, 4 * MIB)
+    for _ in range(5):
+        await trio.sleep(WRITE_STALL_S / 2)
+        unsent = connection.outbox.unsent_bytes
+        while connection.outbox.unsent_bytes > unsent - STALL_BYTES:
+            await client.receive_some(64 * 1024)
+            await wait_all_tasks_blocked()
+    assert connection not in bench.ended
+
+
+async def test_when_memory_is_short_those_that_do_not_read_go_soon_the_largest_first(
+    autojump_clock, nursery
+):
+    bench = Bench(nursery, output_bytes=8 * MIB)
+    small, _ = await hog(bench, MIB)
+    large, _ = await hog(bench, 6 * MIB)
+    await ends_within(bench, large, SHORT_STALL_S + 3 * SWEEP_S)
+    assert small not in bench.ended
+    assert not bench.budget.is_short
+
+
+async def test_a_healthy_client_is_served_meanwhile(autojump_clock, nursery):
+    bench = Bench(nursery, output_bytes=8 * MIB)
+    for _ in range(8):
+        await hog(bench, MIB)
+    healthy = await bench.connect()
+    begun = trio.current_time()
+    await healthy.send_all(framed(b"Ehere"))
+    assert await receive_frame(healthy) == b"here"
+    assert trio.current_time() - begun < 1
+
+
+async def test_a_frame_that_trickles_in_is_one_that_stalls(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    connection = bench.connections[-1]
+    await client.send_all(struct.pack(">I", 100_000))
+    begun = trio.current_time()
+    while connection not in bench.ended:
+        assert trio.current_time() - begun < 2 * FRAME_STALL_S
+        try:
+            await client.send_all(b"x")
+        except trio.BrokenResourceError:
+            break
+        await trio.sleep(5)
+    assert trio.current_time() - begun >= FRAME_STALL_S
+
+
+async def test_a_connection_that_was_idle_has_its_time_for_the_next_frame(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    for _ in range(2):
+        await trio.sleep(3 * FRAME_STALL_S)
+        frame = framed(b"Ehere")
+        await client.send_all(frame[:3])
+        await trio.sleep(FRAME_STALL_S / 2)
+        await client.send_all(frame[3:])
+        assert await receive_frame(client) == b"here"
+
+
+async def test_half_frames_make_room_for_whole_ones(autojump_clock, nursery):
+    bench = Bench(nursery, input_bytes=8 * MIB)
+    for _ in range(8):
+        client = await bench.connect()
+        nursery.start_soon(client.send_all, struct.pack(">I", MIB) + b"E" + bytes(MIB - 5))
+    await until(lambda: bench.pool.is_short)
+    healthy = await bench.connect()
+    text = bytes(2 * MIB)
+    begun = trio.current_time()
+    async with trio.open_nursery() as sending:
+        sending.start_soon(healthy.send_all, framed(b"E" + text))
+        assert await receive_frame(healthy) == text
+    assert trio.current_time() - begun < SHORT_STALL_S + 4 * SWEEP_S
+    assert bench.pool.used <= 8 * MIB
+
+
+async def test_frames_that_wait_for_each_others_memory_end(autojump_clock, nursery):
+    bench = Bench(nursery, input_bytes=8 * MIB)
+    clients = [await bench.connect() for _ in range(2)]
+
+    async def send(client):
+        try:
+            await client.send_all(framed(b"E" + bytes(7 * MIB)))
+        except trio.BrokenResourceError:
+            pass
+
+    for client in clients:
+        nursery.start_soon(send, client)
+    begun = trio.current_time()
+    await until(lambda: bench.ended, step_s=0.5)
+    assert trio.current_time() - begun <= 2 * RECEIVE_MEMORY_S
+
+
+async def test_a_client_that_leaves_while_its_handler_waits_is_noticed(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    await client.send_all(framed(b"W") + framed(b"E" * 10))
+    await until(lambda: bench.adapter.sessions[-1].frames == 1)
+    await client.aclose()
+    await ends_within(bench, bench.connections[-1], 10)
+
+
+async def test_answers_for_nobody_are_not_made(nursery):
+    bench = Bench(nursery)
+    client = await bench.connect(send_buffer=32 * 1024)
+    await client.send_all(framed(b"L2000000") * 500)
+    await client.aclose()
+    await until(lambda: bench.connections[-1] in bench.ended)
+    assert bench.adapter.sessions[-1].frames < 10
+
+
+async def test_a_turn_ends_after_so_long_however_few_its_frames(nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    session = bench.adapter.sessions[-1]
+    session.frame_s = TURN_S_MAX / 2
+    await client.send_all(framed(b"E") * 20)
+    for _ in range(20):
+        await receive_frame(client)
+    assert max(session.turns) <= 6
+
+
+async def test_a_peer_that_half_closes_gets_its_answers(autojump_clock, nursery):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    await client.send_all(framed(b"L5000000"))
+    await client.send_eof()
+    await trio.sleep(SHORT_STALL_S)
+    assert len(await receive_all(client)) == 5_000_004
