@@ -6,13 +6,14 @@ import random
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio.testing
 
 from broker.broker import Broker
 from broker.reading.unpacking import unpacking_limiter
-from broker.server.outbox import Outbox
 from protocols.kafka import messages as m
 from protocols.kafka.context import Context
 from protocols.kafka.names import NameSpace
@@ -237,8 +238,8 @@ async def test_compressed_sets_of_one_partition_are_packed_one_after_another(
 
 def context_of(broker: Broker) -> Context:
     address = m.BrokerAddress(1, b"localhost", 9092)
-    outbox = Outbox.__new__(Outbox)
-    return Context(broker, outbox, KafkaOptions(), NameSpace("public/default"), address)
+    connection: Any = SimpleNamespace(check=lambda action, resource: None)
+    return Context(broker, connection, KafkaOptions(), NameSpace("public/default"), address)
 
 
 async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
