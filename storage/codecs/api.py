@@ -6,7 +6,7 @@ A codec is pure: bytes and records in, bytes and records out; it knows no file, 
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage.codecs.record import Record
 from storage.errors import BodyError
@@ -163,3 +163,16 @@ class Codec(Protocol):
 
         An empty payload breaks Iggy clients, for one.
         """
+
+
+class ColumnDecoder(Protocol):
+    """Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
+
+    A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
+    format (`storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
+    `storage.spark.decode.columns.Columns` with exactly the records that `decode` gives. It raises
+    `storage.spark.decode.vectors.Irregular`, or any BodyError, for what it does not care to judge:
+    each batch is then given by itself, and at last to `decode`.
+    """
+
+    def __call__(self, batches: Sequence[Any]) -> Any: ...
