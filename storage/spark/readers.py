@@ -6,6 +6,7 @@ text that goes to Spark's workers: a path, or later a URL. Takes no lock, writes
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol, Self
 
 from storage.log.batch import Batch
@@ -38,7 +39,12 @@ class PartitionReader(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 
 class LogReader(Protocol):
@@ -74,7 +80,7 @@ class FolderReader:
                 )
         return states
 
-    def open(self, partition_id: int) -> ReadOnlyLog:
+    def open(self, partition_id: int) -> PartitionReader:
         """The partition's folder."""
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
 

@@ -6,6 +6,7 @@ format. Its first pieces may lie in an earlier range, or far back: they are look
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from storage.codecs.api import BatchFlag, Codec
 from storage.codecs.record import Record
@@ -14,11 +15,25 @@ from storage.errors import BodyError, DamagedLog, OffsetOutOfRange, UnreadableBo
 from storage.log.batch import Batch
 from storage.spark.readers import PartitionReader
 
-JOINED_BYTES_MAX = 128 << 20  # A worker holds a message whole, and Arrow a copy of it.
-HELD_BYTES_MAX = 64 << 20  # Pieces kept in memory; others are read again when they are needed.
-PIECES_MAX = 200_000  # Pieces whose places are known: some 20 MB.
 LOOK_BACK_RECORDS = 10_000  # First step back; each further one is twice as long.
-LOOK_BACK_BYTES_MAX = 1 << 30  # How far back pieces are looked for, in stored bytes.
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLimits:
+    """What a task may hold and read for chunked messages.
+
+    `held_bytes_max`: pieces kept in memory, others are read again when they are needed.
+    `pieces_max`: pieces whose places are known. `look_back_bytes_max`: how far before the task's
+    records pieces are looked for, in stored bytes.
+    """
+
+    joined_bytes_max: int = 128 << 20  # A worker holds a message whole, and Arrow a copy of it.
+    held_bytes_max: int = 64 << 20
+    pieces_max: int = 200_000  # Some 20 MB.
+    look_back_bytes_max: int = 1 << 30
+
+
+CHUNK_LIMITS = ChunkLimits()
 
 
 class Incomplete(Exception):
@@ -28,8 +43,11 @@ class Incomplete(Exception):
 class ChunkJoiner:
     """Notes pieces in offset order and gives the whole message at its last one."""
 
-    def __init__(self, reader: PartitionReader, start: int) -> None:
+    def __init__(
+        self, reader: PartitionReader, start: int, limits: ChunkLimits = CHUNK_LIMITS
+    ) -> None:
         self._reader = reader
+        self._limits = limits
         self._places: defaultdict[bytes, dict[int, int]] = defaultdict(dict)
         self._count = 0
         self._held: dict[int, Record] = {}
@@ -54,21 +72,21 @@ class ChunkJoiner:
         join = getattr(codec, "join", None)
         if join is None:
             raise UnreadableBody(f"{codec.name} bodies have no chunks to join")
-        if max(chunk.total_bytes, chunk.uncompressed_bytes) <= JOINED_BYTES_MAX:
+        if max(chunk.total_bytes, chunk.uncompressed_bytes) <= self._limits.joined_bytes_max:
             pieces = [self._piece(places[number]) for number in range(chunk.chunk_count - 1)]
         else:
             pieces = []  # The codec says that it is too large.
-        joined: Record = join([*pieces, piece], JOINED_BYTES_MAX)
+        joined: Record = join([*pieces, piece], self._limits.joined_bytes_max)
         return joined
 
     def _note(self, piece: Record) -> None:
         assert piece.chunk is not None
-        if self._count < PIECES_MAX:
+        if self._count < self._limits.pieces_max:
             self._places[piece.chunk.uuid][piece.chunk.chunk_id] = piece.offset
         self._count += 1
         self._held[piece.offset] = piece
         self._held_bytes += len(piece.value or b"")
-        while self._held_bytes > HELD_BYTES_MAX:
+        while self._held_bytes > self._limits.held_bytes_max:
             oldest = self._held.pop(next(iter(self._held)))
             self._held_bytes -= len(oldest.value or b"")
 
@@ -76,23 +94,25 @@ class ChunkJoiner:
         """Where each piece but the last is."""
         chunk = last.chunk
         assert chunk is not None
-        if chunk.chunk_count > PIECES_MAX:
+        if chunk.chunk_count > self._limits.pieces_max:
             raise UnreadableBody(f"message of {chunk.chunk_count} pieces")
         places = self._places[chunk.uuid]
         wanted = chunk.chunk_count - 1
         while (missing := sum(number not in places for number in range(wanted))) and (
             self._scanned_from > self._reader.log_start_offset
         ):
-            if self._scanned_bytes > LOOK_BACK_BYTES_MAX:
+            if self._scanned_bytes > self._limits.look_back_bytes_max:
                 raise UnreadableBody(
                     f"{missing} of {chunk.chunk_count} pieces of the chunked message are not "
-                    f"within {LOOK_BACK_BYTES_MAX} bytes before this task's records"
+                    f"within {self._limits.look_back_bytes_max} bytes before this task's records"
                 )
             self._look_back()
         if not missing:
             return places
-        if self._count > PIECES_MAX:
-            raise UnreadableBody(f"more than {PIECES_MAX} pieces of chunked messages in one task")
+        if self._count > self._limits.pieces_max:
+            raise UnreadableBody(
+                f"more than {self._limits.pieces_max} pieces of chunked messages in one task"
+            )
         raise Incomplete(
             f"{missing} of {chunk.chunk_count} pieces of the chunked message are not in the log"
         )
@@ -115,7 +135,7 @@ class ChunkJoiner:
         except DamagedLog as error:
             raise UnreadableBody(f"pieces of the chunked message: {error}") from error
         self._count += len(found)
-        if self._count <= PIECES_MAX:
+        if self._count <= self._limits.pieces_max:
             for (uuid, number), offset in found.items():
                 self._places[uuid].setdefault(number, offset)
 

@@ -192,8 +192,8 @@ def _headers(columns: Columns, target: Target, codec_name: str) -> pa.Array:
 
 
 def _header_kinds(columns: Columns, target: Target, codec_name: str) -> pa.Array:
-    kinds = [] if columns.headers is None else columns.headers.kinds
-    items = pa.array(kinds, pa.int32())
+    found = columns.headers
+    items = pa.array([] if found is None else found.kinds, pa.int32())
     return pa.ListArray.from_arrays(_header_ends(columns), items, type=HEADER_KINDS)
 
 

@@ -81,9 +81,7 @@ def _records(body: Buffer, pos: int) -> Array:
 
 def _columns(arena: bytes, starts: Array, end: int) -> Columns:
     heads = struct_at(arena, HEAD, starts)
-    headers_end = (
-        starts + HEADERS_POS + struct_at(arena, U32, starts + HEADERS_SIZE_POS)["size"]
-    )
+    headers_end = starts + HEADERS_POS + struct_at(arena, U32, starts + HEADERS_SIZE_POS)["size"]
     require(headers_end + 4 <= end)
     value_start = headers_end + 4
     value_end = value_start + struct_at(arena, U32, headers_end)["size"]

@@ -281,9 +281,7 @@ def _messages(arena: bytes, run: _Entries, payload: Slices) -> _Messages:
     numbers = np.array(counts)
     entry = np.repeat(np.arange(len(counts)), numbers)
     place = np.arange(len(entry)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-    return _Messages(
-        entry, place, np.array(meta_starts), np.array(meta_ends), np.array(value_ends)
-    )
+    return _Messages(entry, place, np.array(meta_starts), np.array(meta_ends), np.array(value_ends))
 
 
 def _payload_size(arena: bytes, pos: int, end: int) -> int:  # hot
@@ -318,7 +316,6 @@ def _properties(arena: bytes, rows: Array, starts: Array, ends: Array) -> Header
     names, values = found.slices[NAME], found.slices[VALUE]
     require((names.starts >= 0) & (values.starts >= 0))
     return HeaderSlices(rows, names, values, np.full(len(rows), HeaderKind.STRING))
-
 
 
 def places_of(body: Buffer, base_offset: int) -> dict[int, tuple[int, int]]:

@@ -18,7 +18,7 @@ from storage.codecs.record import Record
 from storage.codecs.registry import codec_for, column_decoder_for
 from storage.errors import BodyError, UnreadableBody
 from storage.log.batch import Batch
-from storage.spark.decode.chunks import ChunkJoiner, Incomplete
+from storage.spark.decode.chunks import CHUNK_LIMITS, ChunkJoiner, ChunkLimits, Incomplete
 from storage.spark.decode.columns import Columns, Target, records_to_batch, to_batch
 from storage.spark.decode.pulsar import places_of
 from storage.spark.decode.vectors import Irregular
@@ -63,6 +63,7 @@ class RangeRows:
         end: int,
         target: Target,
         set_aside: SetAside,
+        limits: ChunkLimits = CHUNK_LIMITS,
     ) -> None:
         """`set_aside` may raise to stop; otherwise the rows go on behind the bad ones."""
         self._reader = reader
@@ -70,7 +71,7 @@ class RangeRows:
         self._end = end
         self._target = target
         self._set_aside = set_aside
-        self._joiner = ChunkJoiner(reader, start)
+        self._joiner = ChunkJoiner(reader, start, limits)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of some MB. Raises: as the reader does, and what `set_aside` raises."""
@@ -186,9 +187,7 @@ class RangeRows:
         if offset >= end:
             return end
         try:
-            starts = codec.split(
-                batch.body, batch.base_offset, start_offset=offset, starts_max=2
-            )
+            starts = codec.split(batch.body, batch.base_offset, start_offset=offset, starts_max=2)
         except BodyError:
             starts = []
         if len(starts) == 2 and starts[0][0] <= offset < starts[1][0]:

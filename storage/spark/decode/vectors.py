@@ -149,7 +149,7 @@ def hex_texts(ids: Array) -> pa.Array:
     return whole.take(pa.array(np.arange(count, dtype=np.int32), mask=absent))
 
 
-def require(condition: Any) -> None:
+def require(condition: Array) -> None:
     """Raises Irregular unless every element is true."""
     if not np.all(condition):
         raise Irregular

@@ -14,11 +14,11 @@ from storage.codecs.compression import gzip
 from storage.codecs.iggy import body_from_send
 from storage.codecs.record import Header, Record
 from storage.codecs.registry import codec_for, column_decoder_for
+from storage.errors import BodyError
 from storage.log.batch import Batch, BatchHeader
 from storage.spark.decode.columns import Target, records_to_batch, to_batch
 from storage.spark.decode.pulsar import places_of
 from storage.spark.decode.vectors import Irregular
-from storage.errors import BodyError
 from tests.storage.codecs.entries_of import body, entry, metadata, single
 from tests.storage.codecs.strategies import QUICK, record_lists
 from tests.storage.codecs.test_kafka import wrapper
