@@ -66,7 +66,7 @@ class OutputBudget:
 
         At least OUTPUT_SHARE_BYTES_MIN or all that is wanted; waits while there is not so much.
         """
-        while self.is_spent:
+        while wanted and self.is_spent:
             await self._freed.park()
         free = self._bytes_max - self.used
         part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE

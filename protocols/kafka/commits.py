@@ -22,6 +22,7 @@ from protocols.kafka.messages import (
     OffsetFetchReply,
     OffsetFetchRequest,
 )
+from protocols.turns import in_turns
 
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
@@ -113,10 +114,11 @@ def _characters(text: bytes | None) -> int:
 
 async def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Answer:
     """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
-    topics = {
-        name: {index: _committed(context, request, name, index) for index in indexes}
-        for name, indexes in request.topics.items()
-    }
+    topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
+    for name, indexes in request.topics.items():
+        found = topics[name] = {}
+        async for index in in_turns(indexes, PIECE_COMMITS):
+            found[index] = _committed(context, request, name, index)
     return Answer(OffsetFetchReply(topics))
 
 

@@ -28,6 +28,7 @@ class Answer:
 
     reply: Reply
     ticket: int = 0
+    is_large: bool = False  # It names so many topics and partitions that a thread encodes it.
 
 
 @dataclass(slots=True)

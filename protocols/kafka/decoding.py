@@ -29,6 +29,8 @@ from protocols.reader import BigEndianReader
 # A request names at most so many topics and partitions: ten times what one broker is meant to hold.
 # Without it a frame of the largest size, full of empty names, would become gigabytes of objects.
 ENTRIES_MAX = 100_000
+# With more than these a request is decoded, and answered, in a thread: it takes ten milliseconds.
+ENTRIES_INLINE_MAX = 5000
 
 PRODUCE_HEAD = struct.Struct(">hi")  # required acks, timeout in ms
 PRODUCE_TARGET = struct.Struct(">ii")  # partition, bytes of the message set
@@ -41,15 +43,23 @@ COMMIT_TARGET_V1 = struct.Struct(">iqq")  # partition, offset, time in ms; then 
 T = TypeVar("T")
 
 
+class ManyEntries(Exception):
+    """The request names more topics and partitions than may be decoded in the loop."""
+
+
 class RequestReader(BigEndianReader):
     """Kafka's strings and arrays on top of its integers."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_inline_max")
 
-    def __init__(self, view: memoryview, pos: int = 0) -> None:
-        """Begin to read a request at byte `pos` of its frame."""
+    def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
+        """Begin to read a request at byte `pos` of its frame.
+
+        With more than `inline_max` topics and partitions ManyEntries is raised.
+        """
         super().__init__(view, pos)
         self._entries = 0
+        self._inline_max = inline_max
 
     def string(self) -> bytes | None:
         """A string; any negative length is null, as it is for 0.8."""
@@ -59,10 +69,16 @@ class RequestReader(BigEndianReader):
     def entries(self) -> Iterator[int]:
         """Counts through an array; a negative count is an empty one. Raises ProtocolError."""
         count = self.i32()
-        self._entries += max(count, 0)
+        self.add_entries(max(count, 0))
+        return iter(range(count))
+
+    def add_entries(self, count: int) -> None:
+        """So many topics or partitions follow. Raises ProtocolError, ManyEntries."""
+        self._entries += count
         if self._entries > ENTRIES_MAX:
             raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
-        return iter(range(count))
+        if self._entries > self._inline_max:
+            raise ManyEntries
 
     def by_partition(self, target: Callable[["RequestReader"], tuple[int, T]]) -> ByPartition[T]:
         """An array of topics, each with an array of what `target` reads of a partition.
@@ -99,8 +115,9 @@ def decode_offsets(reader: RequestReader) -> OffsetsRequest:
 def decode_metadata(reader: RequestReader) -> MetadataRequest:
     """Metadata v0. The only array whose count must not be negative."""
     count = reader.i32()
-    if not 0 <= count <= ENTRIES_MAX:
-        raise ProtocolError(f"metadata of {count} topics, 0 to {ENTRIES_MAX} may be asked")
+    if count < 0:
+        raise ProtocolError(f"metadata of {count} topics")
+    reader.add_entries(count)
     return MetadataRequest(list(dict.fromkeys(reader.string() for _ in range(count))))
 
 

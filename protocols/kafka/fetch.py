@@ -14,10 +14,12 @@ import trio
 
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
 from broker.reading.transcode import read_as
+from broker.server.output_budget import Reservation
 from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
+from protocols.turns import in_turns
 from storage.codecs.api import Buffer
 from storage.codecs.kafka import KAFKA
 from storage.errors import StorageError
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 BYTES_PER_TURN = 1024 * 1024
 # What a read takes however little it brings: as long as so many bytes.
 READ_COST_BYTES = 64 * 1024
+# Partitions that are looked at between two turns of others: a millisecond, or two.
+PARTITIONS_PER_TURN = 500
 
 
 @dataclass(slots=True)
@@ -53,17 +57,22 @@ async def fetch(context: Context, request: FetchRequest) -> Answer:
     Every replica id reads as a consumer: there are no followers.
     """
     await context.own_writes()
-    topics = {
-        name: {index: _begin(context, name, index, target) for index, target in targets.items()}
-        for name, targets in request.topics.items()
-    }
-    readings = [reading for partitions in topics.values() for reading in partitions.values()]
-    await _read_all(context, readings, request.bytes_min)
-    if request.wait_ms_max > 0 and not _enough(readings, request.bytes_min):
-        with trio.move_on_after(request.wait_ms_max / 1000):
-            await _wait(context, readings, request.bytes_min)
-    for reading in readings:
-        _settle(context, reading)
+    topics: dict[bytes | None, dict[int, Reading]] = {}
+    readings: list[Reading] = []
+    for name, targets in request.topics.items():
+        found = topics[name] = {}
+        for index, target in targets.items():
+            found[index] = reading = _begin(context, name, index, target)
+            readings.append(reading)
+            if len(readings) % PARTITIONS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+    with Reservation(context.connection.outbox.budget, 0) as held:
+        await _read_all(context, readings, request.bytes_min, held)
+        if request.wait_ms_max > 0 and not _enough(readings, request.bytes_min):
+            with trio.move_on_after(request.wait_ms_max / 1000):
+                await _wait(context, readings, request.bytes_min, held)
+        async for reading in in_turns(readings, PARTITIONS_PER_TURN):
+            _settle(context, reading)
     fetched = {
         name: {index: _fetched(reading) for index, reading in partitions.items()}
         for name, partitions in topics.items()
@@ -99,7 +108,9 @@ def _enough(readings: Sequence[Reading], bytes_min: int) -> bool:
     return size >= bytes_min or not can_grow
 
 
-async def _wait(context: Context, readings: Sequence[Reading], bytes_min: int) -> None:
+async def _wait(
+    context: Context, readings: Sequence[Reading], bytes_min: int, held: Reservation
+) -> None:
     """Read whatever comes until it is enough. Cancelled when the time is up."""
     broker = context.broker
     while not _enough(readings, bytes_min) and not broker.stopping.is_set():
@@ -109,41 +120,65 @@ async def _wait(context: Context, readings: Sequence[Reading], bytes_min: int) -
             if reading.partition is not None and not reading.full
         ]
         await broker.wait_any(growing)
-        await _read_all(context, readings, bytes_min)
+        await _read_all(context, readings, bytes_min, held)
 
 
-async def _read_all(context: Context, readings: Sequence[Reading], bytes_min: int) -> None:
-    """Add to every partition what is there, within the limit for the whole answer.
+async def _read_all(
+    context: Context, readings: Sequence[Reading], bytes_min: int, held: Reservation
+) -> None:
+    """Add to every partition what is there, within the limit for the whole answer and what memory
+    there is for it.
 
     Each time another partition comes first, so that one which fills the answer starves no other.
     """
     context.fetch_turn += 1
-    budget = context.options.fetch_bytes_max - sum(reading.size for reading in readings)
-    turn_bytes = 0
-    for at in range(len(readings)):
-        reading = readings[(at + context.fetch_turn) % len(readings)]
-        if reading.partition is None or reading.full:
-            continue
-        if turn_bytes >= BYTES_PER_TURN:
-            await trio.lowlevel.checkpoint()
-            turn_bytes = 0
-        before = reading.size
-        try:
-            await _read(reading, reading.partition, budget)
-            if reading.full and reading.size < bytes_min:
-                _count_beyond(reading, reading.partition)
-        except BrokerError as error:
-            reading.full = True
-            if not reading.size:  # Else the next fetch begins there, and is told.
-                reading.code = context.refused(error)
-        if reading.size > before:
-            budget -= reading.size - before
-            turn_bytes += reading.size - before + READ_COST_BYTES
+    wanted = min(context.options.fetch_bytes_max - held.size, sum(map(_wanted, readings)))
+    with await context.connection.outbox.budget.reserve(max(wanted, 0)) as room:
+        budget = room.size
+        first = context.fetch_turn
+        rotated = (readings[(at + first) % len(readings)] for at in range(len(readings)))
+        turn_bytes = 0
+        async for reading in in_turns(rotated, PARTITIONS_PER_TURN):
+            if reading.partition is None or reading.full:
+                continue
+            if turn_bytes >= BYTES_PER_TURN:
+                await trio.lowlevel.checkpoint()
+                turn_bytes = 0
+            before = reading.size
+            is_alone = held.size == 0 and budget == room.size
+            await _read_on(context, reading, budget, bytes_min, is_alone=is_alone)
+            if reading.size > before:
+                budget -= reading.size - before
+                turn_bytes += reading.size - before + READ_COST_BYTES
+        held.keep(sum(reading.size for reading in readings))
 
 
-async def _read(reading: Reading, partition: Partition, budget: int) -> None:
+def _wanted(reading: Reading) -> int:
+    """Bytes that could be added to what was read of a partition."""
+    partition = reading.partition
+    if partition is None or reading.full or reading.offset == partition.high_watermark:
+        return 0
+    return max(reading.target.bytes_max - reading.size, 0)
+
+
+async def _read_on(
+    context: Context, reading: Reading, budget: int, bytes_min: int, *, is_alone: bool
+) -> None:
+    partition = reading.partition
+    assert partition is not None
+    try:
+        await _read(reading, partition, budget, is_alone=is_alone)
+        if reading.full and reading.size < bytes_min:
+            _count_beyond(reading, partition)
+    except BrokerError as error:
+        reading.full = True
+        if not reading.size:  # Else the next fetch begins there, and is told.
+            reading.code = context.refused(error)
+
+
+async def _read(reading: Reading, partition: Partition, budget: int, *, is_alone: bool) -> None:
     """Read on to the high watermark or as far as there is room; others get their turn between
-    two reads. Raises BrokerError.
+    two reads. `is_alone`: the answer holds nothing yet. Raises BrokerError.
     """
     if partition.removed:
         raise TopicNotFound(partition.topic.name.full)
@@ -158,28 +193,32 @@ async def _read(reading: Reading, partition: Partition, budget: int) -> None:
         result = await read_as(partition, KAFKA, reading.offset, bytes_max=wanted)
         if not result.parts and result.next_offset == reading.offset:
             return
-        _add(reading, result, room)
+        _add(reading, result, room, is_alone=is_alone)
         room -= result.size
         # What follows is most likely no smaller than what came last: reading it would be in vain.
         if result.parts and room < len(result.parts[-1]):
             room = 0
 
 
-def _add(reading: Reading, result: ReadResult, room: int) -> None:
-    """Take what was read, if it fits.
+def _add(reading: Reading, result: ReadResult, room: int, *, is_alone: bool) -> None:
+    """Take what was read, if it fits; what does not comes first in one of the next answers.
 
-    The first of an answer is taken in any case: a foreign record whole, an entry of Kafka's own cut
-    wherever `room` ends, as 0.8 does, which tells its client to ask for more bytes.
+    The first of a partition is taken in any case where it is foreign, and where it is alone in the
+    answer. An entry of Kafka's own that its client has no room for is cut there, as 0.8 does, which
+    tells that client to ask for more bytes.
     """
-    if result.size <= room or (not reading.parts and not result.as_stored):
+    own_room = reading.target.bytes_max
+    is_first = not reading.parts
+    too_large = result.as_stored and result.size > own_room
+    if result.size <= room or (is_first and not too_large and (is_alone or not result.as_stored)):
         reading.parts += result.parts
         reading.size += result.size
         reading.records += result.record_count
         reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
-    elif not reading.parts:
-        reading.parts.append(memoryview(result.parts[0])[:room])
-        reading.size = room
-        reading.records = result.record_count * room // result.size  # about so many
+    elif is_first and too_large and (is_alone or room >= own_room):
+        reading.parts.append(memoryview(result.parts[0])[:own_room])
+        reading.size = own_room
+        reading.records = result.record_count * own_room // result.size  # about so many
 
 
 def _close(reading: Reading, partition: Partition) -> None:

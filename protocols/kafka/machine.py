@@ -9,7 +9,7 @@ import struct
 
 from broker.server.adapters import ProtocolError
 from protocols.framing import LengthPrefix
-from protocols.kafka.decoding import DECODERS, RequestReader
+from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
 from protocols.kafka.encoding import encode
 from protocols.kafka.messages import Reply, Request
 from storage.codecs.api import Buffer
@@ -34,9 +34,13 @@ class KafkaMachine:
             _check_kind(KIND.unpack_from(view, SIZE.size))
         return size
 
-    def decode(self, frame: memoryview) -> Request:
-        """A whole request; its message sets are views of the frame. Raises ProtocolError."""
-        reader = RequestReader(frame, SIZE.size)
+    def decode(self, frame: memoryview, *, inline_max: int = ENTRIES_MAX) -> Request:
+        """A whole request; its message sets are views of the frame.
+
+        Raises ProtocolError, and ManyEntries where it names more than `inline_max` topics and
+        partitions.
+        """
+        reader = RequestReader(frame, SIZE.size, inline_max=inline_max)
         api_key, version, correlation_id = reader.unpack(HEADER)
         _check_kind((api_key, version))
         client_id = reader.string()

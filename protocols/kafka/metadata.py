@@ -7,11 +7,15 @@ sarama on the latter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import trio
 
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidName
 from protocols.kafka.context import Answer, Context
+from protocols.kafka.decoding import ENTRIES_INLINE_MAX
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import (
     BrokerAddress,
@@ -28,27 +32,70 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
 NOWHERE = BrokerAddress(-1, b"", -1)
+# Topics and partitions that are described between two turns of others: some hundred microseconds.
+ENTRIES_PER_TURN = 200
+# Topics that one request makes; a topic takes milliseconds of the disk. Of further ones its client
+# is told that they have no leader yet, and asks again.
+TOPICS_MADE_MAX = 100
 
 
 async def metadata(context: Context, request: MetadataRequest) -> Answer:
     """Tell who leads which partition; topics that are asked for by name are made if need be."""
-    topics: list[TopicMetadata] = []
-    ticket = 0
-    for name in request.topics:
-        try:
-            topic = await _topic(context, name)
-        except BrokerError as error:
-            topics.append(TopicMetadata(context.refused(error), name))
-        else:
-            topics.append(_described(context, topic))
-            ticket = max(ticket, topic.ticket)
-    if not request.topics:
+    described = _Described(context)
+    if request.topics:
+        for name in request.topics:
+            await _describe_named(context, described, name)
+    else:
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):
-            if visible(topic.name) and context.may_see(topic):
-                topics.append(_described(context, topic))
-                ticket = max(ticket, topic.ticket)
-    return Answer(MetadataReply([context.address], topics), ticket)
+            if visible(topic.name) and context.may_see(topic) and not topic.deleted:
+                await described.add(topic)
+    reply = MetadataReply([context.address], described.topics)
+    return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
+
+
+@dataclass(slots=True)
+class _Described:
+    """The topics of an answer, put together with turns for others."""
+
+    context: Context
+    topics: list[TopicMetadata] = field(default_factory=list)
+    ticket: int = 0  # once this is durable, all of them are
+    entries: int = 0  # topics and partitions
+    made: int = 0  # topics that this request has made
+
+    async def add(self, topic: Topic) -> None:
+        """Describe a topic."""
+        partitions: list[PartitionMetadata] = []
+        node = [self.context.address.node_id]
+        for partition in tuple(topic.partitions):
+            partitions.append(PartitionMetadata(Code.NONE, partition.index, node[0], node, node))
+            await self._count()
+        self.topics.append(TopicMetadata(Code.NONE, topic.name.topic.encode(), partitions))
+        self.ticket = max(self.ticket, topic.ticket)
+        await self._count()
+
+    async def refuse(self, code: Code, name: bytes | None) -> None:
+        """Tell why there is nothing to tell of a topic."""
+        self.topics.append(TopicMetadata(code, name))
+        await self._count()
+
+    async def _count(self) -> None:
+        self.entries += 1
+        if self.entries % ENTRIES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
+
+
+async def _describe_named(context: Context, described: _Described, name: bytes | None) -> None:
+    try:
+        topic = await _topic(context, described, name)
+    except BrokerError as error:
+        await described.refuse(context.refused(error), name)
+        return
+    if topic is None:
+        await described.refuse(Code.LEADER_NOT_AVAILABLE, name)
+    else:
+        await described.add(topic)
 
 
 async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
@@ -63,7 +110,10 @@ async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) 
     return Answer(ConsumerMetadataReply(Code.NONE, context.address))
 
 
-async def _topic(context: Context, name: bytes | None) -> Topic:
+async def _topic(context: Context, described: _Described, name: bytes | None) -> Topic | None:
+    """The topic, made if need be; None where one request may make no more: its client asks again,
+    as it does of a 0.8 broker that has not made a topic yet. Raises BrokerError.
+    """
     try:
         topic_name = context.names.topic_name(name)
     except IllegalName as error:
@@ -75,13 +125,7 @@ async def _topic(context: Context, name: bytes | None) -> Topic:
         return topics.get(topic_name)
     if topics.find(topic_name) is None:
         context.connection.check(Action.CREATE, resource)
+        if described.made >= TOPICS_MADE_MAX:
+            return None
+        described.made += 1
     return await topics.auto_create(topic_name)
-
-
-def _described(context: Context, topic: Topic) -> TopicMetadata:
-    node = [context.address.node_id]
-    partitions = [
-        PartitionMetadata(Code.NONE, partition.index, node[0], node, node)
-        for partition in topic.partitions
-    ]
-    return TopicMetadata(Code.NONE, topic.name.topic.encode(), partitions)

@@ -17,6 +17,7 @@ from protocols.kafka.messages import (
     OffsetsRequest,
     OffsetsTarget,
 )
+from protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -24,15 +25,17 @@ if TYPE_CHECKING:
 LATEST_TIME = -1
 EARLIEST_TIME = -2
 US_PER_MS = 1000
+PARTITIONS_PER_TURN = 100  # Each may have a thousand segments.
 
 
 async def list_offsets(context: Context, request: OffsetsRequest) -> Answer:
     """Answer each partition with at most as many offsets as it asks for, descending."""
     await context.own_writes()
-    topics = {
-        name: {index: _find(context, name, index, target) for index, target in targets.items()}
-        for name, targets in request.topics.items()
-    }
+    topics: dict[bytes | None, dict[int, OffsetsFound]] = {}
+    for name, targets in request.topics.items():
+        found = topics[name] = {}
+        async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
+            found[index] = _find(context, name, index, target)
     return Answer(OffsetsReply(topics))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 APPEND_BYTES_MAX = 1024 * 1024
 # Checking and stamping so much takes about a millisecond; then others get their turn.
 BYTES_PER_TURN = 256 * 1024
+SET_COST_BYTES = 2048  # What a set takes however little is in it: as long as so many bytes.
 # What unpacks to no more is packed again in less than two milliseconds; a thread has the rest.
 INLINE_INFLATED_MAX = 64 * 1024
 # A set is packed for the offset that comes next. So often it is packed again because another
@@ -54,7 +55,7 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
                 done = 0
             results[index] = await producing.append(name, index, message_set)
             failed += results[index].error != Code.NONE
-            done += len(message_set)
+            done += len(message_set) + SET_COST_BYTES
     context.written_ticket = max(context.written_ticket, producing.ticket)
     if request.acks != 0:
         return Answer(ProduceReply(topics), producing.ticket)

@@ -11,11 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from broker.access.rights import Action
 from broker.server.adapters import EndConnection
 from protocols.kafka import messages
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.decoding import ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.fetch import fetch
 from protocols.kafka.machine import KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
@@ -85,15 +88,26 @@ class KafkaSession:
 
     async def handle(self, frame: memoryview) -> None:
         """Serve one request. Raises ProtocolError for what cannot be parsed: 0.8 closes then."""
-        request = self._machine.decode(frame)
+        machine = self._machine
+        is_large = False
+        try:
+            request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
+        except ManyEntries:
+            request = await trio.to_thread.run_sync(machine.decode, frame)
+            is_large = True
         kind = type(request.body)
         self._counted[kind].inc()
         command = COMMANDS[kind]
         self._context.action = command.action
         answer = await command.handler(self._context, request.body)
-        if answer is not None:
-            parts = self._machine.encode(request.correlation_id, answer.reply)
-            self._outbox.answer(parts, answer.ticket)
+        if answer is None:
+            return
+        if is_large or answer.is_large:
+            encode = machine.encode
+            parts = await trio.to_thread.run_sync(encode, request.correlation_id, answer.reply)
+        else:
+            parts = machine.encode(request.correlation_id, answer.reply)
+        self._outbox.answer(parts, answer.ticket)
 
     async def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""

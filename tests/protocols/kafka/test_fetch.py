@@ -18,6 +18,7 @@ from tests.protocols.kafka.talk import (
     produce_one,
     values,
 )
+from tests.waiting import until
 
 
 async def test_fetch_gives_what_was_produced_with_offsets(client: Client) -> None:
@@ -237,3 +238,36 @@ async def test_waiting_fetch_is_answered_when_the_broker_stops(
     broker.stop()
     reply = await client.answer(m.FetchRequest)
     assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, [])}})
+
+
+async def test_a_message_larger_than_a_share_of_memory_is_given_whole(
+    broker: Broker, client: Client
+) -> None:
+    data = message_set(bytes(300_000))
+    await produce_one(client, data)
+    broker.output.charge(broker.config.memory.output_bytes // 2 + 1)  # Memory is short.
+    fetched = await fetch_one(client, 0, 1_000_000)
+    assert fetched.size == len(data)
+
+
+async def test_what_a_waiting_fetch_has_read_is_counted_until_its_client_leaves(
+    broker: Broker, client: Client
+) -> None:
+    await produce_one(client, message_set(bytes(5000)))
+    wait = fetch(FOO, {0: (0, 1 << 20)}, wait_ms=3_600_000, bytes_min=1 << 20)
+    await client.send(wait)
+    await until(lambda: broker.output.used > 5000)
+    await client.stream.aclose()
+    await until(lambda: broker.output.used == 0)
+
+
+@pytest.mark.slow
+async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, client: Client) -> None:
+    broker.topics.create(TopicName("public", "default", "wide"), 1500)
+    wait = fetch(b"wide", dict.fromkeys(range(1500), (0, 1 << 20)), wait_ms=3_600_000, bytes_min=1)
+    await client.send(wait)
+    await until(lambda: len(broker.waiters))
+    foreign_append(broker, "wide", [b"x"])
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert [index for index, part in reply.topics[b"wide"].items() if part.size] == [0]

@@ -4,6 +4,7 @@ import pytest
 
 from broker.broker import Broker
 from protocols.kafka import messages as m
+from protocols.kafka.metadata import TOPICS_MADE_MAX
 from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.talk import (
@@ -84,3 +85,27 @@ async def test_listener_can_leave_topics_unmade(
 async def test_a_topic_that_is_told_is_on_disk(broker: Broker, client: Client) -> None:
     topic = broker.topics.get(FOO_NAME)
     assert topic.ticket <= broker.durability.durable_ticket
+
+
+async def test_one_request_makes_so_many_topics_and_the_next_one_more(
+    broker: Broker, client: Client
+) -> None:
+    names = [b"t%d" % number for number in range(TOPICS_MADE_MAX + 5)]
+    for made in (TOPICS_MADE_MAX, len(names)):
+        reply = await client.call(m.MetadataRequest(names))
+        assert isinstance(reply, m.MetadataReply)
+        assert [topic.error for topic in reply.topics] == [0] * made + [5] * (len(names) - made)
+
+
+@pytest.mark.slow
+async def test_ten_thousand_partitions_are_described_in_pieces(
+    broker: Broker, client: Client
+) -> None:
+    broker.topics.create(TopicName("public", "default", "wide"), 5000)
+    reply = await client.call(m.MetadataRequest([]))
+    assert isinstance(reply, m.MetadataReply)
+    assert sum(len(topic.partitions) for topic in reply.topics) == 5001
+    asked = [b"no such topic %d" % number for number in range(10_000)]
+    reply = await client.call(m.MetadataRequest(asked))
+    assert isinstance(reply, m.MetadataReply)
+    assert [topic.error for topic in reply.topics] == [17] * 10_000

@@ -1,0 +1,16 @@
+"""Walking over many things without holding up the other connections. Knows no protocol."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
+    """The same items, with a turn for everybody else after each `per_turn` of them."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % per_turn == 0:
+            await trio.lowlevel.checkpoint()
