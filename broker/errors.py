@@ -7,7 +7,8 @@ BrokerError
  +- TopicExists, NamespaceExists, InvalidName, InvalidRequest, NotSupported
  +- OffsetOutOfRange, RecordTooLarge, CorruptBatch, UnreadableRecord, DamagedLog
  +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse
- +- NotAuthorized, LimitExceeded, StorageFull, StorageFailed, ShuttingDown
+ +- NotAuthenticated, NotAuthorized, UserNotFound, UserExists
+ +- LimitExceeded, StorageFull, StorageFailed, ShuttingDown
 """
 
 
@@ -97,6 +98,18 @@ class TopicInUse(BrokerError):
 
 class NotAuthorized(BrokerError):
     """The client may not do this, or has not said who it is."""
+
+
+class NotAuthenticated(BrokerError):
+    """Who the client says it is could not be proved; the text does not tell what was wrong."""
+
+
+class UserNotFound(BrokerError):
+    """No such user, or no such token of that user."""
+
+
+class UserExists(BrokerError):
+    """A user, or a token of that user, has this name already."""
 
 
 class LimitExceeded(BrokerError):

@@ -18,9 +18,11 @@ class ErrorCode(enum.IntEnum):
     INVALID_FORMAT = 4
     FEATURE_UNAVAILABLE = 5
     DISCONNECTED = 8
+    RESOURCE_NOT_FOUND = 20
     UNAUTHENTICATED = 40
     UNAUTHORIZED = 41
     INVALID_CREDENTIALS = 42
+    USER_ALREADY_EXISTS = 46
     CLIENT_NOT_FOUND = 100
     STREAM_ID_NOT_FOUND = 1009
     STREAM_NAME_NOT_FOUND = 1010
@@ -92,6 +94,9 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.ProducerFenced: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.TopicInUse: ErrorCode.ERROR,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
+    errors.NotAuthenticated: ErrorCode.INVALID_CREDENTIALS,
+    errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.UserExists: ErrorCode.USER_ALREADY_EXISTS,
     errors.LimitExceeded: ErrorCode.ERROR,
     errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,

@@ -53,6 +53,9 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.ProducerFenced: Code.INVALID_PRODUCER_EPOCH,
     errors.TopicInUse: Code.UNKNOWN,
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
+    errors.NotAuthenticated: Code.TOPIC_AUTHORIZATION_FAILED,
+    errors.UserNotFound: Code.UNKNOWN,
+    errors.UserExists: Code.UNKNOWN,
     errors.LimitExceeded: Code.POLICY_VIOLATION,
     # Retriable for clients that know it: producing goes on once there is space again.
     errors.StorageFull: Code.STORAGE_ERROR,

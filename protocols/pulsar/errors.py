@@ -30,6 +30,9 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.ProducerFenced: ServerError.ProducerFenced,
     errors.TopicInUse: ServerError.NotAllowedError,
     errors.NotAuthorized: ServerError.AuthorizationError,
+    errors.NotAuthenticated: ServerError.AuthenticationError,
+    errors.UserNotFound: ServerError.NotAllowedError,
+    errors.UserExists: ServerError.NotAllowedError,
     errors.LimitExceeded: ServerError.TooManyRequests,
     # Clients reconnect and send again, until there is space.
     errors.StorageFull: ServerError.PersistenceError,

@@ -33,6 +33,9 @@ from storage.metadata.catalogue_records import (
     TopicMeta,
 )
 from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+from storage.metadata.user_records import UserChange
+from storage.metadata.users import APPLY as USER_CHANGES
+from storage.metadata.users import UserBook
 
 NamespaceKey = tuple[str, str]
 
@@ -59,6 +62,7 @@ class Catalogue:
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
         self._producers: dict[bytes, int] = {}
         self._next_producer = FIRST_NUMBER
+        self.users = UserBook()
         self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST)
         self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
             journal, CatalogueChange, "catalogue"
@@ -245,6 +249,12 @@ class Catalogue:
             self._change(ProducerNamed(number, name))
         return number
 
+    # Users and permissions.
+
+    def change_users(self, change: UserChange) -> int:
+        """Set or remove a user, or a permission that is there; return the ticket."""
+        return self._change(change)
+
     # Changing.
 
     def rewrite(self) -> None:
@@ -274,6 +284,7 @@ class Catalogue:
             yield TopicMade(topic)
         for name, number in self._producers.items():
             yield ProducerNamed(number, name)
+        yield from self.users.changes()
 
     def _free_made_id(self, taken: dict[int, Any]) -> int:
         made_id = self._counters.next_made_id
@@ -347,6 +358,9 @@ class Catalogue:
         self._producers[change.name] = change.number
         self._next_producer = max(self._next_producer, change.number + 1)
 
+    def _apply_users(self, change: UserChange) -> None:
+        self.users.apply(change)
+
 
 APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     CountersSet: Catalogue._apply_counters,
@@ -361,4 +375,5 @@ APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     GroupMade: Catalogue._apply_group,
     GroupGone: Catalogue._apply_group_gone,
     ProducerNamed: Catalogue._apply_producer,
+    **dict.fromkeys(USER_CHANGES, Catalogue._apply_users),
 }

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from storage.metadata.names import TopicName
+from storage.metadata.user_records import UserChange
 
 # Iggy ids of what other listeners created; Iggy's clients choose small ones.
 MADE_ID_FIRST: Final = 1 << 24
@@ -160,4 +161,5 @@ CatalogueChange = (
     | GroupGone
     | ProducerNamed
     | CountersSet
+    | UserChange
 )

@@ -1,0 +1,54 @@
+"""Slows down who guesses passwords: by name and by address, without hashing and without waiting.
+
+After some failures in a row the next try is refused until a while has passed, twice as long after
+each further failure. Knows no password and no clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+# Failures in a row that cost nothing: a person who mistypes, a client that tries an old password on
+# several connections at once.
+FREE_FAILURES: Final = 5
+FIRST_WAIT_S: Final = 1.0
+WAIT_S_MAX: Final = 60.0
+# Names and addresses remembered, some 200 bytes each; the one that failed longest ago goes first.
+REMEMBERED_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int = 0
+    until: float = 0.0
+
+
+class Brake:
+    """Failures in a row of each key: a user's name or an address."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, _Failures] = OrderedDict()
+
+    def wait_s(self, keys: tuple[str, ...], now: float) -> float:
+        """Seconds until a try with these keys is looked at; 0: now. `now` is in seconds."""
+        known = (self._failures.get(key) for key in keys)
+        return max((one.until - now for one in known if one is not None), default=0.0)
+
+    def failed(self, keys: tuple[str, ...], now: float) -> None:
+        """Count a failure for each key."""
+        for key in keys:
+            one = self._failures.setdefault(key, _Failures())
+            self._failures.move_to_end(key)
+            one.count += 1
+            over = one.count - FREE_FAILURES
+            if over >= 0:
+                one.until = now + min(FIRST_WAIT_S * 2 ** min(over, 16), WAIT_S_MAX)
+        while len(self._failures) > REMEMBERED_MAX:
+            self._failures.popitem(last=False)
+
+    def succeeded(self, keys: tuple[str, ...]) -> None:
+        """Forget the failures of these keys."""
+        for key in keys:
+            self._failures.pop(key, None)

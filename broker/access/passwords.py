@@ -1,0 +1,133 @@
+"""Passwords and access tokens as they are kept: argon2id hashes, SCRAM keys, digests of tokens.
+
+Hashing is slow on purpose, so it runs in a thread, one hash at a time for the whole broker. A
+password that was right is remembered as a keyed digest in memory, which costs microseconds to
+check again. Knows no user and no journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, TypeVar, TypeVarTuple
+
+import argon2
+import trio
+
+from broker.errors import LimitExceeded
+from storage.metadata.user_records import ScramKey
+
+# argon2id with 19 MiB and two passes: the first choice of OWASP's Password Storage Cheat Sheet.
+# About 20 ms of one core; a second hash at the same time would double the memory.
+HASH_MEMORY_KIB: Final = 19 * 1024
+HASH_PASSES: Final = 2
+HASH_LANES: Final = 1
+
+# Logins that may wait for a hash. At 40 ms each the last one waits 2.5 s; others are told to come
+# again rather than kept in memory.
+HASHES_WAITING_MAX: Final = 64
+REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; the oldest goes.
+
+PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds what is hashed.
+TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 bits of chance.
+
+SCRAM_ITERATIONS: Final = 4096  # Kafka's default, and the least that RFC 7677 allows.
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Passwords:
+    """Makes and checks what is kept of passwords."""
+
+    def __init__(self) -> None:
+        self._hasher = argon2.PasswordHasher(
+            time_cost=HASH_PASSES, memory_cost=HASH_MEMORY_KIB, parallelism=HASH_LANES
+        )
+        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._waiting = 0
+        self._key = secrets.token_bytes(32)  # Of this process: remembered digests die with it.
+        self._remembered: OrderedDict[str, bytes] = OrderedDict()
+        self._dummy: str | None = None
+
+    async def hash(self, password: str) -> tuple[str, list[ScramKey]]:
+        """The hash that is kept of a new password, and its SCRAM keys. Raises LimitExceeded."""
+        return await self._in_turn(self._make, password)
+
+    async def verify(self, password_hash: str, password: str) -> bool:
+        """Whether the password is the one of that hash. Raises LimitExceeded."""
+        if self.remembers(password_hash, password):
+            self._remembered.move_to_end(password_hash)
+            return True
+        right = await self._in_turn(self._matches, password_hash, password)
+        if right:
+            self._remembered[password_hash] = self._digest(password_hash, password)
+            while len(self._remembered) > REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        return right
+
+    def remembers(self, password_hash: str, password: str) -> bool:
+        """Whether this password was right before. Costs no hash; False says nothing."""
+        digest = self._remembered.get(password_hash)
+        return digest is not None and hmac.compare_digest(
+            digest, self._digest(password_hash, password)
+        )
+
+    async def verify_nobody(self, password: str) -> None:
+        """Spend the time of a check, so that an unknown name takes as long as a wrong password.
+
+        Raises LimitExceeded.
+        """
+        if self._dummy is None:
+            self._dummy = await self._in_turn(self._hasher.hash, secrets.token_hex())
+        await self._in_turn(self._matches, self._dummy, password)
+
+    def _digest(self, password_hash: str, password: str) -> bytes:
+        return hmac.digest(self._key, password_hash.encode() + b"\0" + password.encode(), "sha256")
+
+    def _make(self, password: str) -> tuple[str, list[ScramKey]]:
+        keys = [_scram_key(mechanism, password) for mechanism in SCRAM_HASHES]
+        return self._hasher.hash(password), keys
+
+    def _matches(self, password_hash: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(password_hash, password)
+        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+            return False
+
+    async def _in_turn(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """Run `work` in a thread when it is its turn."""
+        if self._waiting >= HASHES_WAITING_MAX:
+            raise LimitExceeded("too many logins at once: try again")
+        self._waiting += 1
+        try:
+            return await trio.to_thread.run_sync(
+                work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True
+            )
+        finally:
+            self._waiting -= 1
+
+
+def new_token() -> str:
+    """The text of a new access token."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_digest(token: str) -> bytes:
+    """What is kept of an access token. It is chance alone, so that a plain hash is enough."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _scram_key(mechanism: str, password: str) -> ScramKey:
+    """RFC 5802, section 3. The password is taken as it is: SASLprep is the client's duty."""
+    name = SCRAM_HASHES[mechanism]
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    stored_key = hashlib.new(name, client_key).digest()
+    server_key = hmac.digest(salted, b"Server Key", name)
+    return ScramKey(mechanism, salt, SCRAM_ITERATIONS, stored_key, server_key)

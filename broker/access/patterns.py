@@ -1,0 +1,72 @@
+"""What a permission is about, as users write it: patterns of resources.
+
+    *                             everything
+    cluster                       what belongs to no tenant: figures, users, permissions
+    public                        a tenant, and everything in it
+    public/default                a namespace, and its topics
+    public/default/orders         a topic
+    public/default/orders-*       topics whose names begin so; a star may end any part
+    public/default/orders@billing the topic, read in group `billing` only; or `billing-*`
+
+Knows no user and no action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.access.rights import Resource, ResourceKind
+
+ANY = "*"
+CLUSTER_PATTERN = "cluster"
+PATTERN_BYTES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern, taken apart. `parts` are of tenant, namespace and topic, as many as were given."""
+
+    parts: tuple[str, ...]
+    group: str
+    is_cluster: bool = False
+
+    def covers(self, resource: Resource) -> bool:
+        """Whether what is allowed here is allowed for that resource."""
+        if self.parts == (ANY,) and self.group == ANY:
+            return True
+        if resource.kind is ResourceKind.CLUSTER or self.is_cluster:
+            return self.is_cluster and resource.kind is ResourceKind.CLUSTER
+        if resource.kind is ResourceKind.GROUP:
+            if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
+                return False
+            if not resource.topic:  # Of that name wherever it reads: the topics are asked later.
+                return True
+        named = (resource.tenant, resource.namespace, resource.topic)
+        depth = sum(1 for part in named if part)
+        if len(self.parts) > depth:
+            return False
+        return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Read a pattern. Raises ValueError, with one line for people."""
+    if not 0 < len(text.encode()) <= PATTERN_BYTES_MAX or not text.isprintable():
+        raise ValueError(f"a resource has 1 to {PATTERN_BYTES_MAX} bytes of printable text")
+    if text == CLUSTER_PATTERN:
+        return Pattern((), ANY, is_cluster=True)
+    path, at, group = text.partition("@")
+    parts = tuple(path.split("/"))
+    if len(parts) > 3 or not all(parts) or (at and not group):
+        raise ValueError(
+            f"{text!r} is no resource: tenant, tenant/namespace or tenant/namespace/topic, with"
+            " @group for a topic's group, `cluster`, or * for everything"
+        )
+    if any(ANY in part[:-1] for part in (*parts, group)):
+        raise ValueError(f"{text!r}: a star stands at the end of a part only")
+    return Pattern(parts, group if at else ANY)
+
+
+def _fits(wanted: str, name: str) -> bool:
+    if wanted.endswith(ANY):
+        return name.startswith(wanted[:-1])
+    return name == wanted

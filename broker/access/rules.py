@@ -1,0 +1,119 @@
+"""Who may do what: the permissions that were granted, to users and to roles. What nobody granted is
+refused.
+
+Answers from memory. Knows no protocol and no password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker import errors
+from broker.access.patterns import Pattern, parse_pattern
+from broker.access.rights import Action, Principal, Resource
+from broker.access.users import UserCatalogue
+from storage.metadata.user_records import Grant, Granted, Revoked
+
+ROLE_PREFIX: Final = "role:"
+ADMIN: Final = "admin"  # Every action on what the grant is about.
+ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
+GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
+ANSWERS_MAX: Final = 10_000  # Answers remembered until a permission changes, some 400 bytes each.
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    word: str
+    pattern: Pattern
+
+    def allows(self, action: Action, resource: Resource) -> bool:
+        # Whoever may do something with a topic may see it.
+        if self.word in (ADMIN, action.value) or action is Action.DESCRIBE:
+            return self.pattern.covers(resource)
+        return False
+
+
+class GrantedRules:
+    """The rules of a broker that asks who its clients are; see `access.Rules`."""
+
+    def __init__(self, catalogue: UserCatalogue, superusers: Iterable[str]) -> None:
+        """`superusers` are names of users who may do everything."""
+        self._catalogue = catalogue
+        self._book = catalogue.users
+        self._superusers = frozenset(superusers)
+        self._rules: dict[str, list[_Rule]] = {}
+        self._answers: dict[tuple[Principal, Action, Resource], bool] = {}
+        for grant in self._book.grants:
+            self._add(grant)
+
+    def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        """Whether the principal may do that."""
+        if principal.name in self._superusers and not principal.is_anonymous:
+            return True
+        key = (principal, action, resource)
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = any(rule.allows(action, resource) for rule in self._rules_of(principal))
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
+            self._answers[key] = answer
+        return answer
+
+    def list(self, subject: str | None = None) -> Sequence[Grant]:
+        """The permissions that were granted, to one subject or to all."""
+        return [one for one in self._book.grants if subject is None or one.subject == subject]
+
+    async def grant(self, grant: Grant) -> int:
+        """Give a permission, and return the ticket; one that is there already stays as it is.
+
+        Raises InvalidRequest, LimitExceeded, Conflict, StorageFull, StorageFailed.
+        """
+        _check(grant)
+        if grant in self._book.grants:
+            return self._catalogue.ticket
+        if len(self._book.grants) >= GRANTS_MAX:
+            raise errors.LimitExceeded(f"there are {GRANTS_MAX} permissions")
+        ticket = self._catalogue.change_users(Granted(grant))
+        self._add(grant)
+        return ticket
+
+    async def revoke(self, grant: Grant) -> int:
+        """Take a permission back, and return the ticket. Raises UserNotFound where nobody has it,
+        StorageFull, StorageFailed.
+        """
+        if grant not in self._book.grants:
+            raise errors.UserNotFound(
+                f"{grant.subject} was not granted {grant.action} on {grant.resource}"
+            )
+        ticket = self._catalogue.change_users(Revoked(grant))
+        self._rules[grant.subject].remove(_rule(grant))
+        self._answers.clear()
+        return ticket
+
+    def _add(self, grant: Grant) -> None:
+        self._rules.setdefault(grant.subject, []).append(_rule(grant))
+        self._answers.clear()
+
+    def _rules_of(self, principal: Principal) -> Iterable[_Rule]:
+        if principal.is_anonymous:
+            return
+        yield from self._rules.get(principal.name, ())
+        for role in principal.roles:
+            yield from self._rules.get(ROLE_PREFIX + role, ())
+
+
+def _rule(grant: Grant) -> _Rule:
+    return _Rule(grant.action, parse_pattern(grant.resource))
+
+
+def _check(grant: Grant) -> None:
+    if grant.action not in ACTION_WORDS:
+        raise errors.InvalidRequest(f"no action {grant.action!r}: {', '.join(ACTION_WORDS)}")
+    if not 0 < len(grant.subject.encode()) <= 255 or not grant.subject.isprintable():
+        raise errors.InvalidRequest("a user or role has 1 to 255 bytes of printable text")
+    try:
+        parse_pattern(grant.resource)
+    except ValueError as error:
+        raise errors.InvalidRequest(str(error)) from error

@@ -1,0 +1,250 @@
+"""The users of the broker, whatever protocol they log in by: who there is, and who proves to be
+one.
+
+Every change is one of the catalogue's and returns its commit ticket. Knows no protocol: each one's
+limits of names and passwords are its own, within those here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from broker import errors
+from broker.access.brake import Brake
+from broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
+from broker.access.rights import Principal
+from storage.metadata.user_records import (
+    ScramKey,
+    TokenMeta,
+    UserChange,
+    UserGone,
+    UserMeta,
+    UserSet,
+)
+from storage.metadata.users import UserBook
+
+USERS_MAX: Final = 10_000  # About 1 KB each, in memory and in each snapshot of the catalogue.
+TOKENS_MAX: Final = 100  # Of one user: Iggy's default.
+NAME_BYTES_MAX: Final = 255
+
+
+class UserCatalogue(Protocol):
+    """Where users and permissions are kept."""
+
+    @property
+    def users(self) -> UserBook:
+        """What is there now, to be read only."""
+
+    @property
+    def ticket(self) -> int:
+        """After this ticket every change so far is on disk."""
+
+    def change_users(self, change: UserChange) -> int:
+        """Make a change; return its ticket. Raises InvalidRequest, StorageFull, StorageFailed."""
+
+
+class Users:
+    """All users."""
+
+    def __init__(
+        self, catalogue: UserCatalogue, *, now_us: Callable[[], int], clock_s: Callable[[], float]
+    ) -> None:
+        """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds."""
+        self._catalogue = catalogue
+        self._book = catalogue.users
+        self._passwords = Passwords()
+        self._brake = Brake()
+        self._now_us = now_us
+        self._clock_s = clock_s
+
+    # Finding.
+
+    def all(self) -> Sequence[UserMeta]:
+        """Every user, by number."""
+        return self._book.all()
+
+    def find(self, name: str) -> UserMeta | None:
+        """The user of that name, if there is one."""
+        return self._book.find(name)
+
+    def by_id(self, user_id: int) -> UserMeta | None:
+        """The user with that number, if there is one."""
+        return self._book.by_id(user_id)
+
+    def get(self, name: str) -> UserMeta:
+        """The user of that name. Raises UserNotFound."""
+        user = self._book.find(name)
+        if user is None:
+            raise errors.UserNotFound(f"no user {name}")
+        return user
+
+    # Proving who one is.
+
+    async def verify(self, name: str, password: str, address: str) -> UserMeta:
+        """The active user with that name and password; `address` is the host that asks.
+
+        Raises NotAuthenticated, also for too many failures in a row, and LimitExceeded.
+        """
+        keys = (f"name {name}", f"address {address}")
+        user = self._book.find(name)
+        known = user is not None and self._passwords.remembers(user.password_hash, password)
+        # Somebody else's failures at this address do not lock out who was let in before.
+        if self._brake.wait_s(keys[:1] if known else keys, self._clock_s()) > 0:
+            raise errors.NotAuthenticated("too many failed logins: try again later")
+        if len(password.encode()) > PASSWORD_BYTES_MAX:
+            right = False
+        elif user is None or not user.password_hash:
+            await self._passwords.verify_nobody(password)
+            right = False
+        else:
+            right = await self._passwords.verify(user.password_hash, password)
+        # Another task may have changed or removed the user meanwhile: what counts is now.
+        if not right or user is None or self._book.by_id(user.user_id) is not user:
+            self._brake.failed(keys, self._clock_s())
+            raise errors.NotAuthenticated("wrong user name or password")
+        self._brake.succeeded(keys)
+        return _active(user)
+
+    def verify_token(self, token: str, address: str) -> UserMeta:
+        """The active user who has this access token; `address` is the host that asks.
+
+        Raises NotAuthenticated.
+        """
+        keys = (f"address {address}",)
+        if self._brake.wait_s(keys, self._clock_s()) > 0:
+            raise errors.NotAuthenticated("too many failed logins: try again later")
+        digest = token_digest(token)
+        user = self._book.by_token(digest)
+        if user is None:
+            self._brake.failed(keys, self._clock_s())
+            raise errors.NotAuthenticated("unknown token")
+        kept = next(one for one in user.tokens if one.digest == digest)
+        if kept.expires_us is not None and kept.expires_us <= self._now_us():
+            raise errors.NotAuthenticated("the token has expired")
+        return _active(user)
+
+    # Changing. All raise StorageFull, StorageFailed.
+
+    async def create(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        user_id: int | None = None,
+        roles: Sequence[str] = (),
+        is_active: bool = True,
+    ) -> tuple[UserMeta, int]:
+        """Make a user, and return the commit ticket with it. Without a password they have tokens or
+        a certificate. `user_id` names a number that is free; else the next one is taken.
+
+        Raises UserExists, InvalidRequest, LimitExceeded.
+        """
+        _check(name, password)
+        password_hash, scram = "", list[ScramKey]()
+        if password is not None:
+            password_hash, scram = await self._passwords.hash(password)
+        if self.find(name) or (user_id is not None and self.by_id(user_id)):
+            raise errors.UserExists(f"a user {name} is there already")
+        if len(self._book) >= USERS_MAX:
+            raise errors.LimitExceeded(f"there are {USERS_MAX} users")
+        user = UserMeta(
+            user_id=self._book.next_user_id if user_id is None else user_id,
+            name=name,
+            password_hash=password_hash,
+            created_us=self._now_us(),
+            is_active=is_active,
+            roles=list(roles),
+            scram=scram,
+        )
+        return user, self._set(user)
+
+    async def set_password(self, user: UserMeta, password: str) -> int:
+        """Give a user another password. Raises InvalidRequest, LimitExceeded, UserNotFound."""
+        _check(user.name, password)
+        password_hash, scram = await self._passwords.hash(password)
+        return self._replace(user, password_hash=password_hash, scram=scram)
+
+    async def alter(
+        self,
+        user: UserMeta,
+        *,
+        name: str | None = None,
+        is_active: bool | None = None,
+        roles: Sequence[str] | None = None,
+    ) -> int:
+        """Change what is given. Raises UserExists, UserNotFound, InvalidRequest."""
+        changed: dict[str, object] = {}
+        if name is not None and name != user.name:
+            _check(name, None)
+            if self.find(name):
+                raise errors.UserExists(f"a user {name} is there already")
+            changed["name"] = name
+        if is_active is not None:
+            changed["is_active"] = is_active
+        if roles is not None:
+            changed["roles"] = list(roles)
+        return self._replace(user, **changed)
+
+    async def delete(self, user: UserMeta) -> int:
+        """Remove a user with all tokens. Raises UserNotFound."""
+        current = self._current(user)
+        return self._catalogue.change_users(UserGone(current.user_id))
+
+    async def create_token(
+        self, user: UserMeta, name: str, expires_us: int | None
+    ) -> tuple[str, int]:
+        """Make an access token and return its text, which nobody can read again, with the ticket.
+
+        Raises UserNotFound, UserExists for a name that the user has already, LimitExceeded,
+        InvalidRequest.
+        """
+        _check(name, None)
+        current = self._current(user)
+        if any(token.name == name for token in current.tokens):
+            raise errors.UserExists(f"a token {name} is there already")
+        if len(current.tokens) >= TOKENS_MAX:
+            raise errors.LimitExceeded(f"user {user.name} has {TOKENS_MAX} tokens")
+        text = new_token()
+        kept = TokenMeta(name, token_digest(text), self._now_us(), expires_us)
+        return text, self._replace(current, tokens=[*current.tokens, kept])
+
+    async def delete_token(self, user: UserMeta, name: str) -> int:
+        """Remove an access token by name. Raises UserNotFound where user or token is unknown."""
+        current = self._current(user)
+        left = [token for token in current.tokens if token.name != name]
+        if len(left) == len(current.tokens):
+            raise errors.UserNotFound(f"user {user.name} has no token {name}")
+        return self._replace(current, tokens=left)
+
+    def _current(self, user: UserMeta) -> UserMeta:
+        current = self._book.by_id(user.user_id)
+        if current is None:
+            raise errors.UserNotFound(f"no user {user.name}")
+        return current
+
+    def _replace(self, user: UserMeta, **changed: object) -> int:
+        return self._set(msgspec.structs.replace(self._current(user), **changed))
+
+    def _set(self, user: UserMeta) -> int:
+        return self._catalogue.change_users(UserSet(user))
+
+
+def principal_of(user: UserMeta) -> Principal:
+    """Who a connection acts for once this user has logged in."""
+    return Principal(user.name, frozenset(user.roles))
+
+
+def _active(user: UserMeta) -> UserMeta:
+    if not user.is_active:
+        raise errors.NotAuthenticated(f"user {user.name} is not active")
+    return user
+
+
+def _check(name: str, password: str | None) -> None:
+    if not 0 < len(name.encode()) <= NAME_BYTES_MAX or not name.isprintable():
+        raise errors.InvalidRequest(f"a name has 1 to {NAME_BYTES_MAX} bytes of printable text")
+    if password is not None and not 0 < len(password.encode()) <= PASSWORD_BYTES_MAX:
+        raise errors.InvalidRequest(f"a password has 1 to {PASSWORD_BYTES_MAX} bytes")

@@ -1,0 +1,96 @@
+"""Users and permissions in memory, and what each change of the journal makes of them.
+
+Part of the catalogue, which writes the changes. Knows no secret, no rule and no clock.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from storage.metadata.user_records import (
+    Grant,
+    Granted,
+    Revoked,
+    UserChange,
+    UserGone,
+    UserMeta,
+    UsersCounted,
+    UserSet,
+)
+
+# The superuser of the configuration; Iggy's clients know it by this number.
+ROOT_USER_ID: Final = 1
+
+
+class UserBook:
+    """All users and permissions. Metas that it hands out are to be read only."""
+
+    def __init__(self) -> None:
+        self.grants: dict[Grant, None] = {}  # In the order in which they were given.
+        self.next_user_id = ROOT_USER_ID + 1
+        self._by_id: dict[int, UserMeta] = {}
+        self._by_name: dict[str, UserMeta] = {}
+        self._by_token: dict[bytes, UserMeta] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def all(self) -> list[UserMeta]:
+        """Every user, by number."""
+        return [self._by_id[user_id] for user_id in sorted(self._by_id)]
+
+    def find(self, name: str) -> UserMeta | None:
+        """The user of that name."""
+        return self._by_name.get(name)
+
+    def by_id(self, user_id: int) -> UserMeta | None:
+        """The user with that number."""
+        return self._by_id.get(user_id)
+
+    def by_token(self, digest: bytes) -> UserMeta | None:
+        """The user who has the token with that digest."""
+        return self._by_token.get(digest)
+
+    def apply(self, change: UserChange) -> None:
+        """Make a change, live or replayed. Raises KeyError where it names what is not there."""
+        APPLY[type(change)](self, change)
+
+    def changes(self) -> Iterator[UserChange]:
+        """Everything as changes, for a snapshot."""
+        yield UsersCounted(self.next_user_id)
+        yield from map(UserSet, self._by_id.values())
+        yield from map(Granted, self.grants)
+
+    def _apply_user(self, change: UserSet) -> None:
+        meta = change.meta
+        there = self._by_id.get(meta.user_id)
+        if there is not None:
+            self._forget(there)
+        self._by_id[meta.user_id] = self._by_name[meta.name] = meta
+        self._by_token.update((token.digest, meta) for token in meta.tokens)
+        self.next_user_id = max(self.next_user_id, meta.user_id + 1)
+
+    def _apply_user_gone(self, change: UserGone) -> None:
+        self._forget(self._by_id.pop(change.user_id))
+
+    def _apply_counted(self, change: UsersCounted) -> None:
+        self.next_user_id = change.next_user_id
+
+    def _apply_granted(self, change: Granted) -> None:
+        self.grants[change.grant] = None
+
+    def _apply_revoked(self, change: Revoked) -> None:
+        del self.grants[change.grant]
+
+    def _forget(self, meta: UserMeta) -> None:
+        del self._by_name[meta.name]
+        for token in meta.tokens:
+            del self._by_token[token.digest]
+
+
+APPLY: Final[dict[type, Callable[[UserBook, Any], None]]] = {
+    UserSet: UserBook._apply_user,
+    UserGone: UserBook._apply_user_gone,
+    UsersCounted: UserBook._apply_counted,
+    Granted: UserBook._apply_granted,
+    Revoked: UserBook._apply_revoked,
+}

@@ -1,0 +1,40 @@
+"""Users, permissions and the catalogue below them, in memory, for tests of access control."""
+
+from broker.access.rules import GrantedRules
+from broker.access.users import Users
+from storage.metadata.catalogue import Catalogue
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+
+class MemoryCatalogue:
+    """What `broker/topics/catalogue.py` is for users, over a journal in memory."""
+
+    def __init__(self, records=()):
+        self.journal = MemoryJournal(records)
+        self.state = Catalogue(self.journal, now_us=0)
+
+    @property
+    def users(self):
+        return self.state.users
+
+    @property
+    def ticket(self):
+        return self.state.ticket
+
+    def change_users(self, change):
+        return self.state.change_users(change)
+
+    def reopened(self):
+        """As a start finds it."""
+        return MemoryCatalogue(self.journal.records)
+
+
+class KeptUsers:
+    """The two services, with clocks that a test turns."""
+
+    def __init__(self, catalogue=None, superusers=()):
+        self.catalogue = catalogue or MemoryCatalogue()
+        self.now_us = 1_000_000
+        self.clock_s = 0.0
+        self.users = Users(self.catalogue, now_us=lambda: self.now_us, clock_s=lambda: self.clock_s)
+        self.rules = GrantedRules(self.catalogue, superusers)

@@ -1,0 +1,95 @@
+import pytest
+
+from broker import errors
+from broker.access.patterns import parse_pattern
+from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal, Resource
+from storage.metadata.names import TopicName
+from storage.metadata.user_records import Grant
+from tests.broker.access.kept_users import KeptUsers
+
+ORDERS = TopicName("public", "default", "orders")
+TOPIC = Resource.of_topic(ORDERS)
+NAMESPACE = Resource.of_namespace("public", "default")
+TENANT = Resource.of_tenant("public")
+BILLING = Resource.of_group(b"billing", ORDERS)
+ANNA = Principal("anna", frozenset({"readers"}))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered"),
+    [
+        ("*", {TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER}),
+        ("cluster", {CLUSTER}),
+        ("public", {TOPIC, NAMESPACE, TENANT, BILLING}),
+        ("pub*", {TOPIC, NAMESPACE, TENANT, BILLING}),
+        ("other", set()),
+        ("public/default", {TOPIC, NAMESPACE, BILLING}),
+        ("public/def*", {TOPIC, NAMESPACE, BILLING}),
+        ("public/default/orders", {TOPIC, BILLING}),
+        ("public/default/ord*", {TOPIC, BILLING}),
+        ("public/default/order", set()),
+        ("public/default/orders@billing", {TOPIC, BILLING}),
+        ("public/default/orders@bill*", {TOPIC, BILLING}),
+        ("public/default/orders@audit", {TOPIC}),
+    ],
+)
+def test_a_pattern_covers_what_is_in_it(pattern, covered):
+    parsed = parse_pattern(pattern)
+    everything = (TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER)
+    assert {one for one in everything if parsed.covers(one)} == covered
+
+
+def test_a_group_by_itself_is_covered_by_its_name():
+    assert parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"billing"))
+    assert not parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"audit"))
+
+
+@pytest.mark.parametrize("text", ["", "a//b", "a/b/c/d", "/a", "a/*b", "a@", "a\n", "x" * 1025])
+def test_what_is_no_pattern_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_pattern(text)
+
+
+async def test_nothing_is_allowed_until_it_is_granted_and_once_it_is_revoked():
+    rules = KeptUsers().rules
+    grant = Grant("anna", "produce", "public/default/orders")
+    assert not rules.allows(ANNA, Action.PRODUCE, TOPIC)
+    await rules.grant(grant)
+    assert rules.allows(ANNA, Action.PRODUCE, TOPIC)
+    assert rules.allows(ANNA, Action.DESCRIBE, TOPIC)
+    assert not rules.allows(ANNA, Action.CONSUME, TOPIC)
+    assert not rules.allows(Principal("bert"), Action.PRODUCE, TOPIC)
+    await rules.revoke(grant)
+    assert not rules.allows(ANNA, Action.PRODUCE, TOPIC)
+    with pytest.raises(errors.UserNotFound):
+        await rules.revoke(grant)
+
+
+async def test_roles_admins_and_superusers():
+    rules = KeptUsers(superusers=["root"]).rules
+    await rules.grant(Grant("role:readers", "consume", "public/default"))
+    await rules.grant(Grant("bert", "admin", "public/default"))
+    assert rules.allows(ANNA, Action.CONSUME, BILLING)
+    assert rules.allows(Principal("bert"), Action.DELETE, TOPIC)
+    assert not rules.allows(Principal("bert"), Action.DELETE, TENANT)
+    assert rules.allows(Principal("root"), Action.ADMINISTER, CLUSTER)
+    assert not rules.allows(Principal("root", is_anonymous=True), Action.DESCRIBE, TOPIC)
+    assert not rules.allows(ANONYMOUS, Action.DESCRIBE, TOPIC)
+
+
+async def test_permissions_are_there_after_a_restart():
+    kept = KeptUsers()
+    await kept.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))
+    again = KeptUsers(kept.catalogue.reopened()).rules
+    assert again.allows(ANNA, Action.CONSUME, BILLING)
+    assert not again.allows(ANNA, Action.CONSUME, Resource.of_group(b"audit", ORDERS))
+    assert [one.subject for one in again.list()] == ["anna"]
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [Grant("anna", "dance", "*"), Grant("", "produce", "*"), Grant("anna", "produce", "a//b")],
+)
+async def test_what_is_no_permission_is_refused(grant):
+    with pytest.raises(errors.InvalidRequest):
+        await KeptUsers().rules.grant(grant)

@@ -1,0 +1,185 @@
+import pytest
+import trio
+
+from broker import errors
+from broker.access.passwords import HASHES_WAITING_MAX
+from broker.access.users import TOKENS_MAX, principal_of
+from tests.broker.access.kept_users import KeptUsers
+
+HERE = "127.0.0.1"
+
+
+async def with_anna(**more):
+    kept = KeptUsers()
+    anna, _ = await kept.users.create("anna", "secret one", **more)
+    return kept, anna
+
+
+async def test_a_user_is_let_in_by_name_and_password():
+    kept, anna = await with_anna(roles=["readers"])
+    assert await kept.users.verify("anna", "secret one", HERE) is anna
+    assert principal_of(anna).name == "anna" and principal_of(anna).roles == {"readers"}
+    for name, password in (("anna", "secret two"), ("anna", ""), ("bert", "secret one")):
+        with pytest.raises(errors.NotAuthenticated, match="wrong user name or password"):
+            await kept.users.verify(name, password, HERE)
+
+
+async def test_users_are_there_after_a_restart_and_their_secrets_are_nowhere_in_the_journal():
+    kept, anna = await with_anna()
+    token, _ = await kept.users.create_token(anna, "ci", None)
+    again = KeptUsers(kept.catalogue.reopened())
+    assert (await again.users.verify("anna", "secret one", HERE)).user_id == anna.user_id
+    assert again.users.verify_token(token, HERE).name == "anna"
+    stored = b"".join(kept.catalogue.journal.records)
+    assert b"secret one" not in stored and token.encode() not in stored
+
+
+async def test_a_password_that_was_right_costs_no_second_hash():
+    kept, anna = await with_anna()
+    await kept.users.verify("anna", "secret one", HERE)
+    kept.users._passwords._hasher = None  # A hash would fail from now on.
+    assert await kept.users.verify("anna", "secret one", HERE) is anna
+
+
+async def test_a_changed_password_ends_the_old_one():
+    kept, anna = await with_anna()
+    await kept.users.verify("anna", "secret one", HERE)
+    await kept.users.set_password(anna, "secret two")
+    with pytest.raises(errors.NotAuthenticated):
+        await kept.users.verify("anna", "secret one", HERE)
+    assert (await kept.users.verify("anna", "secret two", HERE)).name == "anna"
+
+
+async def test_a_user_removed_while_the_hash_is_made_is_not_let_in(nursery):
+    kept, anna = await with_anna()
+    ended = []
+
+    async def log_in():
+        try:
+            await kept.users.verify("anna", "secret one", HERE)
+        except errors.NotAuthenticated as error:
+            ended.append(error)
+
+    nursery.start_soon(log_in)
+    while not kept.users._passwords._waiting:
+        await trio.lowlevel.checkpoint()
+    await kept.users.delete(anna)
+    while kept.users._passwords._waiting:
+        await trio.lowlevel.checkpoint()
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(ended) == 1
+
+
+async def test_inactive_users_are_kept_out():
+    kept, anna = await with_anna()
+    token, _ = await kept.users.create_token(anna, "ci", None)
+    await kept.users.alter(anna, is_active=False)
+    with pytest.raises(errors.NotAuthenticated, match="not active"):
+        await kept.users.verify("anna", "secret one", HERE)
+    with pytest.raises(errors.NotAuthenticated, match="not active"):
+        kept.users.verify_token(token, HERE)
+
+
+async def test_names_and_numbers_are_given_once():
+    kept, anna = await with_anna()
+    with pytest.raises(errors.UserExists):
+        await kept.users.create("anna", "x")
+    with pytest.raises(errors.UserExists):
+        await kept.users.create("bert", "x", user_id=anna.user_id)
+    await kept.users.delete(anna)
+    bert, _ = await kept.users.create("bert", "x")
+    assert bert.user_id == anna.user_id + 1
+    assert KeptUsers(kept.catalogue.reopened()).users.find("anna") is None
+
+
+async def test_a_renamed_user_keeps_number_password_and_tokens():
+    kept, anna = await with_anna()
+    token, _ = await kept.users.create_token(anna, "ci", None)
+    await kept.users.alter(anna, name="anne")
+    assert kept.users.find("anna") is None
+    assert kept.users.verify_token(token, HERE).name == "anne"
+    assert (await kept.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
+
+
+async def test_tokens_expire_and_can_be_taken_back():
+    kept, anna = await with_anna()
+    short, _ = await kept.users.create_token(anna, "short", kept.now_us + 10)
+    long, _ = await kept.users.create_token(anna, "long", None)
+    assert kept.users.verify_token(short, HERE).name == "anna"
+    kept.now_us += 10
+    with pytest.raises(errors.NotAuthenticated, match="expired"):
+        kept.users.verify_token(short, HERE)
+    await kept.users.delete_token(anna, "long")
+    with pytest.raises(errors.NotAuthenticated, match="unknown"):
+        kept.users.verify_token(long, HERE)
+    with pytest.raises(errors.UserNotFound):
+        await kept.users.delete_token(anna, "long")
+    with pytest.raises(errors.UserExists):
+        await kept.users.create_token(anna, "short", None)
+
+
+async def test_a_user_has_so_many_tokens_and_no_more():
+    kept, anna = await with_anna()
+    for number in range(TOKENS_MAX):
+        await kept.users.create_token(anna, f"token {number}", None)
+    with pytest.raises(errors.LimitExceeded):
+        await kept.users.create_token(anna, "one more", None)
+
+
+async def test_who_guesses_is_made_to_wait_and_others_are_not():
+    kept, anna = await with_anna()
+    await kept.users.verify("anna", "secret one", HERE)
+    for _ in range(20):
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify("bert", "guess", HERE)
+    kept.users._passwords._hasher = None  # From here on nothing is hashed.
+    with pytest.raises(errors.NotAuthenticated, match="too many"):
+        await kept.users.verify("carl", "guess", HERE)
+    with pytest.raises(errors.NotAuthenticated, match="too many"):
+        await kept.users.verify("bert", "guess", "10.0.0.9")
+    # Who was let in before still is, from the address of the one who guesses too.
+    assert await kept.users.verify("anna", "secret one", HERE) is anna
+
+
+async def test_who_waited_may_try_again():
+    kept, anna = await with_anna()
+    for _ in range(6):
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify("anna", "guess", HERE)
+    with pytest.raises(errors.NotAuthenticated, match="too many"):
+        await kept.users.verify("anna", "secret one", HERE)
+    kept.clock_s += 61
+    assert await kept.users.verify("anna", "secret one", HERE) is anna
+
+
+async def test_only_so_many_logins_wait_for_a_hash(nursery):
+    kept, _ = await with_anna()
+    outcomes = []
+
+    async def log_in(number):
+        try:
+            await kept.users.verify("anna", "secret one", f"10.0.0.{number}")
+            outcomes.append("in")
+        except errors.LimitExceeded:
+            outcomes.append("busy")
+
+    for number in range(HASHES_WAITING_MAX + 3):
+        nursery.start_soon(log_in, number)
+    while len(outcomes) < HASHES_WAITING_MAX + 3:
+        await trio.sleep(0.001)
+    assert outcomes.count("busy") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "password"), [("", "x"), ("a\nb", "x"), ("a" * 256, "x"), ("a", ""), ("a", "x" * 1025)]
+)
+async def test_names_and_passwords_have_a_size(name, password):
+    with pytest.raises(errors.InvalidRequest):
+        await KeptUsers().users.create(name, password)
+
+
+async def test_a_password_too_long_to_be_one_is_not_hashed():
+    kept, _ = await with_anna()
+    kept.users._passwords._hasher = None
+    with pytest.raises(errors.NotAuthenticated):
+        await kept.users.verify("anna", "x" * 2000, HERE)
