@@ -20,6 +20,7 @@ from broker.config.logging import ThrottledLog
 from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
 from broker.metrics import Metrics
+from broker.server.admission import Admission
 from broker.server.loop_turns import LoopTurns, log_long_turns
 from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
@@ -63,6 +64,7 @@ class Broker:
         self.access = Access()
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
+        self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
         self.dispatchers = Dispatchers()  # one delivery for every listener's consumers
         self.committer = Committer(data_dir.files)

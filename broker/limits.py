@@ -54,6 +54,8 @@ ANSWER_BYTES_MAX = 4 * MIB  # Their bytes; an answer behind a pending one may ho
 # Connections.
 # A connection costs some 20 KB; the file handles run out first on most machines.
 CONNECTIONS_MAX = 10_000
+# Files that connections leave to the log (512, `storage/log/files.py`) and to everything else.
+FILES_FOR_OTHERS = 768
 # A peer that is gone without a word is found out in three minutes, however idle its connection is
 # allowed to be. Routers forget idle connections after five minutes or more: these probes keep them.
 KEEPALIVE_IDLE_S = 120

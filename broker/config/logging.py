@@ -55,8 +55,12 @@ class ThrottledLog:
         self._last: dict[tuple[str, str], float] = {}
         self._untold: dict[tuple[str, str], int] = {}
 
-    def warning(self, event: str, *, cause: str, **fields: object) -> None:
+    def info(self, event: str, *, cause: str, **fields: object) -> None:
         """Log or count an event; `cause` tells apart those that are counted together."""
+        self._note(self._log.info, event, cause, fields)
+
+    def warning(self, event: str, *, cause: str, **fields: object) -> None:
+        """The same for what an operator may have to know."""
         self._note(self._log.warning, event, cause, fields)
 
     def error(self, event: str, *, cause: str, **fields: object) -> None:

@@ -32,10 +32,14 @@ class EndConnection(Exception):
     then the end.
     """
 
-    def __init__(self, reason: str, reply: bytes = b"") -> None:
+    def __init__(self, reason: str, reply: bytes = b"", *, hint: str = "") -> None:
+        """`hint` tells an operator what is behind it and what helps: a constant, never a client's
+        text, for lines of one hint are counted together.
+        """
         super().__init__(reason)
         self.reason = reason
         self.reply = reply
+        self.hint = hint
 
 
 class ProtocolError(EndConnection):

@@ -95,7 +95,7 @@ class Connection:
 
     def end(self, reason: str) -> None:
         """End the connection from any of its tasks; what was answered still leaves."""
-        self.log.info("connection_ended", reason=reason)
+        self._note("connection_ended", "", reason=reason)
         self._leaving = True
         self.nursery.cancel_scope.cancel()
 
@@ -112,7 +112,7 @@ class Connection:
 
     def cut_off(self, reason: str) -> None:
         """End the connection at once: the peer does not take what is for it."""
-        self.log.warning("connection_cut_off", reason=reason)
+        self._note("connection_cut_off", "", reason=reason)
         self._leaving = True
         self.outbox.abandon()
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
@@ -185,7 +185,7 @@ class Connection:
         causes = list(_leaves(error))
         bugs = [cause for cause in causes if not isinstance(cause, EndConnection | OSError)]
         if bugs:
-            self.log.error("connection_failed", exc_info=error)
+            self._note("connection_failed", type(bugs[0]).__name__, exc_info=error)
             return
         ends = [cause for cause in causes if isinstance(cause, EndConnection)]
         if not ends:
@@ -193,11 +193,22 @@ class Connection:
             return
         if isinstance(ends[0], ProtocolError):
             self._broker.metrics.number("braidlog_protocol_errors", self.protocol).inc()
-            self.log.warning("protocol_error", reason=ends[0].reason)
-        else:
-            self.log.info("connection_ended", reason=ends[0].reason)
+        event = "protocol_error" if isinstance(ends[0], ProtocolError) else "connection_ended"
+        hint = {"hint": ends[0].hint} if ends[0].hint else {}
+        self._note(event, ends[0].hint, reason=ends[0].reason, **hint)
         if ends[0].reply:
             self.outbox.answer([ends[0].reply])
+
+    def _note(self, event: str, cause: str, **fields: object) -> None:
+        """Log an end: clients can cause them without end, so each kind seldom, with its count."""
+        log, cause = self._broker.seldom, f"{self.protocol} {cause}"
+        bound = {"protocol": self.protocol, "connection": self.id, "peer": self.peer}
+        if event == "connection_failed":
+            log.error(event, cause=cause, **bound, **fields)
+        elif event == "connection_ended":
+            log.info(event, cause=cause, **bound, **fields)
+        else:
+            log.warning(event, cause=cause, **bound, **fields)
 
     async def _read(self) -> None:
         outbox = self.outbox

@@ -11,7 +11,6 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import structlog
 import trio
 
 from broker.config.settings import (
@@ -25,7 +24,6 @@ from broker.config.settings import (
 )
 from broker.limits import (
     ACCEPT_PAUSE_S,
-    CONNECTIONS_MAX,
     KEEPALIVE_IDLE_S,
     KEEPALIVE_PROBE_S,
     KEEPALIVE_PROBES,
@@ -37,8 +35,6 @@ from broker.server.connection import Connection, address_text
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-
-log = structlog.get_logger()
 
 OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
@@ -118,14 +114,18 @@ async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> N
             continue
         except OSError as error:
             if error.errno in OUT_OF_RESOURCES:
-                log.error("accept_failed", listener=listener.name, reason=error.strerror)
+                broker.seldom.error(
+                    "accept_failed",
+                    cause=listener.name,
+                    listener=listener.name,
+                    reason=error.strerror,
+                )
                 await trio.sleep(ACCEPT_PAUSE_S)
             continue  # Else it is about that connection alone: accept(2), "Error handling".
-        if len(broker.connections) >= CONNECTIONS_MAX:
-            log.error("connection_refused", listener=listener.name, reason="too many connections")
-            sock.close()
-        else:
+        if broker.admission.admit(listener.protocol, listener.name):
             nursery.start_soon(serve_connection, listener, broker, sock)
+        else:
+            sock.close()
         await trio.lowlevel.checkpoint()
 
 
@@ -140,7 +140,14 @@ def keep_alive(listening: socket.socket) -> None:
 
 
 async def serve_connection(listener: Listener, broker: Broker, sock: socket.socket) -> None:
-    """Serve one accepted connection until it is over."""
+    """Serve one accepted and admitted connection until it is over."""
+    try:
+        await _serve(listener, broker, sock)
+    finally:
+        broker.admission.leave(listener.protocol)
+
+
+async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> None:
     if broker.stopping.is_set():
         sock.close()
         return
@@ -151,14 +158,10 @@ async def serve_connection(listener: Listener, broker: Broker, sock: socket.sock
     except OSError:  # It was closed before we came to it.
         sock.close()
         return
-    gauge = broker.metrics.number("braidlog_open_connections", listener.protocol)
-    broker.metrics.number("braidlog_connections", listener.protocol).inc()
     broker.connections.add(connection)
-    gauge.inc()
     try:
         await connection.run()
     finally:
-        gauge.dec()
         broker.connections.discard(connection)
 
 

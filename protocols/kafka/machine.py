@@ -18,6 +18,12 @@ SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
 HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the client id, a string
 REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
+LAST_SERVED_KEY = max(key for key, _ in DECODERS)
+NEWER_CLIENT_HINT = (
+    "a client of a later Kafka, which asks for more than 0.8: set it to 0.8 (librdkafka:"
+    " api.version.request=false and broker.version.fallback=0.8.2.1; kafka-python:"
+    " api_version=(0, 8, 2))"
+)
 
 
 class KafkaMachine:
@@ -54,4 +60,5 @@ class KafkaMachine:
 def _check_kind(kind: tuple[int, ...]) -> None:
     if kind not in DECODERS:
         api_key, version = kind
-        raise ProtocolError(f"api key {api_key} version {version} is not served")
+        hint = NEWER_CLIENT_HINT if api_key > LAST_SERVED_KEY or version > 1 else ""
+        raise ProtocolError(f"api key {api_key} version {version} is not served", hint=hint)

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 
 import trio
 
+from broker.config.logging import ThrottledLog
 from broker.limits import RECEIVE_BYTES_ALL_MAX
 from broker.metrics import Metrics
 from broker.server.adapters import EndConnection, ProtocolError
@@ -75,7 +76,7 @@ class EchoSession:
         elif command == b"S":
             self.connection.nursery.start_soon(self.broken_task)
         elif command == b"P":
-            raise ProtocolError("asked for", framed(b"bye"))
+            raise ProtocolError("asked for", framed(b"bye"), hint="send something else")
         elif command == b"Q":
             raise EndConnection("asked for", framed(b"quiet"))
         else:
@@ -178,7 +179,11 @@ class Bench:
         self.adapter = EchoAdapter()
         self.budget = OutputBudget(output_bytes)
         self.broker = SimpleNamespace(
-            durability=self.tickets, buffers=self.pool, output=self.budget, metrics=Metrics()
+            durability=self.tickets,
+            buffers=self.pool,
+            output=self.budget,
+            metrics=Metrics(),
+            seldom=ThrottledLog(),
         )
         self.listener = Listener("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
         self.listener.bound = ("127.0.0.1", 4321)

@@ -6,6 +6,7 @@ import random
 import struct
 
 import pytest
+import structlog
 import trio
 from trio.testing import wait_all_tasks_blocked
 
@@ -310,3 +311,14 @@ async def test_hostile_connections_leave_nothing_behind(bench):
         await client.aclose()
     await until(lambda: len(bench.ended) == 100)
     assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
+
+
+async def test_connections_that_are_refused_for_one_cause_are_one_line_with_a_hint(bench):
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(20):
+            client = await bench.connect()
+            await client.send_all(framed(b"P"))
+            await receive_all(client)
+    (line,) = [line for line in lines if line["log_level"] != "debug"]
+    assert (line["event"], line["hint"]) == ("protocol_error", "send something else")
+    assert line["protocol"] == "echo"

@@ -87,3 +87,15 @@ def test_answer_carries_the_correlation_id_as_it_came() -> None:
     reply = ConsumerMetadataReply(15, BrokerAddress(-1, b"", -1))
     frame = b"".join(MACHINE.encode(-5, reply))
     assert frame == bytes.fromhex("00000010 fffffffb 000f ffffffff 0000 ffffffff")
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "is_told"), [(18, 0, True), (3, 9, True), (1, 1, False), (-5, 0, False)]
+)
+def test_what_later_clients_ask_for_is_refused_with_a_hint(
+    key: int, version: int, is_told: bool
+) -> None:
+    frame = struct.pack(">ihhih", 10, key, version, 1, 0)
+    with pytest.raises(ProtocolError) as refused:
+        KafkaMachine(1000).frame_size(memoryview(frame))
+    assert ("api.version.request" in refused.value.hint) is is_told

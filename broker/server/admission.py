@@ -1,0 +1,60 @@
+"""How many connections there may be, those of all listeners together. Knows no protocol.
+
+A listener that serves its sockets itself counts here too: `admit` for each that it accepts, `leave`
+when it is over.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+from broker.config.logging import ThrottledLog
+from broker.limits import CONNECTIONS_MAX, FILES_FOR_OTHERS
+from broker.metrics import Metrics
+
+
+def connections_max() -> int:
+    """CONNECTIONS_MAX, or fewer where this process may not open so many files: the log needs some,
+    and so does what has to be opened to serve anybody at all.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return min(CONNECTIONS_MAX, max(files - FILES_FOR_OTHERS, files // 4))
+
+
+class Admission:
+    """Counts open connections."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        log: ThrottledLog,
+        *,
+        limit: Callable[[], int] = connections_max,
+    ) -> None:
+        self.open = 0
+        self._metrics = metrics
+        self._log = log
+        self._limit = limit
+
+    def admit(self, protocol: str, listener: str) -> bool:
+        """Count a connection that came in; False if it is to be closed at once."""
+        if self.open >= self._limit():
+            self._log.error(
+                "connection_refused",
+                cause=listener,
+                listener=listener,
+                reason=f"{self.open} connections are open",
+            )
+            return False
+        self.open += 1
+        self._metrics.number("braidlog_connections", protocol).inc()
+        self._metrics.number("braidlog_open_connections", protocol).inc()
+        return True
+
+    def leave(self, protocol: str) -> None:
+        """A connection that was admitted is over."""
+        self.open -= 1
+        self._metrics.number("braidlog_open_connections", protocol).dec()

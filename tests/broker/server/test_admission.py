@@ -1,0 +1,30 @@
+"""Connections of all listeners count against one limit, and the log is told seldom."""
+
+import resource
+
+import structlog
+
+from broker.config.logging import ThrottledLog
+from broker.limits import CONNECTIONS_MAX
+from broker.metrics import Metrics
+from broker.server.admission import Admission, connections_max
+
+
+def test_so_many_are_admitted_and_a_place_is_free_again_when_one_leaves():
+    metrics = Metrics()
+    admission = Admission(metrics, ThrottledLog(), limit=lambda: 3)
+    with structlog.testing.capture_logs() as lines:
+        assert [admission.admit("kafka", "kafka") for _ in range(2)] == [True, True]
+        assert [admission.admit("http", "web") for _ in range(5)] == [True] + 4 * [False]
+        admission.leave("kafka")
+        assert admission.admit("http", "web")
+    (line,) = lines
+    assert (line["event"], line["listener"]) == ("connection_refused", "web")
+    assert metrics.number("braidlog_open_connections", "http").value == 2
+    assert metrics.number("braidlog_open_connections", "kafka").value == 1
+    assert metrics.number("braidlog_connections", "kafka").value == 2
+
+
+def test_connections_leave_files_for_the_log():
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 0 < connections_max() <= min(CONNECTIONS_MAX, files)
