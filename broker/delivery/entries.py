@@ -228,6 +228,25 @@ def is_batched(body: Buffer) -> bool:
     return entry_metadata(body).HasField("num_messages_in_batch")
 
 
+def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Entry id and batch index (-1: not in a batched entry) of records of a batch, by ascending
+    offset. Raises CorruptBatch.
+    """
+    if batch.header.body_format != BodyFormat.PULSAR:
+        return [(offset, -1) for offset in offsets]
+    refs = stored_entries(batch.body, batch.base_offset)
+    starts = [ref.offset for ref in refs]
+    places: list[tuple[int, int]] = []
+    last, batched = -1, False
+    for offset in offsets:
+        at = bisect_right(starts, offset) - 1
+        if at != last:
+            last, ref = at, refs[at]
+            batched = ref.record_count > 1 or is_batched(batch.body[ref.start : ref.end])
+        places.append((starts[at], offset - starts[at] if batched else -1))
+    return places
+
+
 # Finding entries.
 
 

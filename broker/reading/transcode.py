@@ -9,6 +9,7 @@ chunk.
 
 from __future__ import annotations
 
+import abc
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,33 +88,26 @@ async def read_as(
     Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
     cannot be read; where that is a later one, the read ends before it.
     """
-    told = partition.unreadable.told(offset, codec.format)
-    if told is not None and offset >= partition.log_start_offset and not partition.removed:
-        raise UnreadableRecord(told)
-    reader = _Reader(partition, codec, ReadResult(offset, offset), bytes_max, records_max)
-    try:
-        while not reader.is_full and await reader.take_next():
-            pass
-    except BrokerError:
-        if not reader.result.parts:
-            raise
+    reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
+    await reader.run()
     return reader.result
 
 
-class _Reader:
-    """One read under way."""
+class Reader(abc.ABC):
+    """One read under way. Subclasses say what is made of the records that were decoded."""
 
     def __init__(
         self,
         partition: Partition,
-        codec: Codec,
+        body_format: int,
         result: ReadResult,
         bytes_max: int,
         records_max: int | None,
     ) -> None:
+        """`body_format` is that of bodies that need no decoding; 0: there is none."""
         self.result = result
         self._partition = partition
-        self._codec = codec
+        self._format = body_format
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._asked_offset = result.next_offset
@@ -121,13 +115,27 @@ class _Reader:
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._ended = False
 
+    async def run(self) -> None:
+        """Read until it is over. Raises BrokerError where there is nothing to be given before."""
+        result = self.result
+        partition, offset = self._partition, self._asked_offset
+        told = partition.unreadable.told(offset, self._format)
+        if told is not None and offset >= partition.log_start_offset and not partition.removed:
+            raise UnreadableRecord(told)
+        try:
+            while not self.is_full and await self._take_next():
+                pass
+        except BrokerError:
+            if not result.record_count:
+                raise
+
     @property
     def is_full(self) -> bool:
         """Whether the read is over."""
         result = self.result
         if self._ended or self._records_left <= 0:
             return True
-        if result.parts:
+        if result.record_count:
             return result.size >= self._bytes_max
         return self._walked_bytes >= WALK_BYTES_MAX
 
@@ -136,7 +144,7 @@ class _Reader:
         """Stored bytes to ask the log for next: no more than the records wanted are likely to
         take.
         """
-        if self._walked_bytes and not self.result.parts:
+        if self._walked_bytes and not self.result.record_count:
             return max(self._bytes_max, READ_PIECE_BYTES)
         room = self._bytes_max - self.result.size
         if self._records_max is None:
@@ -151,7 +159,7 @@ class _Reader:
             return DECODE_RECORDS_MAX
         return self._records_max - self.result.record_count
 
-    async def take_next(self) -> bool:
+    async def _take_next(self) -> bool:
         """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
         batches = await self._partition.read(self.result.next_offset, self.bytes_wanted)
         for batch in batches:
@@ -166,7 +174,7 @@ class _Reader:
         """End the read where a batch as large as the last one finds no room: what follows is most
         likely no smaller, and reading it would be in vain.
         """
-        if batch.header.body_format == self._codec.format and self.result.parts:
+        if batch.header.body_format == self._format and self.result.parts:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
     async def _take(self, batch: Batch) -> None:
@@ -174,28 +182,18 @@ class _Reader:
         header = batch.header
         if header.flags & BatchFlag.GAP:
             self.result.next_offset = batch.next_offset
-        elif header.body_format == self._codec.format:
+        elif header.body_format == self._format:
             self._take_stored(batch)
         else:
             await self._take_foreign(batch)
 
+    @abc.abstractmethod
     def _take_stored(self, batch: Batch) -> None:
-        result, count = self.result, batch.header.record_count
-        body: Buffer = batch.body
-        start_offset = max(result.next_offset, batch.base_offset)
-        next_offset = batch.next_offset
-        records_max = self._records_left if self._records_max is not None else None
-        if start_offset == batch.base_offset and (records_max is None or count <= records_max):
-            body = self._codec.readable(body)
-        else:
-            body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
-        if result.parts and result.size + len(body) > self._bytes_max:
-            self._ended = True
-            return
-        if count:
-            result.as_stored = result.as_stored or not result.parts
-            result.add(body, count, start_offset)
-        result.next_offset = next_offset
+        """Add what a batch of the reader's own format has."""
+
+    @abc.abstractmethod
+    def _give(self, batch: Batch, decoded: Decoded) -> None:
+        """Add what was decoded as far as there is room, and go on behind it."""
 
     async def _take_foreign(self, batch: Batch) -> None:
         try:
@@ -265,6 +263,50 @@ class _Reader:
                 whole.append(joined)
         decoded.records = whole
 
+    def _refuse(self, offset: int, error: BodyError) -> None:
+        """End the read before a record that cannot be opened, or refuse it if that is the first."""
+        if not self.result.record_count:
+            partition = self._partition
+            place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
+            text = f"{place}: {error}"
+            partition.unreadable.add(self._asked_offset, self._format, text)
+            raise UnreadableRecord(text)
+        self._ended = True
+
+
+class _FormatReader(Reader):
+    """Gives bodies of one format."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        codec: Codec,
+        offset: int,
+        bytes_max: int,
+        records_max: int | None,
+    ) -> None:
+        result = ReadResult(offset, offset)
+        super().__init__(partition, codec.format, result, bytes_max, records_max)
+        self._codec = codec
+
+    def _take_stored(self, batch: Batch) -> None:
+        result, count = self.result, batch.header.record_count
+        body: Buffer = batch.body
+        start_offset = max(result.next_offset, batch.base_offset)
+        next_offset = batch.next_offset
+        records_max = self._records_left if self._records_max is not None else None
+        if start_offset == batch.base_offset and (records_max is None or count <= records_max):
+            body = self._codec.readable(body)
+        else:
+            body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
+        if result.parts and result.size + len(body) > self._bytes_max:
+            self._ended = True
+            return
+        if count:
+            result.as_stored = result.as_stored or not result.parts
+            result.add(body, count, start_offset)
+        result.next_offset = next_offset
+
     def _give(self, batch: Batch, decoded: Decoded) -> None:
         """Add what was decoded as far as there is room, and go on behind it."""
         result, codec = self.result, self._codec
@@ -290,16 +332,6 @@ class _Reader:
             self._ended = True  # What follows is most likely no smaller.
         if decoded.failed is not None and not self._ended:
             self._refuse(result.next_offset, decoded.failed)
-
-    def _refuse(self, offset: int, error: BodyError) -> None:
-        """End the read before a record that cannot be opened, or refuse it if that is the first."""
-        if not self.result.parts:
-            partition = self._partition
-            place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
-            text = f"{place}: {error}"
-            partition.unreadable.add(self._asked_offset, self._codec.format, text)
-            raise UnreadableRecord(text)
-        self._ended = True
 
     def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:
         """How many encoded records fit, and their bytes; one at least if it is the first of all."""

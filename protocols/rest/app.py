@@ -13,16 +13,22 @@ from broker.access.rights import Action
 from protocols.rest.bodies import BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
-from protocols.rest.requests import ERROR_HANDLERS, Requests
+from protocols.rest.pip64.api import MessagesApi
+from protocols.rest.requests import ERROR_HANDLERS, Handler, Requests
 from protocols.rest.routes import Routes, Served
+from protocols.rest.schemas.resolving import SchemaRegistry
 from protocols.rest.topics import TopicsApi
+from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from protocols.rest.adapter import RestOptions
 
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 API = "/api/v1"
 TOPIC = "{tenant}/{namespace}/{topic}"
+PIP64 = f"/topics/{TOPIC}"
+PIP64_DOMAIN = f"/topics/persistent/{TOPIC}"
 
 
 def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> ASGIApp:
@@ -41,6 +47,7 @@ def make_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> l
     groups = GroupsApi(broker)
     health = HealthApi(broker, disk_free_bytes_min=options.disk_free_bytes_min)
     return [
+        *pip64_routes(broker, options, stopping),
         route("/healthz", GET=Served(health.healthz, None)),
         route("/readyz", GET=Served(health.readyz, None)),
         route("/metrics", GET=Served(health.metrics, Action.DESCRIBE)),
@@ -54,4 +61,29 @@ def make_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> l
         ),
         route(f"{API}/groups", GET=Served(groups.list_groups, Action.DESCRIBE)),
         route(f"{API}/groups/{TOPIC}/{{group}}", GET=Served(groups.show, Action.DESCRIBE)),
+    ]
+
+
+def pip64_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> list[Route]:
+    """The endpoints of PIP-64, under both spellings of a topic's path."""
+    bodies = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
+    registry = SchemaRegistry(broker)
+    waiting = Waiting(stopping)
+    route = Routes(broker).route
+    api = MessagesApi(broker, bodies, registry, waiting, auto_create=options.auto_create_topics)
+
+    def under(base: str, produce: Handler) -> list[Route]:
+        partition = f"{base}/partitions/{{partition}}"
+        return [
+            route(base, POST=Served(produce, Action.PRODUCE)),
+            route(partition, POST=Served(produce, Action.PRODUCE)),
+            route(f"{partition}/messages", GET=Served(api.read, Action.CONSUME)),
+        ]
+
+    other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
+    return [
+        # With a domain first: none of these is a path of a tenant, since a tenant is not called so.
+        *under(PIP64_DOMAIN, api.produce_shipped),
+        route("/topics/non-persistent/{rest:path}", **other),
+        *under(PIP64, api.produce),
     ]

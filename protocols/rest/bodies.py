@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -22,8 +23,10 @@ from protocols.rest.errors import (
     INVALID_NAME,
     NOT_JSON,
     SHUTTING_DOWN,
+    TOO_BUSY,
     Refused,
 )
+from protocols.rest.limits import BODIES_BYTES_ALL_MAX, BODY_BYTES_SMALL
 from protocols.rest.messages import BadBody, Encoding, decode
 from storage.metadata.names import (
     InvalidTopicName,
@@ -38,6 +41,25 @@ PAGE_MAX = 10_000  # Lines in one answer: a few ms of the loop, 2 MB of JSON.
 T = TypeVar("T")
 
 
+class BodyBudget:
+    """Memory for the bodies of all requests that run, small ones aside."""
+
+    def __init__(self) -> None:
+        self._left = BODIES_BYTES_ALL_MAX
+
+    def take(self, request: Request, have: int, more: int) -> None:
+        """Count a piece of a body until its request has ended. Raises Refused: try again later."""
+        if have + more <= BODY_BYTES_SMALL:
+            return
+        if more > self._left:
+            raise Refused(TOO_BUSY, "too many large requests at the same time")
+        self._left -= more
+        request.scope["exchange"].at_end.append(partial(self._give_back, more))
+
+    def _give_back(self, size: int) -> None:
+        self._left += size
+
+
 @dataclass(frozen=True, slots=True)
 class BodyReader:
     """Takes in bodies: no more than `bytes_max`, within `timeout_s`, and not once the broker stops.
@@ -49,22 +71,36 @@ class BodyReader:
     bytes_max: int
     timeout_s: float
     stopping: trio.Event
+    budget: BodyBudget = field(default_factory=BodyBudget)
 
     async def read(self, request: Request, into: type[T]) -> T:
-        """The request's JSON body as an `into`. Raises Refused."""
+        """The request's JSON body as an `into`; no body is the empty object. Raises Refused."""
+        body = await self._read(request)
+        try:
+            return decode(body, into)
+        except BadBody as error:
+            raise Refused(BAD_BODY, str(error)) from None
+
+    async def read_json(self, request: Request) -> bytes:
+        """The request's body, which is UTF-8 and still to be parsed. Raises Refused."""
+        body = await self._read(request)
+        if not body.isascii():
+            try:
+                body.decode()
+            except UnicodeDecodeError as error:
+                raise Refused(BAD_BODY, f"the body is not UTF-8: {error.reason}") from None
+        return body
+
+    async def _read(self, request: Request) -> bytes:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type not in ("", "application/json"):
+        if media_type not in ("", "application/json") and not media_type.endswith("+json"):
             raise Refused(NOT_JSON, f"the body has to be application/json, not {media_type}")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(NOT_JSON, "the body has to come uncompressed")
         declared = request.headers.get("content-length", "0")
         if int(declared) > self.bytes_max:  # Digits only: Hypercorn has checked.
             raise self._too_large()
-        body = await self._take(request)
-        try:
-            return decode(body, into)
-        except BadBody as error:
-            raise Refused(BAD_BODY, str(error)) from None
+        return await self._take(request)
 
     async def _take(self, request: Request) -> bytes:
         body: bytes | None = None
@@ -89,6 +125,7 @@ class BodyReader:
         body = bytearray()
         try:
             async for piece in request.stream():
+                self.budget.take(request, len(body), len(piece))
                 body += piece
                 if len(body) > self.bytes_max:
                     break

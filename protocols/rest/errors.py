@@ -33,23 +33,39 @@ class Refused(Exception):
 
 BAD_BODY = WireCode(400, 40001, "bad_body")
 BAD_QUERY = WireCode(400, 40002, "bad_query")
+BAD_QUERY_ID = WireCode(400, 40003, "bad_message_id")
 NO_SUCH_PATH = WireCode(404, 40400, "no_such_path")
+TOPIC_NOT_FOUND = WireCode(404, 40401, "topic_not_found")
+PARTITION_NOT_FOUND = WireCode(404, 40402, "partition_not_found")
+CONSUMER_NOT_FOUND = WireCode(404, 40403, "consumer_not_found")
 METHOD_NOT_ALLOWED = WireCode(405, 40500, "method_not_allowed")
+NOT_ACCEPTABLE = WireCode(406, 40601, "not_acceptable")
 BODY_TIMEOUT = WireCode(408, 40801, "body_timeout")
+CONSUMER_EXISTS = WireCode(409, 40902, "consumer_exists")
+GROUP_BUSY = WireCode(409, 40903, "group_busy")
 INVALID_NAME = WireCode(412, 41201, "invalid_name")
 BODY_TOO_LARGE = WireCode(413, 41301, "body_too_large")
+RECORD_TOO_LARGE = WireCode(413, 41302, "record_too_large")
 NOT_JSON = WireCode(415, 41501, "not_json")
+OFFSET_OUT_OF_RANGE = WireCode(416, 41601, "offset_out_of_range")
+PAIR_SCHEMA_MISSING = WireCode(422, 42201, "pair_schema_missing")
+VALUE_SCHEMA_MISSING = WireCode(422, 42202, "value_schema_missing")
+BAD_KEY_SCHEMA = WireCode(422, 42203, "bad_key_schema")
+BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
+BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
+BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 TOO_BUSY = WireCode(429, 42901, "limit_exceeded")
 INTERNAL = WireCode(500, 50001, "internal_error")
+NOT_SUPPORTED = WireCode(501, 50101, "not_supported")
 SHUTTING_DOWN = WireCode(503, 50301, "shutting_down")
 
 WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
-    errors.TopicNotFound: WireCode(404, 40401, "topic_not_found"),
-    errors.PartitionNotFound: WireCode(404, 40402, "partition_not_found"),
+    errors.TopicNotFound: TOPIC_NOT_FOUND,
+    errors.PartitionNotFound: PARTITION_NOT_FOUND,
     errors.SubscriptionNotFound: WireCode(404, 40404, "group_not_found"),
     errors.NamespaceNotFound: WireCode(404, 40405, "namespace_not_found"),
     errors.TopicExists: WireCode(409, 40901, "topic_exists"),
-    errors.SubscriptionBusy: WireCode(409, 40903, "group_busy"),
+    errors.SubscriptionBusy: GROUP_BUSY,
     errors.NamespaceExists: WireCode(409, 40904, "namespace_exists"),
     errors.ProducerBusy: WireCode(409, 40905, "producer_busy"),
     errors.ProducerFenced: WireCode(409, 40906, "producer_fenced"),
@@ -57,14 +73,14 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.InvalidName: INVALID_NAME,
     errors.InvalidRequest: WireCode(422, 42200, "invalid_request"),
     errors.CorruptBatch: WireCode(422, 42207, "corrupt_batch"),
-    errors.OffsetOutOfRange: WireCode(416, 41601, "offset_out_of_range"),
-    errors.RecordTooLarge: WireCode(413, 41302, "record_too_large"),
+    errors.OffsetOutOfRange: OFFSET_OUT_OF_RANGE,
+    errors.RecordTooLarge: RECORD_TOO_LARGE,
     errors.NotAuthorized: WireCode(403, 40301, "not_authorized"),
     errors.NotAuthenticated: WireCode(401, 40101, "not_authenticated"),
     errors.UserNotFound: WireCode(404, 40406, "user_not_found"),
     errors.UserExists: WireCode(409, 40908, "user_exists"),
     errors.LimitExceeded: TOO_BUSY,
-    errors.NotSupported: WireCode(501, 50101, "not_supported"),
+    errors.NotSupported: NOT_SUPPORTED,
     errors.UnreadableRecord: WireCode(500, 50002, "unreadable_record"),
     errors.DamagedLog: WireCode(500, 50003, "damaged_log"),
     errors.ShuttingDown: SHUTTING_DOWN,

@@ -135,18 +135,19 @@ class Readiness(msgspec.Struct):
 
 
 class ErrorBody(msgspec.Struct):
-    """What every refused request is told."""
+    """What every refused request is told; `reason` is what Pulsar's admin clients show."""
 
     error_code: int
     code: str
     message: str
+    reason: str
 
 
 def decode(body: bytes, into: type[T]) -> T:
     """A typed body; an empty one is the empty object. Raises BadBody."""
     try:
         return msgspec.json.decode(body or b"{}", type=into)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadBody(str(error)) from None
 
 

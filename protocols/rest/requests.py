@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,10 +41,17 @@ REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # One that a client gives is tak
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
+@dataclass(slots=True)
+class Working:
+    """How many requests are worked on."""
+
+    count: int = 0
+
+
 class Exchange:
     """One request and what became of it."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, working: Working) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
         self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         raw_path: bytes = scope["raw_path"]
@@ -51,6 +60,10 @@ class Exchange:
         self.status = 0
         self.code = ""  # of the error told, if one was
         self._send = send
+        self._working = working
+        self.arrived = time.perf_counter()
+        self.waited_s = 0.0  # for records, on purpose
+        self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
 
     async def send(self, message: Message) -> None:
         """Pass an answer on, with the request's id in its headers."""
@@ -58,6 +71,17 @@ class Exchange:
             self.status = message["status"]
             MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
         await self._send(message)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a wait for records: it counts neither as work nor as time that work took."""
+        began = time.perf_counter()
+        self._working.count -= 1
+        try:
+            yield
+        finally:
+            self._working.count += 1
+            self.waited_s += time.perf_counter() - began
 
     @property
     def api(self) -> str:
@@ -72,28 +96,35 @@ class Requests:
     def __init__(self, app: ASGIApp, broker: Broker) -> None:
         self._app = app
         self._broker = broker
-        self._running = 0
+        self._working = Working()
+
+    @property
+    def working(self) -> int:
+        """Requests that run and do not wait for records."""
+        return self._working.count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request. A bug in a handler is logged with the request's id; ends it only."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, send)
-        started = time.perf_counter()
-        self._running += 1
+        exchange = Exchange(scope, send, self._working)
+        self._working.count += 1
         try:
-            app = self._app if self._running <= REQUESTS_MAX else _too_busy(exchange)
+            app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
             await app(exchange.scope, receive, exchange.send)
         except ClientDisconnect:
             log.debug("client_left", protocol="http", request_id=exchange.request_id)
         except Exception:
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
         finally:
-            self._running -= 1
-            self._record(exchange, time.perf_counter() - started)
+            self._working.count -= 1
+            for act in exchange.at_end:
+                act()
+            self._record(exchange)
 
-    def _record(self, exchange: Exchange, seconds: float) -> None:
+    def _record(self, exchange: Exchange) -> None:
+        seconds = time.perf_counter() - exchange.arrived - exchange.waited_s
         numbers = self._broker.metrics
         numbers.number("braidlog_requests", "http", exchange.api).inc()
         if exchange.code:
@@ -118,7 +149,7 @@ def json_response(body: msgspec.Struct, status: int = 200) -> Response:
 def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
     """The one form in which every error is told."""
     exchange.code = wire.code
-    body = ErrorBody(error_code=wire.number, code=wire.code, message=message)
+    body = ErrorBody(wire.number, wire.code, message, message)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if wire.status in (429, 503) else None
     return Response(encode(body), wire.status, headers, "application/json")
 

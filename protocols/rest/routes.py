@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.access.rights import CLUSTER, Action, Resource
-from protocols.rest.bodies import group_name, topic_name
+from protocols.rest.bodies import group_name, path_bytes, topic_name
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def named_in(request: Request) -> Resource:
     parts = request.path_params
     if "group" in parts:
         return Resource.of_group(group_name(request), topic_name(request))
+    if "subscription" in parts:
+        return Resource.of_group(path_bytes(request, "subscription"), topic_name(request))
     if "topic" in parts:
         return Resource.of_topic(topic_name(request))
     return CLUSTER

@@ -4,9 +4,9 @@ A codec is pure: bytes and records in, bytes and records out; it knows no file, 
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage.codecs.record import Record
 from storage.errors import BodyError
@@ -163,3 +163,13 @@ class Codec(Protocol):
 
         An empty payload breaks Iggy clients, for one.
         """
+
+
+# Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
+#
+# A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
+# format (`storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
+# `storage.spark.decode.columns.Columns` with exactly the records that `decode` gives. It raises
+# `storage.spark.decode.vectors.Irregular`, or any BodyError, for what it does not care to judge:
+# each batch is then given by itself, and at last to `decode`.
+ColumnDecoder = Callable[[Sequence[Any]], Any]

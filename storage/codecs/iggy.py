@@ -113,6 +113,7 @@ class IggyCodec:
     name = "iggy"
     format = int(BodyFormat.IGGY)
     version = 1
+    column_decoder = "storage.spark.decode.iggy:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the records. Classic Iggy messages carry no time of their client's."""

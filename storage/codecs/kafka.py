@@ -49,6 +49,7 @@ class KafkaCodec:
     name = "kafka"
     format = int(BodyFormat.KAFKA)
     version = 1
+    column_decoder = "storage.spark.decode.kafka:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the messages; compressed wrappers are opened for it."""

@@ -40,6 +40,7 @@ class PlainCodec:
     name = "plain"
     format = int(BodyFormat.PLAIN)
     version = 1
+    column_decoder = "storage.spark.decode.plain:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the records and find their first and last publish time."""

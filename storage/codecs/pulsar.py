@@ -138,6 +138,7 @@ class PulsarCodec:
     name = "pulsar"
     format = int(BodyFormat.PULSAR)
     version = 1
+    column_decoder = "storage.spark.decode.pulsar:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Counts come from the prefixes, times and flags from each entry's metadata."""

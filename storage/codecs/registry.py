@@ -8,7 +8,7 @@ bodies should not load. Other codecs come from installed packages, by the entry-
 import importlib
 from importlib.metadata import entry_points
 
-from storage.codecs.api import BodyFormat, Codec
+from storage.codecs.api import BodyFormat, Codec, ColumnDecoder
 from storage.errors import UnreadableBody
 
 ENTRY_POINT_GROUP = "braidlog.codecs"
@@ -25,6 +25,7 @@ _NAME_OF = {int(number): name for name, (number, _, _) in _BUILT_IN.items()}
 
 _by_format: dict[int, Codec] = {}
 _by_name: dict[str, Codec] = {}
+_column_decoders: dict[str, ColumnDecoder] = {}
 
 
 def codec_for(body_format: int) -> Codec:
@@ -60,6 +61,21 @@ def codec_named(name: str) -> Codec:
     if (codec := _by_name.get(name)) is not None:
         return codec
     raise UnreadableBody(f"no codec named {name!r}")
+
+
+def column_decoder_for(codec: Codec) -> ColumnDecoder | None:
+    """What makes columns of whole runs of a codec's bodies, for Spark; None where it has none.
+
+    A codec names it in its optional attribute `column_decoder`, as "module:function": it needs
+    numpy and is imported when first asked for.
+    """
+    name: str | None = getattr(codec, "column_decoder", None)
+    if name is None:
+        return None
+    if (found := _column_decoders.get(name)) is None:
+        module, _, attribute = name.partition(":")
+        found = _column_decoders[name] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def register(codec: Codec) -> None:

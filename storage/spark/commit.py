@@ -1,33 +1,36 @@
 """The export folder's own records: intents, staged files, commits. Exactly once for every reader of
 it.
 
-    OUT/topic=<percent-encoded name>/date=YYYY-MM-DD/<name>+<partition>+<partition
+    OUT/topic=<percent-encoded name>/date=YYYY-MM-DD[/hour=HH]/<name>+<partition>+<partition
     id>+<first>+<end>.parquet
-    OUT/_export/lock  intent/<run>.json  commits/<run>.json  staging/<run>/  deadletter/run=<run>/
+    OUT/_export/lock  intent/<run>.json  prepared/<run>.json  commits/<run>.json
+    OUT/_export/staging/<run>/  deadletter/run=<run>/
 
 A run's intent fixes its ranges before anything is written, and file names follow from the intent
-alone: a run that is repeated after a crash overwrites its own files. The commit record is the truth
-of what was exported. Knows files and JSON; no Spark, no Parquet.
+and the records alone. When all tasks are done, the prepared record names every staged file and its
+place; only then files are moved, and the prepared record becomes the commit record, which is the
+truth of what was exported. So a run that died before its prepared record has shown nothing, and one
+that died after it is finished without the log. Knows files and JSON; no Spark, no Parquet.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 
 from storage.spark.ranges import Range
 
-NAME_CHARS_MAX = 80  # Of the topic in a file's name, which must stay below 255 bytes.
-
 
 class FolderBusy(Exception):
     """Another export is writing to the same folder."""
+
+
+class FolderBroken(Exception):
+    """The folder's records and files do not fit each other; one line for the operator."""
 
 
 class StagedFile(msgspec.Struct, frozen=True):
@@ -39,24 +42,32 @@ class StagedFile(msgspec.Struct, frozen=True):
     bytes: int
     first_us: int
     last_us: int
+    topic: str = ""
 
 
 class Intent(msgspec.Struct, frozen=True):
     """What a run is going to export."""
 
     run: int
-    topic: str
     ranges: list[Range]
+    gaps: list[Range] = []
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What has been exported; `positions` maps every partition id to its next offset."""
+    """What has been exported; `positions` maps every partition id to its next offset.
+
+    `gaps` is what was lost before this run; `replaced` lists files that compaction put into the
+    files of this run.
+    """
 
     run: int
-    topic: str
     positions: dict[int, int]
     files: list[StagedFile]
     dead_letters: int = 0
+    ranges: list[Range] = []
+    gaps: list[Range] = []
+    replaced: list[str] = []
+    dead_files: list[StagedFile] = []
 
 
 class ExportFolder:
@@ -65,7 +76,7 @@ class ExportFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._records = root / "_export"
-        for name in ("intent", "commits", "staging"):
+        for name in ("intent", "prepared", "commits", "staging"):
             (self._records / name).mkdir(parents=True, exist_ok=True)
 
     @contextmanager
@@ -85,58 +96,85 @@ class ExportFolder:
             return None
         return msgspec.json.decode(self._record("commits", runs[-1]).read_bytes(), type=Commit)
 
+    def next_run(self) -> int:
+        """The number of the run that comes next."""
+        last = self.last_commit()
+        return last.run + 1 if last else 1
+
+    def finish_prepared(self) -> Commit | None:
+        """Publish and commit what an earlier run had prepared when it died.
+
+        Raises FolderBroken.
+        """
+        path = self._record("prepared", self.next_run())
+        if not path.exists():
+            return None
+        commit = msgspec.json.decode(path.read_bytes(), type=Commit)
+        self._publish(commit)
+        return commit
+
     def open_intent(self, run: int) -> Intent | None:
         """The intent of a run that was begun and not committed."""
         path = self._record("intent", run)
         return msgspec.json.decode(path.read_bytes(), type=Intent) if path.exists() else None
 
     def write_intent(self, intent: Intent) -> None:
-        """Durable when it returns."""
+        """Durable when it returns; what an earlier attempt had staged is removed."""
+        shutil.rmtree(self._staging(intent.run), ignore_errors=True)
         _write_record(self._record("intent", intent.run), msgspec.json.encode(intent))
+
+    def drop_intent(self, run: int) -> None:
+        """Take back what a run was going to do, before it is prepared: nothing of it was shown."""
+        self._record("intent", run).unlink(missing_ok=True)
+        shutil.rmtree(self._staging(run), ignore_errors=True)
 
     def staging(self, run: int) -> Path:
         """Where the tasks of a run put their files; made if missing."""
-        folder = self._records / "staging" / f"{run:020d}"
+        folder = self._staging(run)
         folder.mkdir(exist_ok=True)
         return folder
 
-    def final_path(self, topic: str, part: Range, day: str) -> str:
-        """Where the file of a range and a day belongs, relative to the root."""
-        name = quote(topic.rpartition("/")[2], safe="")[:NAME_CHARS_MAX]
-        file = f"{name}+{part.index:05d}+{part.partition_id}+{part.start:020d}+{part.end:020d}"
-        return f"topic={quote(topic, safe='')}/date={day}/{file}.parquet"
+    def commit(self, commit: Commit) -> None:
+        """Publish the staged files of a run and make it final. Raises FolderBroken."""
+        _sync(self.staging(commit.run))
+        _sync(self._records / "staging")
+        _write_record(self._record("prepared", commit.run), msgspec.json.encode(commit))
+        self._publish(commit)
 
-    def dead_letter_path(self, run: int, part: Range) -> str:
-        """Where the unreadable bodies of a range belong, relative to the root."""
-        name = f"{part.partition_id}+{part.start:020d}+{part.end:020d}.parquet"
-        return f"_export/deadletter/run={run:020d}/{name}"
+    def _publish(self, commit: Commit) -> None:
+        """Move every file that is not yet moved, then the record; then remove the litter."""
+        self._move([*commit.files, *commit.dead_files])
+        kept = {file.final for file in commit.files}
+        for name in commit.replaced:
+            if name not in kept:
+                (self.root / name).unlink(missing_ok=True)
+        prepared, final = self._record("prepared", commit.run), self._record("commits", commit.run)
+        os.replace(prepared, final)
+        _sync(final.parent)
+        self._record("intent", commit.run).unlink(missing_ok=True)
+        shutil.rmtree(self._staging(commit.run), ignore_errors=True)
 
-    def publish(self, files: list[StagedFile]) -> None:
-        """Move staged files to their final names, durably."""
+    def _move(self, files: Sequence[StagedFile]) -> None:
         folders: set[Path] = set()
         for file in files:
             final = self.root / file.final
             for folder in _missing_parents(final, self.root):
                 folder.mkdir(exist_ok=True)
                 folders.update((folder, folder.parent))
-            os.replace(file.staged, final)
             folders.add(final.parent)
+            try:
+                os.replace(file.staged, final)
+            except FileNotFoundError:
+                if not final.exists():
+                    raise FolderBroken(f"{file.staged} and {final} are both missing") from None
         for folder in folders:
             _sync(folder)
 
-    def commit(self, commit: Commit) -> None:
-        """Make the run final, then remove its litter."""
-        _write_record(self._record("commits", commit.run), msgspec.json.encode(commit))
-        self._record("intent", commit.run).unlink(missing_ok=True)
-        shutil.rmtree(self._records / "staging" / f"{commit.run:020d}", ignore_errors=True)
+    def _staging(self, run: int) -> Path:
+        return self._records / "staging" / f"{run:020d}"
 
     def _record(self, kind: str, run: int) -> Path:
         return self._records / kind / f"{run:020d}.json"
-
-
-def day_of(time_us: int) -> str:
-    """The UTC date of a record, as in the folder's name."""
-    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
 def sync_file(path: Path) -> None:

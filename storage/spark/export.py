@@ -1,47 +1,30 @@
 """The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
 broker.
 
-Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. A run that
-died is taken up by the next one as its intent stands, before anything new is planned.
+Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. What an
+earlier run had prepared when it died is published first; what it had only begun is taken up as its
+intent stands, while the log still has it.
 """
 
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Literal
 
-from storage.log.reader import ReadOnlyLog, list_partitions
 from storage.metadata.names import TopicName
 from storage.spark import jvm
-from storage.spark.commit import Commit, ExportFolder, Intent, StagedFile
-from storage.spark.ranges import PartitionState, Range, plan
+from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
+from storage.spark.files import TableSettings
+from storage.spark.ranges import Bounds, Plan, is_kept, plan
+from storage.spark.readers import LogReader, PartitionState, open_log
+from storage.spark.session import Progress, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-PROGRESS_INTERVAL_S = 0.25
-
-LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
-
-SPARK_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.task.maxFailures": "1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
-}
-
-# (tasks done, tasks in all)
-Progress = Callable[[int, int], None]
+FAILURES_TOLD = 3
+DEFAULT_PREFIX = "public/default/"
 
 
 class ExportFailed(Exception):
@@ -53,178 +36,176 @@ class NoSuchTopic(ExportFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class ExportJob:
-    """What to export, where to, and how."""
+class Source:
+    """What to export, and from where: topics by name, or all that `pattern` matches whole.
 
-    topic: TopicName
-    data_dir: Path
-    target: Path
-    java: str = jvm.AUTO
-    on_corrupt: OnCorrupt = "fail"
-    fail_on_loss: bool = True
+    `place` is what `storage.spark.readers.open_log` takes.
+    """
+
+    place: str
+    topics: tuple[TopicName, ...] = ()
+    pattern: str | None = None
+
+    def wanted(self, partitions: Sequence[PartitionState]) -> list[PartitionState]:
+        """The partitions of these topics. Raises NoSuchTopic."""
+        if self.pattern is not None:
+            return [state for state in partitions if matches(self.pattern, state.topic)]
+        names = {topic.full for topic in self.topics}
+        found = [state for state in partitions if state.topic in names]
+        if missing := names - {state.topic for state in found}:
+            raise NoSuchTopic(f"{self.place} holds no topic {', '.join(sorted(missing))}")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
+class ExportJob:
+    """An export: what, where to, and how. `start` counts for partitions never exported."""
+
+    source: Source
+    target: Path
+    on_corrupt: OnCorrupt = "fail"
+    fail_on_loss: bool = True
+    start: Literal["earliest", "latest"] = "earliest"
+    bounds: Bounds = field(default_factory=Bounds)
+    table: TableSettings = field(default_factory=TableSettings)
+
+
+@dataclass(slots=True)
 class Summary:
-    """What one call exported."""
+    """What one call exported, and how far each partition id is now."""
 
-    rows: int
-    files: int
-    bytes: int
-    dead_letters: int
-    positions: dict[int, int]
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+    runs: list[int] = field(default_factory=list)
+    topics: dict[str, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+
+    def add(self, commit: Commit) -> None:
+        """Count one run in."""
+        self.rows += sum(file.rows for file in commit.files)
+        self.files += len(commit.files)
+        self.bytes += sum(file.bytes for file in commit.files)
+        self.dead_letters += commit.dead_letters
+        self.lost += sum(gap.end - gap.start for gap in commit.gaps)
+        self.runs.append(commit.run)
+        for file in commit.files:
+            self.topics[file.topic] = self.topics.get(file.topic, 0) + file.rows
+        self.positions = commit.positions
 
 
-def run_export(job: ExportJob, progress: Progress | None = None) -> Summary:
-    """Export everything up to the watermarks that was not exported yet.
+def run_export(
+    job: ExportJob, spark: Spark | None = None, progress: Progress | None = None
+) -> Summary:
+    """Export up to the watermarks what was not exported yet, within the bounds of one run.
 
     Raises:
-        ExportFailed, storage.spark.ranges.RecordsLost, storage.spark.commit.FolderBusy,
-        storage.spark.jvm.NoJava.
+        ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.commit.FolderBusy,
+        storage.spark.jvm.NoJava; OSError where the log or the folder cannot be reached.
     """
-    partitions = _partitions(job)
+    if spark is None:
+        with Spark(jvm.AUTO) as own:
+            return run_export(job, own, progress)
+    log = open_log(job.source.place)
+    partitions = job.source.wanted(log.partitions())
     folder = ExportFolder(job.target.absolute())
+    summary = Summary()
     with folder.locked():
-        with _Spark(job.java) as spark:
-            commits = [
-                _run(spark, folder, intent, job.on_corrupt, progress)
-                for intent in _intents(folder, job, partitions)
-            ]
+        try:
+            _export(job, folder, partitions, summary, _Run(spark, log, progress))
+        except FolderBroken as error:
+            raise ExportFailed(str(error)) from error
         last = folder.last_commit()
-    files = [file for commit in commits for file in commit.files]
-    return Summary(
-        rows=sum(file.rows for file in files),
-        files=len(files),
-        bytes=sum(file.bytes for file in files),
-        dead_letters=sum(commit.dead_letters for commit in commits),
-        positions=last.positions if last else {},
+    summary.positions = last.positions if last else {}
+    return summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: Spark
+    log: LogReader
+    progress: Progress | None
+
+
+def _export(
+    job: ExportJob,
+    folder: ExportFolder,
+    partitions: Sequence[PartitionState],
+    summary: Summary,
+    run: _Run,
+) -> None:
+    """What an earlier run left, then one run of what is new."""
+    prepared = folder.finish_prepared()
+    if prepared is not None:
+        summary.add(prepared)
+    number = folder.next_run()
+    left = folder.open_intent(number)
+    if left is not None:
+        kept = run.log.partitions()
+        if all(is_kept(part, kept) for part in left.ranges):
+            summary.add(_run(job, folder, left, run))
+            number += 1
+        else:
+            folder.drop_intent(number)
+    last = folder.last_commit()
+    found = _planned(job, partitions, last.positions if last else {})
+    if found.ranges or found.gaps:
+        intent = Intent(number, found.ranges, found.gaps)
+        folder.write_intent(intent)
+        summary.add(_run(job, folder, intent, run))
+
+
+def _planned(
+    job: ExportJob, partitions: Sequence[PartitionState], positions: dict[int, int]
+) -> Plan:
+    return plan(
+        partitions,
+        positions,
+        fail_on_loss=job.fail_on_loss,
+        bounds=job.bounds,
+        cores=os.cpu_count() or 1,
+        from_latest=job.start == "latest",
     )
 
 
-def _partitions(job: ExportJob) -> list[PartitionState]:
-    states = []
-    for found in list_partitions(job.data_dir):
-        if found.topic != job.topic.full:
-            continue
-        with ReadOnlyLog(found.folder) as log:
-            states.append(
-                PartitionState(
-                    found.partition_id,
-                    found.index,
-                    found.folder,
-                    log.log_start_offset,
-                    log.high_watermark,
-                    log.size_bytes,
-                )
-            )
-    if not states:
-        raise NoSuchTopic(f"{job.data_dir} holds no topic {job.topic.full}")
-    return states
-
-
-def _intents(
-    folder: ExportFolder, job: ExportJob, partitions: list[PartitionState]
-) -> Iterator[Intent]:
-    """First what an earlier run left half-done, then what is new."""
-    last = folder.last_commit()
-    run = last.run + 1 if last else 1
-    left = folder.open_intent(run)
-    if left is not None:
-        yield left
-        last = folder.last_commit()
-        run += 1
-    positions = last.positions if last else {}
-    ranges = plan(partitions, positions, fail_on_loss=job.fail_on_loss)
-    if ranges:
-        intent = Intent(run, job.topic.full, ranges)
-        folder.write_intent(intent)
-        yield intent
-
-
-def _run(
-    spark: "_Spark",
-    folder: ExportFolder,
-    intent: Intent,
-    on_corrupt: OnCorrupt,
-    progress: Progress | None,
-) -> Commit:
-    job = Job(str(folder.root), intent, on_corrupt)
-    outcomes = spark.map(partial(run_ranges, job), intent.ranges, progress)
+def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Commit:
+    task = Job(str(folder.root), job.source.place, intent.run, job.on_corrupt, job.table)
+    parts = [part for part in intent.ranges if part.end > part.start]
+    total = sum(part.end - part.start for part in parts)
+    outcomes = []
+    if parts:
+        outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.progress)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TaskFailed)]
     if failures:
-        raise ExportFailed("; ".join(failure.text for failure in failures[:3]))
+        raise ExportFailed("; ".join(failure.text for failure in failures[:FAILURES_TOLD]))
     files = [outcome for outcome in outcomes if isinstance(outcome, StagedFile)]
     dead = [outcome for outcome in outcomes if isinstance(outcome, DeadLetters)]
-    folder.publish(files + [letters.file for letters in dead])
     last = folder.last_commit()
     positions = dict(last.positions) if last else {}
-    for part in intent.ranges:
+    for part in intent.ranges + intent.gaps:
         positions[part.partition_id] = max(positions.get(part.partition_id, 0), part.end)
-    letters_count = sum(letters.count for letters in dead)
-    commit = Commit(intent.run, intent.topic, positions, files, letters_count)
+    commit = Commit(
+        intent.run,
+        positions,
+        files,
+        sum(letters.count for letters in dead),
+        intent.ranges,
+        intent.gaps,
+        dead_files=[letters.file for letters in dead],
+    )
     folder.commit(commit)
     return commit
 
 
-class _Spark:
-    """A local Spark session, started when there is work for it."""
+def matches(pattern: str, topic: str) -> bool:
+    """Whether a pattern matches a topic whole: its full name, or the short one of public/default.
 
-    def __init__(self, java: str) -> None:
-        self._java = java
-        self._session: SparkSession | None = None
-
-    def __enter__(self) -> "_Spark":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._session is not None:
-            self._session.stop()
-
-    def map(
-        self,
-        work: Callable[[Iterable[Range]], Iterable[Any]],
-        ranges: list[Range],
-        progress: Progress | None,
-    ) -> list[Any]:
-        """Run `work` over the ranges, a task each."""
-        context = self._started().sparkContext
-        tasks = context.parallelize(ranges, len(ranges)).mapPartitions(work)
-        with _reporting(context, len(ranges), progress):
-            return list(tasks.collect())
-
-    def _started(self) -> "SparkSession":
-        if self._session is None:
-            os.environ["JAVA_HOME"] = str(jvm.java_home(self._java))
-            os.environ["PYSPARK_PYTHON"] = sys.executable
-            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-            from pyspark.sql import SparkSession
-
-            builder = SparkSession.builder.master("local[*]").appName("braidlog export")
-            for key, value in SPARK_SETTINGS.items():
-                builder = builder.config(key, value)
-            self._session = builder.getOrCreate()
-        return self._session
-
-
-@contextmanager
-def _reporting(context: "SparkContext", tasks: int, progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` how many tasks are done while the body runs."""
-    if progress is None:
-        yield
-        return
-    done = threading.Event()
-    tracker = context.statusTracker()
-
-    def report() -> None:
-        while not done.wait(PROGRESS_INTERVAL_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            progress(sum(stage.numCompletedTasks for stage in stages if stage), tasks)
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
+    Raises ExportFailed for what is no regular expression.
+    """
     try:
-        yield
-        progress(tasks, tasks)
-    finally:
-        done.set()
-        thread.join()
+        names = (topic, topic.removeprefix(DEFAULT_PREFIX))
+        return any(re.fullmatch(pattern, name) for name in names)
+    except re.error as error:
+        raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None

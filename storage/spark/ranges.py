@@ -1,22 +1,13 @@
 """What a run exports: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+from storage.spark.readers import PartitionState
+
 TASK_BYTES = 96 << 20  # Of log: between the 64 and 128 MB at which a task outweighs its start.
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """A partition as the run found it; `size_bytes` is that of its log."""
-
-    partition_id: int
-    index: int
-    folder: str
-    log_start_offset: int
-    watermark: int
-    size_bytes: int
+TASK_BYTES_MIN = 8 << 20  # Below it more files cost more than idle cores.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,51 +16,119 @@ class Range:
 
     partition_id: int
     index: int
-    folder: str
     start: int
     end: int
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one run takes at most, None for all; shared in proportion to the backlogs."""
+
+    rows_max: int | None = None
+    bytes_max: int | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The tasks of a run, and what retention had dropped before it was exported."""
+
+    ranges: list[Range] = field(default_factory=list)
+    gaps: list[Range] = field(default_factory=list)
 
 
 class RecordsLost(Exception):
     """Records were dropped from the log before they were exported."""
 
-    def __init__(self, index: int, wanted: int, log_start_offset: int) -> None:
+    def __init__(self, topic: str, index: int, wanted: int, log_start_offset: int) -> None:
         super().__init__(
-            f"partition {index}: offsets {wanted} to {log_start_offset - 1} were dropped from the "
-            "log before they were exported"
+            f"{topic} partition {index}: offsets {wanted} to {log_start_offset - 1} were dropped "
+            "from the log before they were exported; --lost skip goes on behind them"
         )
 
 
 def plan(
-    partitions: list[PartitionState], positions: Mapping[int, int], *, fail_on_loss: bool = True
-) -> list[Range]:
+    partitions: Sequence[PartitionState],
+    positions: Mapping[int, int],
+    *,
+    fail_on_loss: bool = True,
+    bounds: Bounds = Bounds(),
+    cores: int = 1,
+    from_latest: bool = False,
+) -> Plan:
     """Tasks from the exported positions (partition id to next offset) up to the watermarks.
 
-    A partition that was never exported starts at its log start.
+    A partition that was never exported starts at its log start, or at its watermark with
+    `from_latest`. There are tasks for all `cores` where the backlog is worth it.
 
     Raises:
         RecordsLost: a position lies below the log start, unless `fail_on_loss` is False.
     """
-    tasks: list[Range] = []
+    found = Plan()
+    backlogs: list[tuple[PartitionState, int]] = []
     for state in partitions:
-        start = positions.get(state.partition_id, state.log_start_offset)
+        first = state.watermark if from_latest else state.log_start_offset
+        start = positions.get(state.partition_id, first)
         if start < state.log_start_offset:
             if fail_on_loss:
-                raise RecordsLost(state.index, start, state.log_start_offset)
+                raise RecordsLost(state.topic, state.index, start, state.log_start_offset)
+            gap = Range(state.partition_id, state.index, start, state.log_start_offset, state.topic)
+            found.gaps.append(gap)
             start = state.log_start_offset
-        tasks += _split(state, start)
-    return tasks
+        if start < state.watermark or (from_latest and state.partition_id not in positions):
+            backlogs.append((state, start))
+    counts = _shares([state.watermark - start for state, start in backlogs], backlogs, bounds)
+    size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
+    task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))
+    for (state, start), count in zip(backlogs, counts, strict=True):
+        found.ranges += _split(state, start, count, task_bytes)
+    return found
 
 
-def _split(state: PartitionState, start: int) -> list[Range]:
-    """Even pieces of about TASK_BYTES, on the average size of a record of this partition."""
-    wanted = state.watermark - start
-    if wanted <= 0:
-        return []
+def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
+    """Whether all of a range is still in the log."""
+    return any(
+        state.partition_id == part.partition_id
+        and state.log_start_offset <= part.start
+        and part.end <= state.watermark
+        for state in partitions
+    )
+
+
+def _shares(
+    wanted: list[int], backlogs: list[tuple[PartitionState, int]], bounds: Bounds
+) -> list[int]:
+    """How many offsets of each backlog the bounds allow; one at least where there is any."""
+    total = sum(wanted)
+    fraction = 1.0
+    if bounds.rows_max is not None and total:
+        fraction = min(fraction, bounds.rows_max / total)
+    if bounds.bytes_max is not None and total:
+        size = sum(
+            _bytes_of(state, count) for (state, _), count in zip(backlogs, wanted, strict=True)
+        )
+        fraction = min(fraction, bounds.bytes_max / max(1, size))
+    if fraction >= 1:
+        return wanted
+    counts = [int(count * fraction) for count in wanted]
+    if not any(counts):
+        largest = max(range(len(wanted)), key=wanted.__getitem__)
+        counts[largest] = min(1, wanted[largest])
+    return counts
+
+
+def _bytes_of(state: PartitionState, count: int) -> int:
+    """On the average size of a record of this partition."""
     kept = max(1, state.watermark - state.log_start_offset)
-    pieces = max(1, min(wanted, -(-state.size_bytes * wanted // (kept * TASK_BYTES))))
+    return state.size_bytes * count // kept
+
+
+def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:
+    """Even pieces of about `task_bytes`; an empty range fixes where an export begins."""
+    pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
     cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
     return [
-        Range(state.partition_id, state.index, state.folder, first, end)
+        Range(state.partition_id, state.index, first, end, state.topic)
         for first, end in pairwise(cuts)
+        if end > first or not wanted
     ]

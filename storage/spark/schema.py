@@ -1,5 +1,6 @@
-"""The one schema of exported records, whatever protocol they came by. Names, types and order of the
-first columns are those of Spark's own Kafka source. Needs pyarrow.
+"""The one schema of records in tables, whatever protocol they came by.
+
+Names, types and order of the first columns are those of Spark's own Kafka source. Needs pyarrow.
 """
 
 import pyarrow as pa
@@ -8,10 +9,12 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
+HEADER_KINDS = pa.list_(pa.field("element", pa.int32()))
 
 # What set the timestamp, as Spark's Kafka source numbers it.
 SET_BY_PRODUCER, SET_ON_APPEND = 0, 1
 
+# The columns of exported files; `topic` is the folder's.
 FILE_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -21,6 +24,7 @@ FILE_SCHEMA = pa.schema(
         ("timestamp", TIMESTAMP),
         ("timestampType", pa.int32()),
         ("headers", HEADERS),
+        ("headerKinds", HEADER_KINDS),
         ("protocol", pa.string()),
         ("eventTime", TIMESTAMP),
         ("appendTime", TIMESTAMP),
@@ -28,5 +32,21 @@ FILE_SCHEMA = pa.schema(
         ("producerName", pa.string()),
         ("sequenceId", pa.int64()),
         ("schemaVersion", pa.binary()),
+        ("orderingKey", pa.binary()),
     ]
+)
+
+# `topic` stands where Spark's Kafka source has it.
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADER_COLUMNS = ("headers",)
+METADATA_COLUMNS = (
+    "headerKinds",
+    "protocol",
+    "eventTime",
+    "appendTime",
+    "messageId",
+    "producerName",
+    "sequenceId",
+    "schemaVersion",
+    "orderingKey",
 )

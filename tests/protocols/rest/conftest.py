@@ -5,6 +5,6 @@ from protocols.rest.app import make_app
 
 
 @pytest.fixture
-def app(broker):
-    """The application of the HTTP listener over `broker`."""
-    return make_app(broker, RestOptions(), broker.stopping)
+def app(request, broker):
+    """The application of the HTTP listener over `broker`; options by indirect parameters."""
+    return make_app(broker, RestOptions(**getattr(request, "param", {})), broker.stopping)

@@ -27,6 +27,10 @@ def filled(path):
         ("namespace", "default"),
         ("topic", "orders"),
         ("group", "g"),
+        ("subscription", "g"),
+        ("consumer", "c"),
+        ("partition", "0"),
+        ("rest:path", "a/b/c"),
     ]:
         path = path.replace(f"{{{part}}}", value)
     assert "{" not in path, path

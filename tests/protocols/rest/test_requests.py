@@ -72,6 +72,7 @@ async def test_a_broker_error_is_told_and_counted_by_its_code(app, broker):
     assert answer.status == 404
     assert answer.json == {
         "error_code": 40401,
+        "reason": "no topic x",
         "code": "topic_not_found",
         "message": "no topic x",
     }

@@ -1,55 +1,67 @@
-"""Exactly once for every reader of the folder: intents, names and commit records."""
+"""Exactly once for every reader of the folder: intents, prepared records and commits."""
+
+import contextlib
+import os
+import random
+import signal
+import sys
 
 import pytest
 
-from storage.spark.commit import Commit, ExportFolder, FolderBusy, Intent, StagedFile, day_of
+from storage.spark.commit import Commit, ExportFolder, FolderBroken, FolderBusy, Intent, StagedFile
 from storage.spark.ranges import Range
 
-PART = Range(partition_id=12, index=3, folder="/log/12", start=5, end=90)
+PART = Range(partition_id=12, index=3, start=5, end=90, topic="public/default/orders")
+FINAL = "topic=orders/date=2026-01-02/orders.parquet"
 
 
-def test_the_name_of_a_file_follows_from_the_range_alone(tmp_path):
-    folder = ExportFolder(tmp_path)
-    assert folder.final_path("public/default/orders", PART, "2026-01-02") == (
-        "topic=public%2Fdefault%2Forders/date=2026-01-02/"
-        "orders+00003+12+00000000000000000005+00000000000000000090.parquet"
-    )
+def staged(folder, run, content=b"rows", final=FINAL):
+    path = folder.staging(run) / f"{os.urandom(4).hex()}.parquet"
+    path.write_bytes(content)
+    return StagedFile(str(path), final, 1, len(content), 0, 0)
 
 
 def test_an_intent_is_there_until_its_commit(tmp_path):
     folder = ExportFolder(tmp_path)
-    intent = Intent(1, "public/default/orders", [PART])
+    intent = Intent(1, [PART])
     folder.write_intent(intent)
     assert ExportFolder(tmp_path).open_intent(1) == intent
-    folder.commit(Commit(1, intent.topic, {12: 90}, []))
+    folder.commit(Commit(1, {12: 90}, []))
     assert ExportFolder(tmp_path).open_intent(1) is None
+
+
+def test_an_intent_can_be_taken_back_with_all_that_was_staged(tmp_path):
+    folder = ExportFolder(tmp_path)
+    folder.write_intent(Intent(1, [PART]))
+    staged(folder, 1)
+    folder.drop_intent(1)
+    assert folder.open_intent(1) is None
+    assert list((tmp_path / "_export" / "staging").iterdir()) == []
 
 
 def test_the_last_commit_is_the_one_with_the_highest_run(tmp_path):
     folder = ExportFolder(tmp_path)
     assert folder.last_commit() is None
     for run in (1, 2, 10):
-        folder.commit(Commit(run, "public/default/orders", {12: run}, []))
+        folder.commit(Commit(run, {12: run}, []))
     assert ExportFolder(tmp_path).last_commit().positions == {12: 10}
 
 
-def test_publishing_twice_leaves_one_file(tmp_path):
-    """A run that died between publishing and its commit is repeated under the same names."""
+def test_a_commit_shows_its_files_and_removes_the_litter_of_its_run(tmp_path):
     folder = ExportFolder(tmp_path)
-    for turn in (b"first", b"again"):
-        staged = folder.staging(1) / f"{turn.decode()}.parquet"
-        staged.write_bytes(turn)
-        final = folder.final_path("public/default/orders", PART, "2026-01-02")
-        folder.publish([StagedFile(str(staged), final, 1, 5, 0, 0)])
-    found = list(tmp_path.glob("topic=*/date=*/*.parquet"))
-    assert [path.read_bytes() for path in found] == [b"again"]
-
-
-def test_a_commit_removes_the_litter_of_its_run(tmp_path):
-    folder = ExportFolder(tmp_path)
+    file = staged(folder, 1)
     (folder.staging(1) / "litter.parquet").write_bytes(b"x")
-    folder.commit(Commit(1, "public/default/orders", {}, []))
+    folder.commit(Commit(1, {12: 90}, [file]))
+    assert (tmp_path / FINAL).read_bytes() == b"rows"
     assert list((tmp_path / "_export" / "staging").iterdir()) == []
+
+
+def test_a_staged_file_that_vanished_is_said(tmp_path):
+    folder = ExportFolder(tmp_path)
+    file = staged(folder, 1)
+    os.unlink(file.staged)
+    with pytest.raises(FolderBroken, match="both missing"):
+        folder.commit(Commit(1, {12: 90}, [file]))
 
 
 def test_two_exports_to_one_folder_exclude_each_other(tmp_path):
@@ -58,9 +70,58 @@ def test_two_exports_to_one_folder_exclude_each_other(tmp_path):
         pass
 
 
-@pytest.mark.parametrize(
-    ("time_us", "day"),
-    [(0, "1970-01-01"), (86_400_000_000 - 1, "1970-01-01"), (1_767_225_600_000_000, "2026-01-01")],
-)
-def test_the_day_is_that_of_utc(time_us, day):
-    assert day_of(time_us) == day
+def a_run(root, numbers):
+    """One export of some numbers into two files each, as the job does it."""
+    folder = ExportFolder(root)
+    folder.finish_prepared()
+    run = folder.next_run()
+    folder.write_intent(Intent(run, [PART]))
+    position = (folder.last_commit() or Commit(0, {12: 0}, [])).positions[12]
+    fresh = [number for number in range(numbers) if number >= position]
+    files = [
+        staged(folder, run, f"{number} ".encode(), f"topic=t/date={number % 3}/{number}.parquet")
+        for number in fresh
+    ]
+    folder.commit(Commit(run, {12: numbers}, files))
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_step_leaves_each_record_once(tmp_path):
+    """Each step that Python tells of (a file opened, made, renamed, removed) is the last one of
+    some process; a reader of the folder sees no record twice, and after one more run all of them.
+    """
+    seed = 12
+    print("seed", seed)
+    rng = random.Random(seed)
+    kills, rows = 0, 0
+    while kills < 100:
+        rows += rng.randrange(3)
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                killed_at(rng.randrange(40))
+                a_run(tmp_path, rows)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        kills += os.WIFSIGNALED(status)
+        rng.random()
+        seen = shown(tmp_path)
+        assert len(seen) == len(set(seen)), seen
+    a_run(tmp_path, rows)
+    assert sorted(shown(tmp_path)) == list(range(rows))
+
+
+def shown(root):
+    return [int(path.read_text()) for path in root.glob("topic=*/date=*/*.parquet")]
+
+
+def killed_at(step):
+    left = [step]
+
+    def count(event, _):
+        if event in ("open", "os.rename", "os.remove", "os.mkdir", "shutil.rmtree", "os.listdir"):
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)

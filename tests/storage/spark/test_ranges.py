@@ -2,19 +2,27 @@
 
 import pytest
 
-from storage.spark.ranges import TASK_BYTES, PartitionState, Range, RecordsLost, plan
+from storage.spark.ranges import TASK_BYTES, Bounds, Range, RecordsLost, is_kept
+from storage.spark.ranges import plan as whole_plan
+from storage.spark.readers import PartitionState
+
+TOPIC = "public/default/orders"
 
 
 def state(partition_id=7, index=0, start=0, watermark=100, size=1000):
-    return PartitionState(partition_id, index, f"/log/{partition_id}", start, watermark, size)
+    return PartitionState(TOPIC, partition_id, index, start, watermark, size)
+
+
+def plan(partitions, positions, **options):
+    return whole_plan(partitions, positions, **options).ranges
 
 
 def test_a_partition_never_exported_starts_at_its_log_start():
-    assert plan([state(start=40)], {}) == [Range(7, 0, "/log/7", 40, 100)]
+    assert plan([state(start=40)], {}) == [Range(7, 0, 40, 100, TOPIC)]
 
 
 def test_a_partition_goes_on_where_the_last_run_ended():
-    assert plan([state()], {7: 60}) == [Range(7, 0, "/log/7", 60, 100)]
+    assert plan([state()], {7: 60}) == [Range(7, 0, 60, 100, TOPIC)]
 
 
 def test_nothing_new_is_no_task():
@@ -31,7 +39,7 @@ def test_lost_records_stop_the_run():
 
 
 def test_lost_records_are_stepped_over_when_told_so():
-    assert plan([state(start=40)], {7: 10}, fail_on_loss=False) == [Range(7, 0, "/log/7", 40, 100)]
+    assert plan([state(start=40)], {7: 10}, fail_on_loss=False) == [Range(7, 0, 40, 100, TOPIC)]
 
 
 def test_a_large_partition_is_split_without_gap_or_overlap():
@@ -48,3 +56,40 @@ def test_a_large_partition_is_split_without_gap_or_overlap():
 def test_there_are_never_more_tasks_than_records():
     tasks = plan([state(watermark=3, size=100 * TASK_BYTES)], {})
     assert [(task.start, task.end) for task in tasks] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_a_gap_is_told_with_what_is_exported_behind_it():
+    found = whole_plan([state(start=40)], {7: 10}, fail_on_loss=False)
+    assert found.gaps == [Range(7, 0, 10, 40, TOPIC)]
+
+
+def test_small_backlogs_are_shared_by_all_cores_only_where_it_is_worth_it():
+    assert len(plan([state(size=TASK_BYTES // 2)], {}, cores=4)) == 4
+    assert len(plan([state(size=1000)], {}, cores=4)) == 1
+
+
+def test_a_bounded_run_takes_from_each_in_proportion_to_its_backlog():
+    partitions = [state(1, watermark=300), state(2, watermark=100), state(3, watermark=0)]
+    tasks = plan(partitions, {}, bounds=Bounds(rows_max=40))
+    assert [(task.partition_id, task.end) for task in tasks] == [(1, 30), (2, 10)]
+
+
+def test_a_bound_by_bytes_goes_by_the_average_record():
+    tasks = plan([state(size=1000)], {}, bounds=Bounds(bytes_max=250))
+    assert [(task.start, task.end) for task in tasks] == [(0, 25)]
+
+
+def test_a_bound_never_stops_all_progress():
+    assert [task.end for task in plan([state()], {7: 50}, bounds=Bounds(bytes_max=1))] == [51]
+
+
+def test_from_latest_fixes_where_the_first_export_begins():
+    assert plan([state()], {}, from_latest=True) == [Range(7, 0, 100, 100, TOPIC)]
+    assert plan([state(watermark=120)], {7: 100}, from_latest=True)[0].start == 100
+
+
+def test_a_range_is_kept_while_its_partition_has_all_of_it():
+    part = Range(7, 0, 10, 50, TOPIC)
+    assert is_kept(part, [state()])
+    assert not is_kept(part, [state(start=11)])
+    assert not is_kept(part, [state(partition_id=8)])

@@ -9,13 +9,15 @@ from storage.codecs.registry import codec_for
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
 from storage.log.settings import LogSettings
-from storage.spark.commit import ExportFolder, Intent, StagedFile
+from storage.spark.commit import Commit, ExportFolder, StagedFile
+from storage.spark.files import FILES_MAX, TableSettings
 from storage.spark.ranges import Range
 from storage.spark.schema import FILE_SCHEMA
 from storage.spark.worker import DeadLetters, Job, TaskFailed, write_range
 
 TOPIC = "public/default/orders"
 DAY_US = 86_400_000_000
+TABLE = TableSettings()
 
 
 @pytest.fixture
@@ -44,9 +46,9 @@ class Data:
         self.log.append([body], info, body_format=body_format, append_us=append_us)
         self.committer.commit()
 
-    def export(self, start=0, end=None, on_corrupt="fail"):
-        part = Range(1, 0, self.folder, start, self.log.log_end_offset if end is None else end)
-        job = Job(str(self.root), Intent(1, TOPIC, [part]), on_corrupt)
+    def export(self, start=0, end=None, on_corrupt="fail", table=TABLE):
+        part = Range(1, 0, start, self.log.log_end_offset if end is None else end, TOPIC)
+        job = Job(str(self.root), self.directory.path, 1, on_corrupt, table)
         return write_range(job, part)
 
 
@@ -108,17 +110,19 @@ def test_all_fields_of_a_record_have_their_column(data):
                 sequence_id=9,
                 message_id=255,
                 schema_version=b"\x00\x01",
+                ordering_key=b"o",
             )
         ],
     )
     (row,) = rows_of(data.export())
     assert row["headers"] == [{"key": "a", "value": b"1"}, {"key": "a", "value": b"\xff"}]
+    assert (row["headerKinds"], row["orderingKey"]) == ([2, 1], b"o")
     assert row["timestampType"] == 0
     assert row["timestamp"].timestamp() == pytest.approx(1_700_000_000.000001)
     assert row["eventTime"].microsecond == 5
     assert (row["producerName"], row["sequenceId"]) == ("producer", 9)
     assert row["messageId"] == f"{255:032x}"
-    assert (row["schemaVersion"], row["protocol"]) == (b"\x00\x01", "plain")
+    assert (row["schemaVersion"], row["protocol"]) == (b"\x00\x01", "rest")
 
 
 def test_a_kafka_record_has_the_time_of_its_append(data):
@@ -172,5 +176,38 @@ def test_staged_files_are_not_seen_by_readers_of_the_folder(data):
     data.append(BodyFormat.KAFKA, [record(value=b"v")])
     outcomes = data.export()
     assert list(data.root.glob("topic=*")) == []
-    ExportFolder(data.root).publish(outcomes)
+    ExportFolder(data.root).commit(Commit(1, {1: 1}, outcomes))
     assert len(list(data.root.glob("topic=*/date=*/*.parquet"))) == 1
+
+
+def test_a_publish_time_that_no_calendar_has_is_a_row_like_any_other(data):
+    latest = (1 << 63) - 1
+    data.append(BodyFormat.PLAIN, [record(value=b"v", publish_us=latest)])
+    data.append(BodyFormat.PLAIN, [record(value=b"w", publish_us=5)])
+    outcomes = data.export()
+    assert sorted(outcome.final.split("/")[1] for outcome in outcomes) == [
+        "date=1970-01-01",
+        "date=__HIVE_DEFAULT_PARTITION__",
+    ]
+    times = [
+        value
+        for outcome in outcomes
+        for value in parquet.read_table(outcome.staged)["timestamp"].cast("int64").to_pylist()
+    ]
+    assert sorted(times) == [5, latest]
+
+
+def test_records_of_very_many_dates_do_not_open_very_many_files(data):
+    data.append(
+        BodyFormat.PLAIN,
+        [record(value=b"", publish_us=day * DAY_US) for day in range(FILES_MAX + 50)],
+    )
+    outcomes = data.export()
+    assert len(outcomes) == FILES_MAX + 1
+    assert sum(outcome.rows for outcome in outcomes) == FILES_MAX + 50
+
+
+def test_hours_and_other_times_decide_on_the_folder_when_asked(data):
+    data.append(BodyFormat.PLAIN, [record(value=b"v", event_us=3_600_000_000 * 5)])
+    (outcome,) = data.export(table=TableSettings("hour", "eventTime"))
+    assert outcome.final.split("/")[1:3] == ["date=1970-01-01", "hour=05"]

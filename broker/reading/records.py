@@ -1,0 +1,89 @@
+"""Reads a partition as records, with the places that Pulsar's ids say, for who shows them one by
+one. Knows no format but through the codec interface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.delivery.entries import record_places
+from broker.reading.transcode import Reader, ReadResult
+from storage.codecs.api import Decoded
+from storage.codecs.record import Record
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+
+NO_FORMAT = 0  # Every body is decoded.
+
+
+@dataclass(slots=True)
+class PlacedRecord:
+    """A record, the entry that it is in or of, and its batch index there (-1: not batched)."""
+
+    record: Record
+    entry: int
+    batch_index: int
+
+
+@dataclass(slots=True)
+class RecordsRead:
+    """Records in offset order, and where the next read goes on."""
+
+    records: list[PlacedRecord] = field(default_factory=list)
+    next_offset: int = 0
+
+
+async def read_records(
+    partition: Partition, offset: int, *, bytes_max: int, records_max: int
+) -> RecordsRead:
+    """Records from `offset` on, below the high watermark: at least one, however large, if there is
+    one; more while their keys, values and headers fit `bytes_max`.
+
+    A chunked message is one record at its last chunk's offset. Raises OffsetOutOfRange, DamagedLog,
+    and UnreadableRecord where the first record cannot be opened; where that is a later one, the
+    read ends before it.
+    """
+    reader = _RecordReader(partition, offset, bytes_max, records_max)
+    await reader.run()
+    return RecordsRead(reader.records, reader.result.next_offset)
+
+
+class _RecordReader(Reader):
+    """A read that gives records."""
+
+    def __init__(self, partition: Partition, offset: int, bytes_max: int, records_max: int) -> None:
+        super().__init__(partition, NO_FORMAT, ReadResult(offset, offset), bytes_max, records_max)
+        self.records: list[PlacedRecord] = []
+
+    def _take_stored(self, batch: Batch) -> None:
+        raise AssertionError("no body is of this format")
+
+    def _give(self, batch: Batch, decoded: Decoded) -> None:
+        result = self.result
+        next_offset, fitting = decoded.next_offset, decoded.records
+        for number, record in enumerate(fitting):
+            size = record_bytes(record)
+            if result.record_count and result.size + size > self._bytes_max:
+                next_offset, fitting = record.offset, fitting[:number]
+                self._ended = True
+                break
+            result.size += size
+            result.record_count += 1
+            self._record_bytes = size
+        places = record_places(batch, [record.offset for record in fitting])
+        self.records += (
+            PlacedRecord(record, *place) for record, place in zip(fitting, places, strict=True)
+        )
+        result.next_offset = max(next_offset, result.next_offset)
+        if decoded.failed is not None and not self._ended:
+            self._refuse(result.next_offset, decoded.failed)
+
+
+def record_bytes(record: Record) -> int:
+    """Bytes of a record's key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(header.name) + len(header.value) for header in record.headers)

@@ -1,0 +1,29 @@
+"""Limits of the HTTP listener, with their reasons. `docs/limits.md` shows them to users.
+
+What an operator may want to move is an option of `adapter.py` instead.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Messages of one produce request; more are better sent as several requests.
+MESSAGES_MAX = 10_000
+# One record's key, value and properties together: what Pulsar's frames take.
+RECORD_BYTES_MAX = 5 * MIB
+PROPERTIES_MAX = 1000  # Of one message; a property costs a hundred bytes in memory.
+# Messages checked or shown between two checkpoints: some ms of the loop.
+TURN_MESSAGES = 100
+# A larger body is read by a thread where its values are slow ones (Avro).
+INLINE_SLOW_BYTES = 4 * KIB
+
+# All request bodies in memory at the same time; a body up to the small size is always taken.
+BODIES_BYTES_ALL_MAX = 64 * MIB
+BODY_BYTES_SMALL = 64 * KIB
+# Reads and fetches that wait for records, apart from the requests that work.
+WAITING_MAX = 5000
+TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX = 3000, 60_000
+READ_MESSAGES_DEFAULT, READ_MESSAGES_MAX = 100, 10_000
+READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
+
+NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
+MESSAGE_IDS_MAX = 10_000  # Of one acknowledgement.

@@ -1,0 +1,156 @@
+"""The routes of PIP-64 that need no consumer: produce and read. `docs/api.md` describes each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.errors import TopicNotFound
+from protocols.rest.bodies import topic_name
+from protocols.rest.errors import (
+    BAD_ACK_TYPE,
+    BAD_BODY,
+    BAD_KEY_SCHEMA,
+    BAD_MESSAGES,
+    BAD_VALUE_SCHEMA,
+    TOPIC_NOT_FOUND,
+    Refused,
+    WireCode,
+)
+from protocols.rest.ids import MessageId, write_id
+from protocols.rest.pip64 import reading, shipped, streams
+from protocols.rest.pip64.messages import ProduceAnswer, ProducedId, ProduceRequest
+from protocols.rest.pip64.names import partition_of, topic_of
+from protocols.rest.pip64.produce import Placed, Producing
+from protocols.rest.pip64.showing import Shower
+from protocols.rest.requests import json_response
+from protocols.rest.waiting import Waiting
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topics.topic import Topic
+    from protocols.rest.bodies import BodyReader
+    from protocols.rest.schemas.resolving import SchemaRegistry
+
+BodyT = TypeVar("BodyT")
+
+# The code for a field of the wrong type, by where it stands.
+FIELD_CODES: dict[str, WireCode] = {
+    "messages": BAD_MESSAGES,
+    "messageIds": BAD_MESSAGES,
+    "message_ids": BAD_MESSAGES,
+    "key_schema": BAD_KEY_SCHEMA,
+    "keySchema": BAD_KEY_SCHEMA,
+    "value_schema": BAD_VALUE_SCHEMA,
+    "valueSchema": BAD_VALUE_SCHEMA,
+    "schema_type": BAD_VALUE_SCHEMA,
+    "schemaType": BAD_VALUE_SCHEMA,
+    "schema_version": BAD_VALUE_SCHEMA,
+    "schemaVersion": BAD_VALUE_SCHEMA,
+    "type": BAD_ACK_TYPE,
+}
+
+
+class MessagesApi:
+    """Produce and read, for one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        bodies: BodyReader,
+        registry: SchemaRegistry,
+        waiting: Waiting,
+        *,
+        auto_create: bool,
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._registry = registry
+        self._producing = Producing(broker, registry)
+        self._waiting = waiting
+        self._auto_create = auto_create
+
+    async def produce(self, request: Request) -> Response:
+        """POST of messages to a topic."""
+        return await self._produce(request, shipped_dialect=False)
+
+    async def produce_shipped(self, request: Request) -> Response:
+        """The same in the dialect that Apache Pulsar shipped."""
+        return await self._produce(request, shipped_dialect=True)
+
+    async def _produce(self, request: Request, *, shipped_dialect: bool) -> Response:
+        body = await self._bodies.read_json(request)
+        wanted = read_body(body, ProduceRequest)
+        topic = await self._topic(request)
+        only = None
+        if "partition" in request.path_params:
+            only = partition_of(topic, request).index
+        if not wanted.messages:
+            if shipped_dialect and wanted.messages is not None:
+                return json_response(shipped.answer(topic, 0, []))
+            raise Refused(BAD_MESSAGES, "messages: at least one is wanted")
+        version, placed = await self._producing.produce(
+            topic, wanted, only_partition=only, body_bytes=len(body)
+        )
+        if shipped_dialect:
+            return json_response(shipped.answer(topic, version, placed))
+        return json_response(ProduceAnswer(version, [_produced(topic, one) for one in placed]))
+
+    async def read(self, request: Request) -> Response:
+        """GET of a partition's messages."""
+        kind = streams.accepted(request)
+        topic = topic_of(self._broker, request)
+        partition = partition_of(topic, request)
+        wanted = reading.read_limits(request)
+        options = reading.show_options(request, self._registry, topic)
+        offset = await reading.start_offset(request, partition)
+        shower = Shower(self._registry, topic, options)
+        reader = reading.PartitionReader(request, partition, self._waiting, shower)
+        if kind == streams.EVENTS:
+            follower = reading.Follower(reader, shower, self._broker.output, partition, offset)
+            return streams.EventStream(request, self._waiting, follower.next_messages)
+        answer, schemas = await reader.answer(offset, wanted, self._broker.output)
+        if kind == streams.LINES:
+            headers = {"X-Next-Offset": str(answer.next_offset)}
+            return streams.lines(answer.messages, headers)
+        if wanted.include_schema:
+            answer.schemas = list(schemas)
+        return json_response(answer)
+
+    async def other_domain(self, request: Request) -> Response:
+        """Topics of a domain that is not served."""
+        raise Refused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
+
+    async def _topic(self, request: Request) -> Topic:
+        try:
+            return topic_of(self._broker, request)
+        except TopicNotFound:
+            if not self._auto_create:
+                raise
+        return await self._broker.topics.auto_create(topic_name(request))
+
+
+def read_body(body: bytes, into: type[BodyT]) -> BodyT:
+    """A typed body. Raises Refused, by the field that is wrong."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        field = place.rstrip("`").partition(".")[0].partition("[")[0]
+        where = f"{place.rstrip('`')}: " if place else ""
+        raise Refused(FIELD_CODES.get(field, BAD_BODY), f"{where}{text}") from None
+    except msgspec.DecodeError as error:
+        raise Refused(BAD_BODY, f"not JSON: {error}") from None
+    except RecursionError:
+        raise Refused(BAD_MESSAGES, "nested too deeply") from None
+
+
+def _produced(topic: Topic, placed: Placed) -> ProducedId:
+    if placed.error is not None:
+        return ProducedId(None, None, placed.error_code, str(placed.error))
+    index = placed.partition if topic.partitioned else -1
+    text = write_id(MessageId(placed.ledger, placed.offset, index))
+    return ProducedId(placed.partition, text)

@@ -1,0 +1,238 @@
+"""Bodies of PIP-64's endpoints, typed. Knows no broker and no HTTP.
+
+Requests take both spellings of a field (`eventTime`, `event_time`) and pass over unknown ones.
+Answers have the spelling of `docs/api.md` alone. Times are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+ABSENT = msgspec.Raw(b"null")
+Number = int | str  # A decimal text is taken too: JavaScript loses digits of large numbers.
+T = TypeVar("T")
+
+
+class ProducedMessage(msgspec.Struct):
+    """One message to be stored."""
+
+    value: msgspec.Raw = ABSENT
+    payload: str | None = None  # Of Pulsar's own dialect, in the place of `value`.
+    key: msgspec.Raw = ABSENT
+    encoding: str | None = None
+    key_encoding: str | None = None
+    partition: int | None = None
+    properties: dict[str, str] | None = None
+    eventTime: Number | None = None
+    event_time: Number | None = None
+    sequenceId: Number | None = None
+    sequence_id: Number | None = None
+    replicationClusters: list[str] | None = None
+    replication_clusters: list[str] | None = None
+    disableReplication: bool | None = None
+    disable_replication: bool | None = None
+    deliverAt: Number | None = None
+    deliver_at: Number | None = None
+    deliverAfterMs: Number | None = None
+    deliver_after_ms: Number | None = None
+
+
+class ProduceRequest(msgspec.Struct):
+    """POST of messages."""
+
+    messages: list[ProducedMessage] | None = None
+    schema_type: str | None = None
+    schemaType: str | None = None
+    schema_version: int | None = None
+    schemaVersion: int | None = None
+    key_schema: msgspec.Raw = ABSENT
+    keySchema: msgspec.Raw = ABSENT
+    value_schema: msgspec.Raw = ABSENT
+    valueSchema: msgspec.Raw = ABSENT
+    producer_name: str | None = None
+    producerName: str | None = None
+
+
+class ProducedId(msgspec.Struct):
+    """What became of one message; `error_code` 1: do not try again, 2: try again."""
+
+    partition: int | None
+    messageId: str | None
+    error_code: int | None = None
+    error: str | None = None
+
+
+class ProduceAnswer(msgspec.Struct):
+    """Answer to a produce request, in the order of its messages."""
+
+    schema_version: int | None
+    messageIds: list[ProducedId]
+
+
+class ShippedResult(msgspec.Struct, omit_defaults=True):
+    """What became of one message, as Apache Pulsar says it."""
+
+    messageId: str | None = None
+    errorMsg: str | None = None
+    errorCode: int = msgspec.field(default=-1)  # Never -1: always told.
+    schemaVersion: int = msgspec.field(default=-(2**31))
+
+
+class ShippedAnswer(msgspec.Struct):
+    """Apache Pulsar's answer to a produce request."""
+
+    messagePublishResults: list[ShippedResult]
+    schemaVersion: int
+
+
+class ShownHeader(msgspec.Struct, omit_defaults=True):
+    """One header where the map of properties cannot tell it: a repeated name, bytes, or a kind."""
+
+    name: str
+    value: str
+    encoding: str | None = None  # base64: of the value; the name then is, too, where it must be.
+    name_encoding: str | None = None
+
+
+class ShownMessage(msgspec.Struct, omit_defaults=True):
+    """One message as readers are given it. What a record does not have is left out."""
+
+    messageId: str
+    partition: int
+    value: object = msgspec.UNSET
+    offset: int | msgspec.UnsetType = msgspec.UNSET
+    key: object = msgspec.UNSET
+    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    publishTime: int | msgspec.UnsetType = msgspec.UNSET
+    eventTime: int | None = None
+    sequenceId: int | None = None
+    producerName: str | None = None
+    orderingKey: str | None = None
+    schema_version: int | None = None
+    encoding: str | None = None
+    key_encoding: str | None = None
+    decode_error: str | None = None
+    headers: list[ShownHeader] | None = None
+    redeliveryCount: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class ShownSchema(msgspec.Struct):
+    """A schema that returned messages use; `data` is base64."""
+
+    type: str
+    version: int
+    data: str
+    properties: dict[str, str]
+
+
+class ReadAnswer(msgspec.Struct):
+    """Answer to a read of a partition; `next_offset` is where the next one goes on."""
+
+    messages: list[ShownMessage]
+    next_offset: int
+    next_message_id: str | None
+    log_start_offset: int
+    high_watermark: int
+    schemas: list[ShownSchema] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CreateConsumer(msgspec.Struct):
+    """POST of a consumer."""
+
+    name: str | None = None
+    id: str | None = None
+    schema_type: str | None = None
+    schemaType: str | None = None
+    schema_version: int | None = None
+    schemaVersion: int | None = None
+    key_schema: msgspec.Raw = ABSENT
+    keySchema: msgspec.Raw = ABSENT
+    value_schema: msgspec.Raw = ABSENT
+    valueSchema: msgspec.Raw = ABSENT
+    subscription_type: str | None = None
+    subscriptionType: str | None = None
+    initial_position: str | None = None
+    initialPosition: str | None = None
+    ack_timeout_ms: int | None = None
+    ackTimeoutMs: int | None = None
+
+
+class ConsumerAnswer(msgspec.Struct):
+    """A consumer that was made, or found again."""
+
+    id: str
+    name: str
+    base_uri: str
+    subscription_type: str
+    schema_version: int | None
+
+
+class FetchAnswer(msgspec.Struct):
+    """Messages of a consumer."""
+
+    messages: list[ShownMessage]
+    schemas: list[ShownSchema] | msgspec.UnsetType = msgspec.UNSET
+
+
+class UpdateCursor(msgspec.Struct):
+    """POST of an acknowledgement or a move."""
+
+    type: str | None = None
+    messageIds: list[str | None] | None = None
+    message_ids: list[str | None] | None = None
+    position: str | None = None
+    timestamp: Number | None = None
+
+
+class CursorConsumer(msgspec.Struct):
+    """One consumer of a subscription, of any protocol."""
+
+    id: str | None
+    name: str
+    protocol: str
+    unacked: int
+
+
+class CursorPartition(msgspec.Struct):
+    """Where a subscription stands in one partition; ranges are closed."""
+
+    partition: int
+    mark_delete: str | None
+    read_position: str
+    individually_acked: list[tuple[int, int]]
+    backlog: int
+    log_end_offset: int
+
+
+class Cursor(msgspec.Struct):
+    """Where a subscription stands."""
+
+    subscription: str
+    type: str | None
+    durable: bool
+    consumers: list[CursorConsumer]
+    unacked: int
+    backlog: int
+    partitions: list[CursorPartition]
+
+
+class CursorAnswer(msgspec.Struct):
+    """Answer to a look at a cursor, and to a change of it."""
+
+    cursor: Cursor
+
+
+def either(first: T | None, second: T | None) -> T | None:
+    """The value of a field that has two spellings."""
+    return second if first is None else first
+
+
+def raw_or_none(first: msgspec.Raw, second: msgspec.Raw) -> bytes | None:
+    """The JSON of a field that has two spellings; None where it is absent or null."""
+    for raw in (first, second):
+        text = bytes(raw)
+        if text.strip() != b"null":
+            return text
+    return None

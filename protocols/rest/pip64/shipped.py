@@ -1,0 +1,32 @@
+"""The answer of produce as Apache Pulsar shipped it, under `/topics/persistent/...`.
+
+Its requests differ in field names alone, which `messages.py` takes everywhere. Knows no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from protocols.rest.pip64.messages import ShippedAnswer, ShippedResult
+
+if TYPE_CHECKING:
+    from broker.topics.topic import Topic
+    from protocols.rest.pip64.produce import Placed
+
+NO_VERSION = -1
+
+
+def answer(topic: Topic, version: int | None, placed: Sequence[Placed]) -> ShippedAnswer:
+    """What Apache's broker says of the same (TopicsBase.java); its results always tell version
+    0.
+    """
+    told = NO_VERSION if version is None else version
+    return ShippedAnswer([_result(topic, one) for one in placed], told)
+
+
+def _result(topic: Topic, placed: Placed) -> ShippedResult:
+    if placed.error is not None:
+        return ShippedResult(None, str(placed.error), errorCode=placed.error_code, schemaVersion=0)
+    index = placed.partition if topic.partitioned else -1
+    return ShippedResult(f"{placed.ledger}:{placed.offset}:{index}", errorCode=0, schemaVersion=0)

@@ -1,0 +1,99 @@
+"""The formats of a read or fetch: one JSON object, a message a line, or server-sent events.
+
+Knows how messages are framed, not where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+import trio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from broker.errors import BrokerError
+from protocols.rest.errors import NOT_ACCEPTABLE, Refused
+from protocols.rest.pip64.messages import ShownMessage
+from protocols.rest.waiting import Waiting, disconnected
+
+JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
+ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
+ANY[EVENTS] = EVENTS
+# Proxies and browsers take a silent stream for a dead one after some ten seconds and more.
+HEARTBEAT_S = 10.0
+_STANDARD_TO_URL = str.maketrans("+/", "-_")
+
+# Waits for messages at most so many seconds; none: nothing came. They are being sent until it ends.
+NextMessages = Callable[[float], AbstractAsyncContextManager[Sequence[ShownMessage]]]
+
+
+def accepted(request: Request) -> str:
+    """The first format of `Accept` that there is. Raises Refused."""
+    accept = request.headers.get("accept", "*/*")
+    for wanted in accept.split(","):
+        kind, _, parameters = wanted.partition(";")
+        found = ANY.get(kind.strip().lower())
+        if found is not None and "q=0" not in parameters.replace(" ", "").split(";"):
+            return found
+    raise Refused(NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}")
+
+
+def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
+    """A message a line."""
+    body = b"".join(msgspec.json.encode(message) + b"\n" for message in messages)
+    return Response(body, headers=headers, media_type=LINES)
+
+
+class EventStream(Response):
+    """Messages as events, until the client leaves or the broker stops."""
+
+    media_type = EVENTS
+
+    def __init__(self, request: Request, waiting: Waiting, next_messages: NextMessages) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._request = request
+        self._waiting = waiting
+        self._next_messages = next_messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events; a client that leaves ends it within whatever runs."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            await disconnected(self._request)
+            left = True
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await self._stream(send)
+            nursery.cancel_scope.cancel()
+        if left:
+            raise ClientDisconnect
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream(self, send: Send) -> None:
+        body = b": ready\n\n"
+        while not self._waiting.stopping.is_set():
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            try:
+                async with self._next_messages(HEARTBEAT_S) as messages:
+                    body = b"".join(map(_event, messages)) or b": nothing yet\n\n"
+                    await trio.lowlevel.checkpoint()
+            except (BrokerError, Refused) as error:  # The status is sent already.
+                text = msgspec.json.encode(str(error))
+                body = b"event: error\ndata: %b\n\n" % text
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                return
+
+
+def _event(message: ShownMessage) -> bytes:
+    place = message.messageId.translate(_STANDARD_TO_URL).encode()
+    return b"id: %b\ndata: %b\n\n" % (place, msgspec.json.encode(message))

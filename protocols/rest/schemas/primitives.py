@@ -1,0 +1,282 @@
+"""Values of Pulsar's primitive schema types, as JSON and as stored bytes (rest.md's table 4.3).
+
+Numbers are big-endian, as Pulsar's clients write them. Knows no schema definition.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import math
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MS = 1000
+NANOS = 1_000_000_000
+DAY_NANOS = 86_400 * NANOS
+EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+I64 = struct.Struct(">q")
+INSTANT = struct.Struct(">qi")  # seconds, nanoseconds
+DATE_TIME = struct.Struct(">qq")  # day since the epoch, nanosecond of the day
+FLOAT, DOUBLE = struct.Struct(">f"), struct.Struct(">d")
+
+DECIMAL = re.compile(r"-?[0-9]{1,20}")
+CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
+
+Json = object  # What msgspec reads from JSON, or writes.
+
+
+class BadValue(ValueError):
+    """A value, or stored bytes, that do not fit their schema."""
+
+
+@dataclass(slots=True, frozen=True)
+class Primitive:
+    """How one type is written and read; both raise BadValue."""
+
+    write: Callable[[Json], bytes]
+    read: Callable[[bytes], Json]
+
+
+def _write_string(value: Json) -> bytes:
+    if not isinstance(value, str):
+        raise BadValue("a string is wanted")
+    return value.encode()
+
+
+def _read_string(data: bytes) -> Json:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadValue("not UTF-8") from None
+
+
+def _write_bytes(value: Json) -> bytes:
+    if not isinstance(value, str):
+        raise BadValue("base64 text is wanted")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadValue("not base64") from None
+
+
+def _read_bytes(data: bytes) -> Json:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _write_bool(value: Json) -> bytes:
+    if not isinstance(value, bool):
+        raise BadValue("true or false is wanted")
+    return b"\x01" if value else b"\x00"
+
+
+def _read_bool(data: bytes) -> Json:
+    if len(data) != 1:
+        raise BadValue("a boolean has one byte")
+    return data != b"\x00"
+
+
+def whole_number(value: Json) -> int:
+    """A JSON integer, or its decimal text. Raises BadValue."""
+    if isinstance(value, str) and DECIMAL.fullmatch(value):
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadValue("a whole number is wanted")
+    return value
+
+
+def _integer(size: int) -> Primitive:
+    limit = 1 << (8 * size - 1)
+
+    def write(value: Json) -> bytes:
+        number = whole_number(value)
+        if not -limit <= number < limit:
+            raise BadValue(f"{number} is outside of {8 * size} bits")
+        return number.to_bytes(size, "big", signed=True)
+
+    def read(data: bytes) -> Json:
+        if len(data) != size:
+            raise BadValue(f"{size} bytes are wanted, not {len(data)}")
+        return int.from_bytes(data, "big", signed=True)
+
+    return Primitive(write, read)
+
+
+def _floating(layout: struct.Struct) -> Primitive:
+    def write(value: Json) -> bytes:
+        if isinstance(value, str) and value in NAMED_FLOATS:
+            return layout.pack(NAMED_FLOATS[value])
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise BadValue("a number is wanted")
+        try:
+            return layout.pack(value)
+        except (OverflowError, struct.error):
+            raise BadValue(f"{value} is too large") from None
+
+    def read(data: bytes) -> Json:
+        if len(data) != layout.size:
+            raise BadValue(f"{layout.size} bytes are wanted, not {len(data)}")
+        number: float = layout.unpack(data)[0]
+        if math.isnan(number):
+            return "NaN"
+        if math.isinf(number):
+            return "Infinity" if number > 0 else "-Infinity"
+        return number if layout is DOUBLE else _shortest(number, data)
+
+    return Primitive(write, read)
+
+
+def _shortest(number: float, packed: bytes) -> float:
+    """The 64-bit number with the fewest digits that packs to the same 32 bits."""
+    for digits in range(6, 9):
+        shorter = float(f"{number:.{digits}g}")
+        try:
+            if FLOAT.pack(shorter) == packed:
+                return shorter
+        except OverflowError:  # Rounded up past the largest 32-bit number.
+            continue
+    return number
+
+
+def _days(text: str) -> int:
+    try:
+        return dt.date.fromisoformat(text).toordinal() - EPOCH_DAY
+    except ValueError:
+        raise BadValue(f"{text!r} is no date") from None
+
+
+def _day_nanos(text: str) -> int:
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        raise BadValue(f"{text!r} is no time of day")
+    hours, minutes, seconds = (int(match[place] or 0) for place in (1, 2, 3))
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise BadValue(f"{text!r} is no time of day")
+    nanos = int((match[4] or "").ljust(9, "0"))
+    return ((hours * 60 + minutes) * 60 + seconds) * NANOS + nanos
+
+
+def _text_of_days(days: int) -> str:
+    try:
+        return dt.date.fromordinal(days + EPOCH_DAY).isoformat()
+    except (ValueError, OverflowError):
+        raise BadValue("the date is outside of years 1 to 9999") from None
+
+
+def _text_of_nanos(nanos: int) -> str:
+    if not 0 <= nanos < DAY_NANOS:
+        raise BadValue("more than a day")
+    seconds, rest = divmod(nanos, NANOS)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{rest:09}".rstrip("0") if rest else text
+
+
+def _instant(text: str) -> tuple[int, int]:
+    """Seconds since 1970 and nanoseconds of an ISO 8601 text; without a zone it is UTC."""
+    date, _, clock = text.replace(" ", "T", 1).partition("T")
+    zone = re.search(r"(Z|[+-]\d\d:?\d\d)$", clock)
+    shift = 0
+    if zone is not None:
+        clock = clock[: zone.start()]
+        if zone[0] != "Z":
+            digits = zone[0][1:].replace(":", "")
+            shift = (int(digits[:2]) * 60 + int(digits[2:])) * 60
+            shift = -shift if zone[0][0] == "-" else shift
+    seconds, nanos = divmod(_day_nanos(clock) if clock else 0, NANOS)
+    return _days(date) * 86_400 + seconds - shift, nanos
+
+
+def _write_millis(value: Json) -> bytes:
+    """DATE, TIME and TIMESTAMP: a number of milliseconds, or ISO 8601 text."""
+    if isinstance(value, str) and not DECIMAL.fullmatch(value):
+        if CLOCK.fullmatch(value):
+            return I64.pack(_day_nanos(value) // 1_000_000)
+        seconds, nanos = _instant(value)
+        return I64.pack(seconds * MS + nanos // 1_000_000)
+    return INT64.write(value)
+
+
+def _write_instant(value: Json) -> bytes:
+    if not isinstance(value, str):
+        raise BadValue("ISO 8601 text is wanted")
+    return INSTANT.pack(*_instant(value))
+
+
+def _read_instant(data: bytes) -> Json:
+    if len(data) != INSTANT.size:
+        raise BadValue("12 bytes are wanted")
+    seconds, nanos = INSTANT.unpack(data)
+    days, second = divmod(seconds, 86_400)
+    if not 0 <= nanos < NANOS:
+        raise BadValue("nanoseconds of more than a second")
+    return f"{_text_of_days(days)}T{_text_of_nanos(second * NANOS + nanos)}Z"
+
+
+def _write_date(value: Json) -> bytes:
+    if not isinstance(value, str):
+        raise BadValue("a date like 2026-11-21 is wanted")
+    return I64.pack(_days(value))
+
+
+def _read_date(data: bytes) -> Json:
+    return _text_of_days(_i64(data))
+
+
+def _write_time(value: Json) -> bytes:
+    if not isinstance(value, str):
+        raise BadValue("a time of day like 13:45:00.5 is wanted")
+    return I64.pack(_day_nanos(value))
+
+
+def _read_time(data: bytes) -> Json:
+    return _text_of_nanos(_i64(data))
+
+
+def _write_date_time(value: Json) -> bytes:
+    if not isinstance(value, str) or "T" not in value:
+        raise BadValue("a time like 2026-11-21T13:45:00 is wanted")
+    date, _, clock = value.partition("T")
+    return DATE_TIME.pack(_days(date), _day_nanos(clock))
+
+
+def _read_date_time(data: bytes) -> Json:
+    if len(data) != DATE_TIME.size:
+        raise BadValue("16 bytes are wanted")
+    days, nanos = DATE_TIME.unpack(data)
+    return f"{_text_of_days(days)}T{_text_of_nanos(nanos)}"
+
+
+def _i64(data: bytes) -> int:
+    if len(data) != I64.size:
+        raise BadValue("8 bytes are wanted")
+    number: int = I64.unpack(data)[0]
+    return number
+
+
+INT64 = _integer(8)
+_MILLIS = Primitive(_write_millis, INT64.read)
+
+PRIMITIVES: dict[str, Primitive] = {
+    "STRING": Primitive(_write_string, _read_string),
+    "BYTES": Primitive(_write_bytes, _read_bytes),
+    "BOOLEAN": Primitive(_write_bool, _read_bool),
+    "INT8": _integer(1),
+    "INT16": _integer(2),
+    "INT32": _integer(4),
+    "INT64": INT64,
+    "FLOAT": _floating(FLOAT),
+    "DOUBLE": _floating(DOUBLE),
+    "DATE": _MILLIS,
+    "TIME": _MILLIS,
+    "TIMESTAMP": _MILLIS,
+    "INSTANT": Primitive(_write_instant, _read_instant),
+    "LOCAL_DATE": Primitive(_write_date, _read_date),
+    "LOCAL_TIME": Primitive(_write_time, _read_time),
+    "LOCAL_DATE_TIME": Primitive(_write_date_time, _read_date_time),
+}

@@ -1,0 +1,90 @@
+"""Where the log is read from: a small port, and the folder of a broker on this machine.
+
+Everything above reads partitions through `LogReader`; what implements it is named by a place, a
+text that goes to Spark's workers: a path, or later a URL. Takes no lock, writes nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from storage.log.batch import Batch
+from storage.log.reader import ReadOnlyLog, list_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition as it was found; `size_bytes` is that of its log, `topic` its full name."""
+
+    topic: str
+    partition_id: int
+    index: int
+    log_start_offset: int
+    watermark: int
+    size_bytes: int
+
+
+class PartitionReader(Protocol):
+    """One partition's log, as far as it was durable when this was opened."""
+
+    log_start_offset: int
+    high_watermark: int
+
+    def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
+        """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
+
+        Raises: OffsetOutOfRange, DamagedLog; OSError where the place cannot be reached.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class LogReader(Protocol):
+    """A log with all its partitions."""
+
+    def partitions(self) -> list[PartitionState]:
+        """Every partition now, by topic and index. Raises OSError."""
+
+    def open(self, partition_id: int) -> PartitionReader:
+        """One of them. Raises OSError."""
+
+
+class FolderReader:
+    """The data directory of a running or stopped broker."""
+
+    def __init__(self, data_dir: str) -> None:
+        self._data_dir = data_dir
+
+    def partitions(self) -> list[PartitionState]:
+        """As the watermark slots say."""
+        states = []
+        for found in list_partitions(self._data_dir):
+            with ReadOnlyLog(found.folder) as log:
+                states.append(
+                    PartitionState(
+                        found.topic,
+                        found.partition_id,
+                        found.index,
+                        log.log_start_offset,
+                        log.high_watermark,
+                        log.size_bytes,
+                    )
+                )
+        return states
+
+    def open(self, partition_id: int) -> PartitionReader:
+        """The partition's folder."""
+        return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
+
+
+def open_log(place: str) -> LogReader:
+    """The log at a place: the path of a data directory."""
+    return FolderReader(place)

@@ -1,0 +1,117 @@
+"""A Spark session for the export: started when there is work for it, or the one of spark-submit."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.spark import jvm
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import SparkSession
+
+PROGRESS_INTERVAL_S = 0.25
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are taken then.
+
+LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
+
+LOCAL_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
+}
+SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.task.maxFailures": "1",
+}
+
+# (records done, records in all)
+Progress = Callable[[int, int], None]
+Work = Callable[[Callable[[int], None], Iterable[Any]], Iterable[Any]]
+
+
+class Spark:
+    """One session for all runs of an export. A local one unless `master` or spark-submit say so."""
+
+    def __init__(self, java: str = jvm.AUTO, master: str | None = None) -> None:
+        self._java = java
+        self._master = master
+        self._session: SparkSession | None = None
+
+    def __enter__(self) -> "Spark":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None and SUBMITTED not in os.environ:
+            self._session.stop()
+
+    def map(
+        self, work: Work, parts: Sequence[Any], total: int, progress: Progress | None
+    ) -> list[Any]:
+        """Run `work(report, parts)` over the parts, a task each; `report` counts towards `total`.
+
+        Raises: NoJava; whatever Spark raises where a worker dies.
+        """
+        context = self.started().sparkContext
+        done = context.accumulator(0)
+        tasks = context.parallelize(parts, len(parts)).mapPartitions(_Counted(work, done))
+        with _reporting(done, total, progress):
+            return list(tasks.collect())
+
+    def started(self) -> "SparkSession":
+        """The session. Raises NoJava."""
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            builder = SparkSession.builder.appName("braidlog export")
+            settings = dict(SETTINGS)
+            if SUBMITTED not in os.environ:
+                os.environ["JAVA_HOME"] = str(jvm.java_home(self._java))
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+                builder = builder.master(self._master or "local[*]")
+                if self._master is None or self._master.startswith("local"):
+                    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+                    settings |= LOCAL_SETTINGS
+            for key, value in settings.items():
+                builder = builder.config(key, value)
+            self._session = builder.getOrCreate()
+        return self._session
+
+
+class _Counted:
+    """The work of a task, with an accumulator to count in. A class, so that it can be pickled."""
+
+    def __init__(self, work: Work, done: "Accumulator[int]") -> None:
+        self._work = work
+        self._done = done
+
+    def __call__(self, parts: Iterable[Any]) -> Iterable[Any]:
+        return self._work(self._done.add, parts)
+
+
+@contextmanager
+def _reporting(done: "Accumulator[int]", total: int, progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` how far the tasks are while the body runs."""
+    if progress is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(PROGRESS_INTERVAL_S):
+            progress(min(done.value, total), total)
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+        progress(total, total)
+    finally:
+        ended.set()
+        thread.join()
