@@ -72,6 +72,13 @@ class DamagedLog(StorageError):
         return f"offset {self.offset} is damaged: {self.reason}"
 
 
+class UnwritableChange(StorageError):
+    """A change that could not be read back from a journal: it is not written.
+
+    What a client sent is not what it has to be, such as text that is no text.
+    """
+
+
 class LogClosed(StorageError):
     """The log is no longer open: its topic was deleted, or the broker is stopping."""
 

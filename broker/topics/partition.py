@@ -34,6 +34,7 @@ BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]]
     storage.errors.CorruptBody: errors.CorruptBatch,
     storage.errors.RecordTooLarge: errors.RecordTooLarge,
     storage.errors.UnreadableBody: errors.UnreadableRecord,
+    storage.errors.UnwritableChange: errors.InvalidRequest,
     storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
 }
 

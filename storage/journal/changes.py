@@ -2,6 +2,7 @@
 
 Knows no record's meaning and no file: bytes go to a `Journal` (storage/journal/log.py). A
 record is one byte of layout version and a msgpack array of changes (storage/FORMAT.md, section 9).
+No record is written that could not be read back: each is decoded once before it goes to the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,11 +10,12 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from storage.errors import StorageError, StorageFull
+from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
 from storage.metadata.ranges import RangeSet
 
 LAYOUT_VERSION: Final = 1
 PREFIX: Final = bytes([LAYOUT_VERSION])
+ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
 # A journal is written anew when what was added since the last snapshot is a quarter of that
 # snapshot, and at least this, as a small state is not to be written often. A byte of single changes
 # takes three to four times as long to replay as one of a snapshot: a start then takes at most about
@@ -27,9 +29,11 @@ ChangeT = TypeVar("ChangeT")
 
 
 class UnknownRecord(StorageError):
-    """A journal holds a record that this version does not know: it comes from a newer one, or is
-    damaged.
-    """
+    """A journal holds a record of another layout: a later version wrote it."""
+
+
+class _Unreadable(Exception):
+    """A record of our layout that does not hold changes; the text says why."""
 
 
 class Journal(Protocol):
@@ -45,6 +49,9 @@ class Journal(Protocol):
 
     def replay(self) -> Iterator[bytes]:
         """Every record, in order. Raises DamagedLog."""
+
+    def damage(self, reason: str) -> DamagedLog:
+        """The error, with its place, for the record that `replay` gave last."""
 
     def append(self, body: bytes) -> int:
         """Add a record; return the commit ticket after which it is on disk. Raises StorageFull,
@@ -78,23 +85,26 @@ class ChangeJournal(Generic[ChangeT]):
         """After this ticket every change that was not lazy is on disk."""
 
     def replay(
-        self, apply: Callable[[ChangeT], None], lost: Callable[[str], None] | None = None
+        self, apply: Callable[[ChangeT], None], lost: Callable[[DamagedLog], None] | None = None
     ) -> None:
         """Apply the last snapshot and every change since, in order.
 
-        With `lost` records are known to be missing: it is told of each change that needed one, and
-        that change is left out. Raises DamagedLog, UnknownRecord.
+        A change that cannot be read, or that names what is not there, is damage. With `lost` it is
+        left out, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
         """
         for body in self._journal.replay():
-            for change in self._decode(body):
+            for change in self._changes(body, lost):
                 try:
                     apply(change)
                 except KeyError as error:
-                    if lost is None:
-                        text = f"{self._name}: a record names unknown {error}"
-                        raise UnknownRecord(text) from error
-                    lost(f"{type(change).__name__} of unknown {error}")
+                    self._leave_out(f"{type(change).__name__} of unknown {error}", lost)
         self._plan_snapshot()
+
+    def _leave_out(self, reason: str, lost: Callable[[DamagedLog], None] | None) -> None:
+        damage = self._journal.damage(reason)
+        if lost is None:
+            raise damage
+        lost(damage)
 
     def rewrite(self, state: Iterable[Sequence[ChangeT]]) -> None:
         """Replace all records by `state`. Raises StorageFull, StorageFailed."""
@@ -103,9 +113,9 @@ class ChangeJournal(Generic[ChangeT]):
     def append(self, *changes: ChangeT, lazy: bool = False) -> int:
         """Write changes as one record; return its ticket, 0 for a lazy one.
 
-        Raises StorageFull, StorageFailed: none of them is written then.
+        Raises UnwritableChange, StorageFull, StorageFailed: none of them is written then.
         """
-        body = self._body(changes)
+        body = self._checked_body(changes)
         if lazy:
             self._journal.append_lazy(body)
         else:
@@ -164,17 +174,47 @@ class ChangeJournal(Generic[ChangeT]):
         growth = max(base // SNAPSHOT_GROWTH_DIVISOR, SNAPSHOT_GROWTH_MIN_BYTES)
         self._next_snapshot_bytes = base + growth
 
+    def _checked_body(self, changes: Sequence[ChangeT]) -> bytes:
+        """The record, once it is known that a start can read it. Raises UnwritableChange."""
+        try:
+            body = self._body(changes)
+            self._decode(body)
+        except (_Unreadable, TypeError, ValueError, OverflowError) as error:
+            raise UnwritableChange(f"{self._name}: this cannot be stored: {error}") from error
+        return body
+
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
         return PREFIX + self._encoder.encode(changes)
 
     def _decode(self, body: bytes) -> list[ChangeT]:
-        if body[:1] != PREFIX:
-            layout = body[:1].hex() or "none"
-            raise UnknownRecord(f"{self._name}: a record has the unknown layout {layout}")
         try:
             return self._decoder.decode(memoryview(body)[1:])
         except (msgspec.DecodeError, ValueError) as error:
-            raise UnknownRecord(f"{self._name}: a record cannot be read: {error}") from error
+            raise _Unreadable(str(error)) from error
+
+    def _changes(self, body: bytes, lost: Callable[[DamagedLog], None] | None) -> Iterable[ChangeT]:
+        """The changes of a record as it was found; with `lost`, those of them that can be read."""
+        if body[:1] != PREFIX and body:
+            raise UnknownRecord(f"{self._name}: a record has the unknown layout {body[:1].hex()}")
+        try:
+            return self._decode(body)
+        except _Unreadable as error:
+            if lost is None:
+                raise self._journal.damage(f"a record cannot be read: {error}") from error
+            return self._readable(body, lost)
+
+    def _readable(self, body: bytes, lost: Callable[[DamagedLog], None]) -> Iterator[ChangeT]:
+        """Change by change what can be read of a record that cannot be read whole."""
+        try:
+            pieces = msgspec.msgpack.decode(memoryview(body)[1:], type=list[msgspec.Raw])
+        except (msgspec.DecodeError, ValueError) as error:
+            lost(self._journal.damage(f"a record cannot be read: {error}"))
+            return
+        for piece in pieces:
+            try:
+                yield from self._decode(PREFIX + ONE_CHANGE + piece)
+            except _Unreadable as error:
+                lost(self._journal.damage(f"a change cannot be read: {error}"))
 
 
 def _encode_ranges(value: object) -> bytes:

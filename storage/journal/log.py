@@ -68,6 +68,7 @@ class JournalLog:
         # Superseded by a snapshot; removed when that is durable, and then a slot that says so.
         self._old: list[Segment] = []
         self._start_offset = 0  # Base offset of the newest durable snapshot.
+        self._replayed = (folder, 0, 0)  # Path, file position and offset of the record given last.
         self._make_if_missing()
         files.adopt(folder)
         slot_path = os.path.join(folder, WATERMARK_NAME)
@@ -165,13 +166,19 @@ class JournalLog:
         """All records since and with the last snapshot, in order. Raises DamagedLog."""
         for segment in self._segments:
             try:
-                for offset, file_pos, body in bodies(segment):  # noqa: B007 (named when it fails)
-                    yield from unpack_records(body)
+                for offset, file_pos, body in bodies(segment):
+                    for record_offset, record in enumerate(unpack_records(body), offset):
+                        self._replayed = (segment.path, file_pos, record_offset)
+                        yield record
             except Fault as fault:
                 raise fault.damage() from None
             except StructError as error:
                 reason = f"a record is cut short: {error}"
                 raise DamagedLog(segment.path, file_pos, offset, reason) from error
+
+    def damage(self, reason: str) -> DamagedLog:
+        """The error for the record that `replay` gave last, which nobody can read."""
+        return DamagedLog(*self._replayed, reason)
 
     # Appending
 

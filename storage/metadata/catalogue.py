@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from storage.errors import DamagedLog
 from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
@@ -48,12 +49,12 @@ class Catalogue:
     """All namespaces and topics. Metas that it hands out are to be read only."""
 
     def __init__(
-        self, journal: Journal, *, now_us: int, lost: Callable[[str], None] | None = None
+        self, journal: Journal, *, now_us: int, lost: Callable[[DamagedLog], None] | None = None
     ) -> None:
         """Replay the journal; a new one gets the namespace `public/default`.
 
-        `lost` is told of changes left out because records before them are missing; without it they
-        are an error. Raises DamagedLog, UnknownRecord.
+        `lost` is called for each change left out, because it cannot be read or names what is not
+        there; without it that is an error. Raises DamagedLog, UnknownRecord.
         """
         self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
         self._streams: dict[int, NamespaceMeta] = {}
@@ -262,6 +263,8 @@ class Catalogue:
         self._journal.rewrite(self._state())
 
     def _change(self, change: CatalogueChange) -> int:
+        topic_id = getattr(change, "topic_id", None)
+        assert topic_id is None or topic_id in self._by_id, "it would end the next start"
         ticket = self._journal.append(change)
         self._apply(change)
         self._journal.snapshot_if_due(self._state())

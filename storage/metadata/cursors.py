@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from storage.errors import DamagedLog
 from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.ranges import RangeSet
 
@@ -117,14 +118,14 @@ class CursorStore:
         self,
         journal: Journal,
         *,
-        lost: Callable[[str], None] | None = None,
+        lost: Callable[[DamagedLog], None] | None = None,
         gather_max: int = GATHER_CURSORS,
     ) -> None:
         """Replay the journal.
 
-        `lost` is told of changes left out because records before them are missing; without it they
-        are an error. `gather_max`: cursors that a record adds to a snapshot that is being made.
-        Raises DamagedLog, UnknownRecord.
+        `lost` is called for each change left out, because it cannot be read or names what is not
+        there; without it that is an error. `gather_max`: cursors that a record adds to a snapshot
+        that is being made. Raises DamagedLog, UnknownRecord.
         """
         self._gathering: Gathering | None = None
         self._gather_max = gather_max
@@ -221,6 +222,7 @@ class CursorStore:
         self._journal.rewrite(self._state())
 
     def _change(self, *changes: CursorChange, lazy: bool = False) -> int:
+        self._check_named(changes)
         ticket = self._journal.append(*changes, lazy=lazy)
         for change in changes:
             if self._gathering is not None:
@@ -228,6 +230,23 @@ class CursorStore:
             self._apply(change)
         self._shorten()
         return ticket
+
+    def _check_named(self, changes: Sequence[CursorChange]) -> None:
+        """A change of what is not there would be written, and end the next start."""
+        new: set[tuple[int, bytes]] = set()
+        for change in changes:
+            match change:
+                case Moved(topic_id=topic_id, name=name):
+                    named = self._topics.get(topic_id, {})
+                    assert name in named or (topic_id, name) in new, "no such subscription"
+                case Subscribed(topic_id=topic_id, subscriptions=made):
+                    new.update((topic_id, name) for name in made)
+                case CursorGone(topic_id=topic_id, name=name, index=index):
+                    assert index in self._topics[topic_id][name].cursors
+                case Unsubscribed(topic_id=topic_id, name=name):
+                    assert name in self._topics[topic_id]
+                case TopicDropped(topic_id=topic_id) | TopicResized(topic_id=topic_id):
+                    assert topic_id in self._topics
 
     def _shorten(self) -> None:
         """Go on with a snapshot, or begin one that is due: a little with each record, because all

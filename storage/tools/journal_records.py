@@ -3,13 +3,13 @@
 The rule is FORMAT.md section 9: the newest whole snapshot, and what follows. Knows no record.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from storage.codecs.api import BatchFlag
+from storage.errors import DamagedLog
 from storage.journal.log import unpack_records
-from storage.log.batch import BatchHeader
 from storage.log.segment import FLAG_SNAPSHOT, Segment
-from storage.tools.survey import Survey
+from storage.tools.survey import Good, Survey
 
 
 class NoSnapshotEnd(Exception):
@@ -24,15 +24,20 @@ class JournalRecords:
     """Takes in every batch of a journal, then says which of their records count."""
 
     def __init__(self) -> None:
-        self._bodies: dict[int, list[tuple[int, bytes]]] = {}
+        self._bodies: dict[int, list[tuple[Good, bytes]]] = {}
         self._ends: dict[int, int] = {}
+        self._given = ("", 0, 0)  # Path, file position and offset of the record given last.
 
-    def batch(self, segment: Segment, header: BatchHeader, body: bytes) -> None:
+    def batch(self, good: Good, body: bytes) -> None:
         """The next good batch."""
-        bodies = self._bodies.setdefault(segment.base_offset, [])
-        bodies.append((header.base_offset, body))
+        base, header = good.segment.base_offset, good.header
+        self._bodies.setdefault(base, []).append((good, body))
         if header.flags & BatchFlag.MARKER:
-            self._ends.setdefault(segment.base_offset, header.base_offset)
+            self._ends.setdefault(base, header.base_offset)
+
+    def damage(self, reason: str) -> DamagedLog:
+        """The error for the record that `records` gave last."""
+        return DamagedLog(*self._given, reason)
 
     def start(self, survey: Survey) -> int:
         """Where a replay begins: the base offset of the newest whole snapshot, or of the journal.
@@ -66,9 +71,13 @@ class JournalRecords:
         for base, bodies in sorted(self._bodies.items()):
             if base < start or self._is_unfinished(survey, base):
                 continue
-            for offset, body in bodies:
-                if offset < survey.end_offset:
-                    yield from unpack_records(memoryview(body))
+            for good, body in bodies:
+                offset = good.header.base_offset
+                if offset >= survey.end_offset:
+                    continue
+                for record_offset, record in enumerate(unpack_records(memoryview(body)), offset):
+                    self._given = (good.segment.path, good.file_pos, record_offset)
+                    yield record
 
     def _is_unfinished(self, survey: Survey, base: int) -> bool:
         (header,) = [one.header for one in survey.segments if one.base_offset == base]
@@ -86,13 +95,21 @@ class StoredJournal:
     size_bytes = 0
     snapshot_bytes = 0
 
-    def __init__(self, records: Iterable[bytes]) -> None:
+    def __init__(
+        self, records: Iterable[bytes], damage: Callable[[str], DamagedLog] | None = None
+    ) -> None:
+        """`damage` makes the error for the record that was taken last, where its place is known."""
         self._records = records
+        self._damage = damage
         self.snapshots: list[bytes] = []
 
     def replay(self) -> Iterator[bytes]:
         """Every record, in order."""
         yield from self._records
+
+    def damage(self, reason: str) -> DamagedLog:
+        """The error for the record given last."""
+        return DamagedLog("a journal", 0, 0, reason) if not self._damage else self._damage(reason)
 
     def append(self, body: bytes) -> int:
         """Forget the record."""

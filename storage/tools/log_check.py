@@ -7,7 +7,7 @@ under it: look again then. Knows partitions and journals alike, and no data dire
 import os
 from collections.abc import Callable
 
-from storage.log.batch import HEADER_BYTES, BatchHeader
+from storage.log.batch import HEADER_BYTES
 from storage.log.files import Files
 from storage.log.recovery import LogIdentity
 from storage.log.scan import Fault, read_checked
@@ -35,7 +35,7 @@ LOST_RESERVATION = (
     "it has no good slot: offsets above the log end may have been given out, and could come again"
 )
 
-Visit = Callable[[Segment, BatchHeader, bytes], None]
+Visit = Callable[[Good, bytes], None]
 
 
 class LogCheck:
@@ -133,7 +133,7 @@ class LogCheck:
             self.tell(Level.FAULT, segment.path, reason, offsets=offsets, **place)
             return
         if visit is not None:
-            visit(segment, header, data[split:])
+            visit(good, data[split:])
 
     def _check_index(self, good: Good) -> None:
         if self._identity.kind != KIND_PARTITION:

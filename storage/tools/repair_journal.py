@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from storage.errors import DamagedLog
 from storage.log.data_dir import JOURNAL_KINDS
 from storage.log.files import Files
 from storage.log.recovery import LogIdentity
@@ -26,8 +27,8 @@ TOLD_MAX = 10
 class JournalRepair:
     """One journal as it is, and the way past what is wrong with it.
 
-    `journal` replays what can be read; `lost` takes what a replay has to leave out, None where
-    nothing is missing and nothing may be left out.
+    `journal` replays what can be read; `lost` takes what a replay has to leave out. Only after
+    that replay is it known whether the journal is damaged.
     """
 
     def __init__(self, files: Files, data_dir: str, name: str) -> None:
@@ -48,17 +49,19 @@ class JournalRepair:
             self._unended = error
         with suppress(NoSnapshotEnd):
             records.forget_superseded(self._survey, records.start(self._survey))
-        self._left_out: list[str] = []
-        self.is_damaged = bool(self._survey.holes) or self._unended is not None
-        self.journal = StoredJournal(records.records(self._survey, self._start))
-        self.lost: Callable[[str], None] | None = None
-        if self.loses:
-            self.lost = self._left_out.append
+        self._left_out: list[DamagedLog] = []
+        self.journal = StoredJournal(records.records(self._survey, self._start), records.damage)
+        self.lost: Callable[[DamagedLog], None] = self._left_out.append
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a start would refuse it."""
+        return bool(self._survey.holes or self._left_out) or self._unended is not None
 
     @property
     def loses(self) -> bool:
         """Whether records are gone that a start needs."""
-        if self._unended is not None or not self._survey.segments:
+        if self._unended is not None or self._left_out or not self._survey.segments:
             return True
         return any(
             hole.end_offset > self._start and hole.header is None for hole in self._survey.holes
@@ -90,7 +93,10 @@ class JournalRepair:
                 lines.append(f"{self.name}: the changes at {offsets} are lost ({place})")
         if self._unended is not None:
             lines.append(f"{self._unended}: what the snapshot would have said further is lost")
-        lines += [f"  with them goes: {text}" for text in self._left_out[:TOLD_MAX]]
+        if not lines:
+            lines.append(f"{self.name}: changes that cannot be read are lost")
+        told = self._left_out[:TOLD_MAX]
+        lines += [f"  with them goes: {one.reason} (offset {one.offset})" for one in told]
         if len(self._left_out) > TOLD_MAX:
             lines.append(f"  and {len(self._left_out) - TOLD_MAX} more changes")
         return lines

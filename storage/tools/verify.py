@@ -5,12 +5,12 @@ each log is checked as far as its watermark slot goes. Knows no terminal.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from storage.errors import StorageError
+from storage.errors import DamagedLog, StorageError
 from storage.journal.changes import UnknownRecord
 from storage.log.data_dir import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME, numbers_among
 from storage.log.files import FileGone, Files
@@ -31,7 +31,11 @@ LOOKS_MAX = 5
 
 CATALOGUE, CURSORS = "catalogue", "cursors"
 
+# Changes of a journal that cannot be read and are told one by one; of more only the number is.
+LOST_TOLD_MAX = 100
+
 Replayed = TypeVar("Replayed")
+Lost = Callable[[DamagedLog], None]
 
 
 class NoDataDir(StorageError):
@@ -73,8 +77,8 @@ class Verifier:
     def run(self) -> VerifyReport:
         """Check everything."""
         try:
-            catalogue = self._replay(CATALOGUE, lambda journal: Catalogue(journal, now_us=0))
-            cursors = self._replay(CURSORS, CursorStore)
+            catalogue = self._replay(CATALOGUE, stored_catalogue)
+            cursors = self._replay(CURSORS, lambda journal, lost: CursorStore(journal, lost=lost))
             if catalogue is not None:
                 self._compare_journals(catalogue, cursors)
                 self._compare_folders(catalogue)
@@ -88,7 +92,9 @@ class Verifier:
 
     # Journals
 
-    def _replay(self, name: str, make: Callable[[StoredJournal], Replayed]) -> Replayed | None:
+    def _replay(
+        self, name: str, make: Callable[[StoredJournal, Lost], Replayed]
+    ) -> Replayed | None:
         """Check a journal; what a replay of it makes, None if it cannot be replayed."""
         folder = os.path.join(self.path, name)
         if not os.path.isdir(folder):
@@ -101,14 +107,28 @@ class Verifier:
         if found is None:
             return None
         survey, records = found
+        lost: list[DamagedLog] = []
         try:
-            return make(StoredJournal(records.records(survey, records.start(survey))))
+            bodies = records.records(survey, records.start(survey))
+            replayed = make(StoredJournal(bodies, records.damage), lost.append)
+            self._say_lost(name, folder, lost)
+            return replayed
         except NoSnapshotEnd as error:
             offset = error.segment.base_offset
             self._say(Level.FAULT, name, error.segment.path, "its snapshot has no end", offset)
         except UnknownRecord as error:
             self._say(Level.FAULT, name, folder, str(error))
         return None
+
+    def _say_lost(self, name: str, folder: str, lost: Sequence[DamagedLog]) -> None:
+        """Records and changes that no start can read, whose checksums are right."""
+        for one in lost[:LOST_TOLD_MAX]:
+            self._count(Level.FAULT)
+            place = (one.path, one.file_pos, one.offset, one.offset + 1)
+            self._tell(Finding(Level.FAULT, name, *place, one.reason))
+        if len(lost) > LOST_TOLD_MAX:
+            reason = f"{len(lost) - LOST_TOLD_MAX} more changes cannot be read"
+            self._say(Level.FAULT, name, folder, reason)
 
     def _compare_journals(self, catalogue: Catalogue, cursors: CursorStore | None) -> None:
         if cursors is None or self._running:
@@ -123,7 +143,7 @@ class Verifier:
         owners = owners_of(catalogue)
         missing = sorted(owners.keys() - set(self._partition_ids()))
         if missing and self._running:  # A topic may have been deleted between the two looks.
-            again = self._replay(CATALOGUE, lambda journal: Catalogue(journal, now_us=0))
+            again = self._replay(CATALOGUE, stored_catalogue)
             missing = [number for number in missing if again and number in owners_of(again)]
         for number in missing:
             path = os.path.join(self.path, PARTITIONS_NAME, str(number))
@@ -218,6 +238,11 @@ class Verifier:
 
     def _partition_ids(self) -> list[int]:
         return sorted(numbers_among(names_in(os.path.join(self.path, PARTITIONS_NAME))))
+
+
+def stored_catalogue(journal: StoredJournal, lost: Lost) -> Catalogue:
+    """The catalogue as a start would see it; `lost` is called for what it could not read."""
+    return Catalogue(journal, now_us=0, lost=lost)
 
 
 def is_data_dir(path: str | os.PathLike[str]) -> bool:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from storage.errors import StorageFull
+from storage.errors import DamagedLog, StorageFull, UnwritableChange
 from storage.journal.changes import (
     SNAPSHOT_GROWTH_DIVISOR,
     SNAPSHOT_GROWTH_MIN_BYTES,
@@ -74,8 +74,6 @@ def test_lazy_changes_have_no_ticket_until_they_are_settled():
     "record",
     [
         "",
-        "00 90",
-        "02 90",
         "01",
         "01 91 92 03 a1 61",  # A tag that nobody knows.
         "01 91 93 01 a1 61 c0",  # One field too many.
@@ -86,16 +84,53 @@ def test_lazy_changes_have_no_ticket_until_they_are_settled():
         "01 90 90",  # Something behind it.
     ],
 )
-def test_a_record_that_is_not_known_ends_the_replay(record):
-    journal = MemoryJournal([bytes.fromhex(record)])
-    with pytest.raises(Unknown, match="sayings"):
+def test_a_record_that_cannot_be_read_is_damage_that_only_a_repair_leaves_out(record):
+    good = bytes.fromhex("01 91 92 01 a1 61")
+    journal = MemoryJournal([bytes.fromhex(record), good])
+    with pytest.raises(DamagedLog, match="cannot be read"):
         opened(journal).replay(lambda change: None)
+    changes, lost = [], []
+    opened(journal).replay(changes.append, lost.append)
+    assert changes == [Said("a")]
+    assert len(lost) == 1
+
+
+def test_a_repair_reads_the_other_changes_of_a_record_that_cannot_be_read_whole():
+    journal = MemoryJournal([bytes.fromhex("01 93 92 01 a1 61 92 01 c4 01 61 92 01 a1 62")])
+    changes, lost = [], []
+    opened(journal).replay(changes.append, lost.append)
+    assert changes == [Said("a"), Said("b")]
+    assert [one.reason for one in lost] == [
+        "a change cannot be read: Expected `str`, got `bytes` - at `$[0][1]`"
+    ]
+
+
+@pytest.mark.parametrize("layout", ["00 90", "02 90"])
+def test_a_record_of_another_layout_ends_every_replay(layout):
+    for lost in (None, print):
+        with pytest.raises(Unknown, match="sayings"):
+            opened(MemoryJournal([bytes.fromhex(layout)])).replay(print, lost)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Said(b"a"), Said(None), Said(5), Said("\ud800"), Said(1 << 70), Ranged("a")],
+)
+def test_what_could_not_be_read_back_is_never_written(change):
+    journal = MemoryJournal()
+    changes = opened(journal)
+    for lazy in (False, True):
+        with pytest.raises(UnwritableChange, match="sayings: this cannot be stored"):
+            changes.append(Said("a"), change, lazy=lazy)
+    assert journal.records == []
+    assert changes.append(Said("b")) == 1
+    assert replayed(journal) == [Said("b")]
 
 
 def test_a_record_about_what_is_not_there_ends_the_replay():
     journal = MemoryJournal()
     opened(journal).append(Said("a"))
-    with pytest.raises(Unknown, match="'a'"):
+    with pytest.raises(DamagedLog, match="'a'"):
         opened(journal).replay(lambda change: {}[change.text])
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from storage.errors import StorageFull
+from storage.errors import DamagedLog, StorageFull
 
 
 class MemoryJournal:
@@ -22,7 +22,10 @@ class MemoryJournal:
         return self._bytes + self.extra_bytes
 
     def replay(self) -> Iterator[bytes]:
-        return iter(self.records)
+        yield from self.records
+
+    def damage(self, reason: str) -> DamagedLog:
+        return DamagedLog("memory", 0, 0, reason)
 
     def append(self, body: bytes) -> int:
         self._add(body)

@@ -2,8 +2,7 @@ import random
 
 import pytest
 
-from storage.errors import StorageFull
-from storage.journal.changes import UnknownRecord
+from storage.errors import DamagedLog, StorageFull, UnwritableChange
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
 from storage.metadata.names import TopicName
@@ -192,7 +191,7 @@ def test_a_refused_change_changes_nothing(catalogue, journal):
 def test_a_record_about_an_unknown_topic_is_an_error(catalogue, journal):
     catalogue.bump_topic_epoch(made(catalogue).topic_id)
     del journal.records[1]
-    with pytest.raises(UnknownRecord, match="catalogue"):
+    with pytest.raises(DamagedLog, match="EpochSet of unknown 1"):
         Catalogue(journal, now_us=0)
 
 
@@ -271,3 +270,15 @@ def test_a_number_given_back_is_not_one_that_a_client_took_meanwhile(catalogue):
     new = catalogue.stream_id(catalogue.namespace("public", "default"))
     assert new > made_id
     assert catalogue.namespace_by_stream_id(new).namespace == "default"
+
+
+@pytest.mark.parametrize(
+    "schema", [SchemaMeta(2, b"\xff", b"", {}), SchemaMeta(2, "name", b"", {"key": b"\xff"})]
+)
+def test_a_schema_that_is_not_text_is_refused_and_leaves_nothing(catalogue, journal, schema):
+    meta = made(catalogue)
+    before = list(journal.records)
+    with pytest.raises(UnwritableChange):
+        catalogue.add_schema(meta.topic_id, schema)
+    assert catalogue.topic_by_id(meta.topic_id).schemas == []
+    assert journal.records == before

@@ -2,8 +2,7 @@ import random
 
 import pytest
 
-from storage.errors import StorageFull
-from storage.journal.changes import UnknownRecord
+from storage.errors import DamagedLog, StorageFull, UnwritableChange
 from storage.metadata import cursors as module
 from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, made
 from storage.metadata.ranges import RangeSet
@@ -193,7 +192,7 @@ def test_a_record_about_an_unknown_subscription_is_an_error(journal):
     opened(store)
     store.move(moved(0, 5, 5))
     del journal.records[0]
-    with pytest.raises(UnknownRecord, match="cursors"):
+    with pytest.raises(DamagedLog, match="Moved of unknown"):
         CursorStore(journal)
 
 
@@ -340,3 +339,24 @@ def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(jour
     again = CursorStore(journal.reopened())
     assert state_of(again) == state_of(store)
     assert len(again.get(TOPIC, 1, NAME).acked) == count
+
+
+def test_a_property_that_is_not_text_is_refused_and_leaves_nothing(journal):
+    store = CursorStore(journal)
+    before = list(journal.records)
+    with pytest.raises(UnwritableChange):
+        store.open(TOPIC, b"new", partitions=1, properties={"key": b"\xff"})
+    assert store.find(TOPIC, b"new") is None
+    assert journal.records == before
+
+
+def test_a_change_of_an_unknown_subscription_is_never_written(journal):
+    store = CursorStore(journal)
+    before = list(journal.records)
+    for change in (
+        lambda: store.move(moved(0, 5, 5)),
+        lambda: store.drop(TOPIC, NAME),
+    ):
+        with pytest.raises((AssertionError, KeyError)):
+            change()
+    assert journal.records == before

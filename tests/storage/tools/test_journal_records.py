@@ -7,6 +7,7 @@ from storage.journal.log import pack_records
 from storage.log.batch import BatchHeader
 from storage.log.segment import FLAG_SNAPSHOT
 from storage.tools.journal_records import JournalRecords, NoSnapshotEnd
+from storage.tools.survey import Good
 
 END = BatchFlag.MARKER
 
@@ -23,7 +24,7 @@ def replayed(*segments, end_offset=1000, log_start_offset=0):
         for offset, content in batches:
             is_end = content is END
             body = b"" if is_end else pack_records(content)
-            records.batch(segment, header(offset, content is END), body)
+            records.batch(Good(segment, 64, header(offset, content is END)), body)
     survey = SimpleNamespace(
         segments=made, end_offset=end_offset, log_start_offset=log_start_offset, holes=[]
     )

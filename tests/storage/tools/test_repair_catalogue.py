@@ -1,6 +1,7 @@
 import pytest
 
-from storage.journal.changes import ChangeJournal, UnknownRecord
+from storage.errors import DamagedLog
+from storage.journal.changes import ChangeJournal
 from storage.log.topic_file import TopicFile
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.catalogue_records import TopicMade, TopicMeta
@@ -94,14 +95,14 @@ def test_a_topic_made_again_under_its_name_has_lost_its_end():
     assert [meta.topic_id for meta in catalogue.topics("public", "default")] == [2]
 
 
-def test_only_a_journal_that_lost_records_may_leave_changes_out():
+def test_only_a_repair_leaves_out_changes_of_what_is_not_there():
     journal = Recording()
     made = Catalogue(journal, now_us=1)
     made.create_topic(ORDERS, [1], partitioned=False, created_us=1)
     made.alter_settings(1, {"retention_ms": 5})
     without = [journal.bodies[0], journal.bodies[2]]
-    with pytest.raises(UnknownRecord):
+    with pytest.raises(DamagedLog):
         Catalogue(StoredJournal(without), now_us=1)
     lost = []
     assert Catalogue(StoredJournal(without), now_us=1, lost=lost.append).all_topics() == []
-    assert lost == ["SettingsSet of unknown 1"]
+    assert [one.reason for one in lost] == ["SettingsSet of unknown 1"]

@@ -6,11 +6,15 @@ from storage.errors import DamagedLog
 from storage.log.batch import HEADER_BYTES
 from storage.log.segment import KIND_CURSORS
 from storage.log.watermark import read_watermark
+from storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
+from storage.metadata.cursors import Unsubscribed, made
+from storage.tools.findings import Level
 from tests.storage.log.directories import (
     GROUP,
     Directory,
     batch_places,
     journal_segment,
+    levels,
     repaired,
     verified,
 )
@@ -123,3 +127,57 @@ def test_a_producer_name_never_gets_the_number_of_another(crashed):
     repaired(crashed.path)
     again = Directory(crashed.path, **SMALL)
     assert [again.catalogue.producer_id(name) for name in (b"a", b"c", b"new")] == [1, 3, 4]
+
+
+def write_unreadable(one, journal, *changes):
+    """Write a record as a broker did that did not check it."""
+    opened = {"catalogue": one.catalogue, "cursors": one.cursors}[journal]._journal
+    opened._journal.append(opened._body(changes))
+    one.committer.commit()
+
+
+def test_a_schema_name_that_is_not_text_is_damage_that_a_repair_gets_past(crashed):
+    """As a broker wrote it that did not check what its clients sent."""
+    one = Directory(crashed.path, **SMALL)
+    bad = SchemaAdded(1, SchemaMeta(2, b"\xff", b"", {}))
+    write_unreadable(one, "catalogue", bad, EpochSet(1, 7))
+    one.crash()
+    file_pos, offset = batch_places(crashed.path, "catalogue")[-1]
+    with pytest.raises(DamagedLog, match="a record cannot be read: Expected `str`") as refused:
+        Directory(crashed.path, **SMALL)
+    assert (refused.value.file_pos, refused.value.offset) == (file_pos, offset)
+    (fault,) = levels(verified(crashed.path)[0], Level.FAULT)
+    assert (fault.file_pos, fault.offset, fault.path) == (file_pos, offset, refused.value.path)
+    lines, refusals = repaired(crashed.path)
+    assert refusals == []
+    assert any("a change cannot be read" in line for line in lines)
+    assert verified(crashed.path)[1].faults == 0
+    again = Directory(crashed.path, **SMALL)
+    (meta,) = again.catalogue.all_topics()
+    assert (meta.schemas, meta.topic_epoch) == ([], 7), "the rest of that record is kept"
+    assert again.cursors.get(1, 0, GROUP).position == 5
+    assert len(again.values()) == END
+
+
+def test_a_property_that_is_not_text_is_damage_that_a_repair_gets_past(crashed):
+    one = Directory(crashed.path, **SMALL)
+    write_unreadable(one, "cursors", made(1, b"bad", 2, {"key": b"\xff"}))
+    one.crash()
+    with pytest.raises(DamagedLog, match="a record cannot be read"):
+        Directory(crashed.path, **SMALL)
+    assert verified(crashed.path)[1].faults == 1
+    repaired(crashed.path)
+    again = Directory(crashed.path, **SMALL)
+    assert again.cursors.names(1) == [GROUP]
+    assert again.cursors.get(1, 0, GROUP).position == 5
+
+
+def test_a_change_of_what_is_not_there_is_damage_that_a_repair_gets_past(crashed):
+    one = Directory(crashed.path, **SMALL)
+    write_unreadable(one, "cursors", Unsubscribed(99, b"nobody"))
+    one.crash()
+    with pytest.raises(DamagedLog, match="Unsubscribed of unknown 99"):
+        Directory(crashed.path, **SMALL)
+    assert verified(crashed.path)[1].faults == 1
+    repaired(crashed.path)
+    assert Directory(crashed.path, **SMALL).cursors.get(1, 0, GROUP).position == 5
