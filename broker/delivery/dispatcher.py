@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from broker.delivery import ack_sets
@@ -22,7 +23,7 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import Cursor, CursorState
 from broker.delivery.entries import Entry, EntryId, Span
-from broker.errors import OffsetOutOfRange
+from broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
 from storage.codecs.api import BatchFlag
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ TURN_ENTRIES = 200  # The same where no other consumer waits: one send for all o
 CHUNK = int(BatchFlag.CHUNK)  # Operators of a flag class cost more than an entry may.
 # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
+
+log = structlog.get_logger()
 
 
 class Dispatcher(abc.ABC):
@@ -59,6 +62,7 @@ class Dispatcher(abc.ABC):
         self._generation = 0  # Grows when what is being read is no longer wanted.
         self._wait: trio.CancelScope | None = None  # Around the wait for new records.
         self._acking = False  # A move of the cursor is our own.
+        self._stopped_at = -1  # Where the log could not be read, and the operator was told.
 
     # Consumers come and go.
 
@@ -98,8 +102,9 @@ class Dispatcher(abc.ABC):
     async def pull(self, consumer: Consumer) -> list[Entry]:
         """What this consumer is to be sent next: at least one entry.
 
-        Raises UnreadableRecord where the log goes on with a record that Pulsar cannot be given,
-        DamagedLog.
+        Where the log goes on with what is damaged, or with a record that Pulsar cannot be given,
+        it waits there: until the cursor is moved past it, or for ever. The consumer stays, so that
+        what it was sent before can be acknowledged and sent again.
         """
         while True:
             while not (consumer.can_take and self._may_send()):
@@ -175,10 +180,30 @@ class Dispatcher(abc.ABC):
         except OffsetOutOfRange:
             self._below_start()
             return
+        except (DamagedLog, UnreadableRecord) as error:
+            if generation == self._generation:
+                await self._stop_at(position, error)
+            return
         if generation == self._generation:
             self._ahead.extend(read.entries)
             self._read_position = read.next_offset
             self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
+
+    async def _stop_at(self, position: int, error: DamagedLog | UnreadableRecord) -> None:
+        """Nothing can be read there, and nothing is passed over in silence: wait until there is
+        something else to deliver.
+        """
+        if position != self._stopped_at:  # Once: each redelivery comes back to the same place.
+            self._stopped_at = position
+            log.error(
+                "delivery_stopped",
+                topic=self.partition.topic.name.full,
+                partition=self.partition.index,
+                subscription=self.name.decode(errors="backslashreplace"),
+                offset=position,
+                reason=str(error),
+            )
+        await self._interruptible(trio.sleep_forever())
 
     def _below_start(self) -> None:
         """Retention has passed the cursor: what is gone counts as acknowledged."""
@@ -308,6 +333,7 @@ class Dispatcher(abc.ABC):
             self.rewind()
         else:
             self._moved_ahead()
+            self._interrupt()  # A wait at what cannot be read may have something to go on with.
 
     def _own_move(self, move: Callable[[], int]) -> int:
         """Move the cursor without hearing of it as another protocol's doing."""

@@ -37,7 +37,8 @@ class Want:
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
     """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
 
-    The first is returned whatever its size, more while their bodies together fit `bytes_max`.
+    The first is returned whatever its size, more while their bodies together fit `bytes_max`. Where
+    one is not good the read ends before it; the next read raises.
     Raises: Fault where the first one is not good; WouldBlock; FileGone.
     """
     load_checked(segment)
@@ -48,8 +49,10 @@ def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[B
         except Fault as fault:
             if batches:
                 return batches
-            if fault.offset > want.offset or not want.wait:
-                raise
+            if fault.offset >= want.offset:
+                raise  # The very batch that was wanted.
+            if not want.wait:
+                raise WouldBlock(segment.path) from None  # It takes a search through the file.
             place = place_behind(segment, fault, want.offset)
 
 

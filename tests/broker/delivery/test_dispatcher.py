@@ -1,14 +1,14 @@
 """What every kind of dispatch shares: permits, turns, acks, resets, moves by other listeners."""
 
 import pytest
+import structlog.testing
 import trio
 
 from broker.delivery import dispatcher as dispatch
 from broker.delivery import entries
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.shared import SharedDispatcher
-from broker.errors import UnreadableRecord
-from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
+from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
 KINDS = [ExclusiveDispatcher, SharedDispatcher]
@@ -196,17 +196,44 @@ async def test_delivery_goes_on_at_the_log_start_when_retention_has_passed(kind)
         assert play.cursor.position == 2
 
 
-async def test_record_that_cannot_be_opened_stops_the_puller_with_its_error(kind):
-    async with trio.open_nursery() as nursery:
-        async with stage(kind) as play:
-            play.partition.records(1)
-            play.partition.batches[0].body = memoryview(b"\xff" * 40)
-            consumer = FakeConsumer("c")
-            play.dispatcher.attach(consumer)
-            play.dispatcher.flow(consumer, 1)
-            with pytest.raises(UnreadableRecord):
-                await play.dispatcher.pull(consumer)
-        nursery.cancel_scope.cancel()
+def unreadable(partition):
+    """A record of another protocol that cannot be opened; returns its offset."""
+    offset = partition.records(1)[0]
+    partition.batches[-1].body = memoryview(b"\xff" * 40)
+    return offset
+
+
+async def test_what_comes_before_a_record_that_cannot_be_read_goes_once_and_is_acknowledged(kind):
+    """A client that was sent away there came again before its acks had: for ever."""
+    async with stage(kind) as play:
+        play.partition.entries(1, 1)
+        place = unreadable(play.partition)
+        play.partition.entries(1)
+        with structlog.testing.capture_logs() as lines:
+            consumer = play.join(permits=10)
+            await play.settled()
+            assert consumer.offsets == [0, 1]
+            await play.ack(consumer, 0)
+            play.dispatcher.redeliver(consumer, [])
+            await play.settled()
+        assert consumer.offsets == [0, 1, 1]
+        assert not consumer.was_let_go
+        assert play.cursor.position == 1
+        (line,) = [line for line in lines if line["event"] == "delivery_stopped"]
+        assert (line["offset"], line["subscription"]) == (place, "s")
+
+
+async def test_delivery_goes_on_when_the_cursor_is_moved_past_what_cannot_be_read(kind):
+    async with stage(kind) as play:
+        place = unreadable(play.partition)
+        play.partition.entries(1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == []
+        play.cursor.position = place + 1  # As a commit of another protocol moves it.
+        play.dispatcher.foreign_move(is_seek=False)
+        await play.settled()
+        assert consumer.offsets == [place + 1]
 
 
 async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):

@@ -275,6 +275,30 @@ def test_behind_a_damaged_header_later_offsets_are_still_found(tmp_path):
     assert [bytes(batch.body) for batch in again.log.read(25, 1000)] == [b"c" * 50]
 
 
+def test_what_is_good_near_damage_is_read_without_an_error(tmp_path):
+    """Also in the loop: where it takes a search through the file, a thread is asked for."""
+    one = OneLog(tmp_path)
+    one.fill([b"%d" % number * 50 for number in range(9)], 10)
+    damaged = one.all_batches()[4]
+    one.stop()
+    flip(one.file("00000000000000000000.log"), damaged.file_pos + 41)
+    again = one.again()
+    log = again.log
+    assert [batch.base_offset for batch in log.read(0, 10_000, wait=False)] == [0, 10, 20, 30]
+    for offset in range(90):
+        for wait in (True, False):
+            if 40 <= offset < 50:
+                with pytest.raises((DamagedLog, WouldBlock)):
+                    log.read(offset, 10_000, wait=wait)
+                continue
+            try:
+                assert log.read(offset, 1, wait=wait)[0].base_offset == offset // 10 * 10
+            except WouldBlock:
+                assert not wait and offset >= 50
+    with pytest.raises(DamagedLog):
+        log.read(40, 10_000, wait=False)
+
+
 def test_a_disk_that_cannot_read_is_damage_with_its_place(tmp_path):
     disk = FailingDisk()
     one = OneLog(tmp_path, disk)
