@@ -401,7 +401,7 @@ async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, cl
     assert broker.subscriptions.get(partition.topic, b"s").position(0) == 1
 
 
-async def test_record_that_cannot_be_opened_refuses_the_subscription(broker, client):
+async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(broker, client):
     partition = broker.topics.create(NAME, 1).partitions[0]
     put_records(partition, [b"x"])
     base = partition.next_offset
@@ -411,10 +411,11 @@ async def test_record_that_cannot_be_opened_refuses_the_subscription(broker, cli
     await broker.durability.settled()
     await client.subscribe(permits=10, **EARLIEST)
     await client.take(1)
-    assert (await client.next(Type.CLOSE_CONSUMER)).consumer_id == 0
+    await client.silent()
     await client.send(Type.ACK, consumer_id=0, ack_type=0, message_id=[message_id(0)])
-    subscription = broker.subscriptions.get(partition.topic, b"s")
-    subscription.ack_to(0, 1, lazy=True)
+    await client.silent()
+    assert broker.subscriptions.get(partition.topic, b"s").position(0) == 1
+    await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=0)
     code, _ = await client.refused(
         Type.SUBSCRIBE, topic=TOPIC, subscription="s", subType=0, consumer_id=0
     )
