@@ -401,7 +401,9 @@ async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, cl
     assert broker.subscriptions.get(partition.topic, b"s").position(0) == 1
 
 
-async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(broker, client):
+async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(
+    broker, client
+):
     partition = broker.topics.create(NAME, 1).partitions[0]
     put_records(partition, [b"x"])
     base = partition.next_offset
