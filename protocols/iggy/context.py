@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from protocols.iggy.dialects import D2, Dialect, Manners
+from protocols.iggy.all_dialects import D2
+from protocols.iggy.dialects import Dialect, Manners
 from protocols.iggy.membership import Groups
 from protocols.iggy.options import IggyOptions
 from storage.codecs.api import Buffer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from broker.server.connection import Connection
 
 PROTOCOL = "iggy"
-NOBODY, ROOT = 0, 1  # User ids: before login, and the one user there is.
+ROOT = 0  # The number of the first user.
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Client:
 
     client_id: int
     address: str
-    user_id: int = NOBODY
+    user_id: int | None = None  # Before login.
 
 
 @dataclass(slots=True)

@@ -9,11 +9,14 @@ several instances, never `if`s.
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from typing import Any, Protocol, TypeVar
 
 from broker.server.adapters import ProtocolError
+from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import (
+    UNBOUNDED,
     Consumer,
     ConsumerKind,
     Name,
@@ -27,7 +30,22 @@ from protocols.reader import LittleEndianReader
 NUMERIC, TEXT = 1, 2  # Identifier kinds
 STRATEGY = struct.Struct("<BQ")  # kind, value
 U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+SECOND_US = 1_000_000
+# What the names of D0 are made of (server/src/streaming/utils/text.rs at 670a8baba).
+FOLDABLE = re.compile(r"[\w.\-\s]+")
+# Of one options block of dialect V, as its server has them.
+OPTIONS_MAX = 1_024
+OPTIONS_BYTES_MAX = 100_000
 Kind = TypeVar("Kind", bound=enum.Enum)
+
+
+class FieldRefused(ProtocolError):
+    """A field that is answered with a number of its own, and not as a malformed frame."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Readable(Protocol):
@@ -120,14 +138,26 @@ class ConsumerField:
         return Consumer(kind, IDENTIFIER.read(reader))
 
 
-class PartitionNumber:
-    """A partition, counted from `base` on the wire."""
+class BareConsumer:
+    """Kind, then a number (D0)."""
 
-    def __init__(self, base: int) -> None:
+    def read(self, reader: LittleEndianReader) -> Consumer:
+        kind = known(ConsumerKind, reader.u8())
+        return Consumer(kind, reader.u32())
+
+
+class PartitionNumber:
+    """A partition, counted from `base` on the wire; below it, none."""
+
+    def __init__(self, base: int, none: int = 0) -> None:
         self._base = base
+        self._none = none
+
+    def read(self, reader: LittleEndianReader) -> int:
+        return reader.u32() - self._base
 
     def write(self, index: int) -> bytes:
-        return U32.pack(index + self._base)
+        return U32.pack(self._none if index < 0 else index + self._base)
 
 
 class PartitionNumbers:
@@ -149,11 +179,25 @@ class PartitionOrZero:
         return number - 1 if number else None
 
 
-class PartitioningField:
-    """Kind, length, value; partitions are counted from `base`."""
+class PartitionOrFlag:
+    """A byte that says whether there is a partition, then its number from 0 (D4 and later)."""
 
-    def __init__(self, base: int) -> None:
+    def read(self, reader: LittleEndianReader) -> int | None:
+        flag, number = reader.u8(), reader.u32()
+        if flag > 1:
+            raise ProtocolError(f"partition flag {flag}")
+        return number if flag else None
+
+
+class PartitioningField:
+    """Kind, length, value; partitions are counted from `base`.
+
+    `bad_partition` is the error for a partition that is no u32, where it has one.
+    """
+
+    def __init__(self, base: int, bad_partition: ErrorCode | None = None) -> None:
         self._base = base
+        self._bad_partition = bad_partition
 
     def read(self, reader: LittleEndianReader) -> Partitioning:
         kind = known(PartitioningKind, reader.u8())
@@ -164,6 +208,8 @@ class PartitioningField:
             return Partitioning(kind, partition=U32.unpack(value)[0] - self._base)
         if kind is PartitioningKind.KEY and len(value):
             return Partitioning(kind, key=bytes(value))
+        if kind is PartitioningKind.PARTITION and self._bad_partition is not None:
+            raise FieldRefused(self._bad_partition, f"partition of {len(value)} bytes")
         raise ProtocolError(f"partitioning of kind {kind} with {len(value)} bytes")
 
 
@@ -173,6 +219,137 @@ class StrategyField:
     def read(self, reader: LittleEndianReader) -> Strategy:
         kind, value = reader.unpack(STRATEGY)
         return Strategy(known(PollingKind, kind), value)
+
+
+class NonZero:
+    """A u32 that is not 0."""
+
+    def __init__(self, largest: int = (1 << 32) - 1) -> None:
+        self._largest = largest
+
+    def read(self, reader: LittleEndianReader) -> int:
+        number = reader.u32()
+        if not 1 <= number <= self._largest:
+            raise ProtocolError(f"{number} where 1 to {self._largest} is wanted")
+        return number
+
+
+class AtMost:
+    """A u32 with an upper bound."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+
+    def read(self, reader: LittleEndianReader) -> int:
+        number = reader.u32()
+        if number > self._largest:
+            raise ProtocolError(f"{number} where at most {self._largest} is wanted")
+        return number
+
+
+class FoldedName:
+    """A name as D0 keeps it: lower case, its words joined with dots."""
+
+    def read(self, reader: LittleEndianReader) -> str:
+        given = NAME8.read(reader)
+        if FOLDABLE.fullmatch(given) is None or not given.strip():
+            raise ProtocolError(f"name {given!r}")
+        return ".".join(given.lower().split())
+
+
+class UserNumber:
+    """A user's number, counted from `base` on the wire; None is written as `nobody`."""
+
+    def __init__(self, base: int, nobody: int) -> None:
+        self._base = base
+        self._nobody = nobody
+
+    def write(self, number: int | None) -> bytes:
+        return U32.pack(self._nobody if number is None else number + self._base)
+
+
+class ExpirySeconds:
+    """A message expiry of D0 and D1: seconds, 0 for none."""
+
+    def read(self, reader: LittleEndianReader) -> int:
+        return reader.u32() * SECOND_US or UNBOUNDED
+
+    def write(self, expiry_us: int) -> bytes:
+        if expiry_us >= UNBOUNDED:
+            return U32.pack(0)
+        return U32.pack(min(max(expiry_us // SECOND_US, 1), (1 << 32) - 1))
+
+
+class Seconds:
+    """A time of ours, in microseconds, written as seconds (D0)."""
+
+    def write(self, time_us: int) -> bytes:
+        return U64.pack(time_us // SECOND_US)
+
+
+class Permitted:
+    """Whether there are permissions, then their bytes behind a length, not looked into."""
+
+    def read(self, reader: LittleEndianReader) -> bytes | None:
+        if reader.u8() != 1:
+            return None
+        return bytes(reader.take(reader.u32()))
+
+    def write(self, permissions: bytes | None) -> bytes:
+        if permissions is None:
+            return U32.pack(0)
+        return b"\x01" + U32.pack(len(permissions)) + permissions
+
+
+class NodePorts:
+    """A node's port, those of QUIC, HTTP and WebSocket, which it has not, then that it leads and is
+    well.
+    """
+
+    def write(self, port: int) -> bytes:
+        return struct.pack("<HHHHBB", port, 0, 0, 0, 0, 0)
+
+
+class Maybe:
+    """A byte that says whether a value is there, then it."""
+
+    def __init__(self, value: Readable) -> None:
+        self._value = value
+
+    def read(self, reader: LittleEndianReader) -> object | None:
+        return self._value.read(reader) if reader.u8() == 1 else None
+
+
+class Counted:
+    """A block of bytes behind its length."""
+
+    def write(self, block: bytes) -> bytes:
+        return U32.pack(len(block)) + block
+
+
+class Bytes8:
+    """A count, then so many bytes."""
+
+    def read(self, reader: LittleEndianReader) -> bytes:
+        return bytes(reader.take(reader.u8()))
+
+
+class Options:
+    """An options block (V), which runs to the end of the body: kinds and values by key."""
+
+    def read(self, reader: LittleEndianReader) -> dict[str, tuple[int, bytes]]:
+        if reader.left > OPTIONS_BYTES_MAX:
+            raise FieldRefused(ErrorCode.OPTIONS_BLOCK_TOO_LARGE, f"{reader.left} bytes of options")
+        found: dict[str, tuple[int, bytes]] = {}
+        while reader.left:
+            if reader.u8() != TEXT or len(found) == OPTIONS_MAX:
+                raise ProtocolError("an option's key is no text, or there are too many")
+            key = STR32.read(reader)
+            if key in found:
+                raise ProtocolError(f"option {key!r} is there twice")
+            kind = reader.u8()
+            found[key] = (kind, bytes(reader.take(reader.u32())))
+        return found
 
 
 class Rest:
@@ -210,3 +387,5 @@ IDENTIFIER = Identifier()
 CONSUMER = ConsumerField()
 STRATEGY_FIELD = StrategyField()
 REST = Rest()
+PERMISSIONS = Permitted()
+OPTIONS = Options()

@@ -9,25 +9,55 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import shutil
+import threading
 import time
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocols.iggy.messages import Stats
 from protocols.iggy.names import streams
+from protocols.iggy.replies import Stats
+from protocols.iggy.topics import in_pieces, messages_count
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.topics.topic import Topic
 
 PROC = Path("/proc")
 DISTRIBUTION = "braidlog"
 
 
-def broker_figures(broker: Broker, clients_count: int) -> Stats:
+@dataclass(slots=True)
+class Stored:
+    """What all topics hold together."""
+
+    topics: int = 0
+    partitions: int = 0
+    segments: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+    groups: int = 0
+
+    def add(self, broker: Broker, topic: Topic) -> None:
+        """One more topic."""
+        self.topics += 1
+        self.groups += len(broker.catalogue.groups(topic.meta.topic_id))
+        for partition in topic.partitions:
+            self.partitions += 1
+            self.segments += len(partition.log.segments())
+            self.messages += messages_count(partition)
+            self.size_bytes += partition.log.size_bytes
+
+
+async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     """The record of GET_STATS."""
-    topics = broker.topics.all()
-    partitions = [partition for topic in topics for partition in topic.partitions]
+    stored = Stored()
+    async for topic in in_pieces(broker.topics.all()):
+        if not topic.deleted:
+            stored.add(broker, topic)
+    disk = shutil.disk_usage(broker.data_dir)
     cpus = os.cpu_count() or 1
     process_s = max(time.clock_gettime(time.CLOCK_MONOTONIC) - _start_s(), 0.001)
     memory = _kib_figures("meminfo")
@@ -44,16 +74,14 @@ def broker_figures(broker: Broker, clients_count: int) -> Stats:
         start_time_us=broker.now_us() - int(process_s * 1_000_000),
         read_bytes=io.get("read_bytes", 0),
         written_bytes=io.get("write_bytes", 0),
-        messages_bytes=sum(partition.log.size_bytes for partition in partitions),
+        messages_bytes=stored.size_bytes,
         streams_count=len(streams(broker)),
-        topics_count=len(topics),
-        partitions_count=len(partitions),
-        segments_count=sum(len(partition.log.segments()) for partition in partitions),
-        messages_count=sum(
-            partition.high_watermark - partition.log_start_offset for partition in partitions
-        ),
+        topics_count=stored.topics,
+        partitions_count=stored.partitions,
+        segments_count=stored.segments,
+        messages_count=stored.messages,
         clients_count=clients_count,
-        groups_count=sum(len(broker.catalogue.groups(topic.meta.topic_id)) for topic in topics),
+        groups_count=stored.groups,
         hostname=platform.node(),
         os_name=platform.system(),
         os_version=platform.version(),
@@ -61,6 +89,9 @@ def broker_figures(broker: Broker, clients_count: int) -> Stats:
         server_version=version,
         server_semver=_semver(version),
         cache_metrics_count=0,
+        threads_count=threading.active_count(),
+        disk_free_bytes=disk.free,
+        disk_total_bytes=disk.total,
     )
 
 

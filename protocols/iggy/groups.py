@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from storage.errors import StorageError
@@ -15,7 +16,7 @@ async def get_group(context: Context, request: m.GetGroup) -> Answer:
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, len(topic.partitions))
-    infos = [m.MemberInfo(member.member_id, member.partitions) for member in members]
+    infos = [r.MemberInfo(member.member_id, member.partitions) for member in members]
     return Answer([_group_info(context, topic, group), *infos])
 
 
@@ -34,16 +35,17 @@ async def create_group(context: Context, request: m.CreateGroup) -> Answer:
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
     groups = names.groups(broker, topic)
-    if any(group.name == request.name for group in groups):
-        raise Refusal(ErrorCode.GROUP_NAME_ALREADY_EXISTS)
+    name = names.unnamed_group(request.group_id) if request.name is None else request.name
     if any(group.group_id == request.group_id for group in groups):
         raise Refusal(ErrorCode.GROUP_ID_ALREADY_EXISTS)
+    if any(group.name == name for group in groups):
+        raise Refusal(ErrorCode.GROUP_NAME_ALREADY_EXISTS)
     names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
     try:
-        ticket = broker.catalogue.create_group(topic.meta.topic_id, request.name, request.group_id)
+        ticket = broker.catalogue.create_group(topic.meta.topic_id, name, request.group_id)
     except StorageError as error:
         raise broker.translated(error) from error
-    group = names.get_group(broker, topic, request.name)
+    group = names.get_group(broker, topic, name)
     return Answer([_group_info(context, topic, group)], ticket=ticket)
 
 
@@ -71,14 +73,30 @@ async def join_group(context: Context, request: m.JoinGroup) -> Answer:
 
 
 async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
-    """End the connection's membership; one that is not there is no fault. Raises Refusal."""
+    """End the connection's membership; one that is not there is a fault in V alone.
+
+    Raises Refusal.
+    """
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
-    context.shared.groups.leave(topic.meta.topic_id, group.name, context.client.client_id)
+    left = context.shared.groups.leave(topic.meta.topic_id, group.name, context.client.client_id)
+    if not left and context.dialect.habits.leave_is_checked:
+        raise Refusal(ErrorCode.GROUP_MEMBER_NOT_FOUND)
     return Answer()
 
 
-def _group_info(context: Context, topic: Topic, group: names.Group) -> m.GroupInfo:
+async def sync_group(context: Context, request: m.SyncGroup) -> Answer:
+    """The partitions that the caller has now; nothing for who is no member. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    group = names.get_group(context.broker, topic, request.group)
+    groups, topic_id = context.shared.groups, topic.meta.topic_id
+    member = groups.member(topic_id, group.name, context.client.client_id, len(topic.partitions))
+    if member is None:
+        return Answer()
+    return Answer([r.Assignment(groups.generation(topic_id, group.name), member.partitions)])
+
+
+def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupInfo:
     count = len(topic.partitions)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, count)
-    return m.GroupInfo(group.group_id, count, len(members), group.name)
+    return r.GroupInfo(group.group_id, count, len(members), group.name)

@@ -1,9 +1,10 @@
 """Iggy's wire rules for one connection: framing, which dialect the peer speaks, what may be sent
 before login.
 
-No I/O, no clock, no broker: whole frames in, typed requests or ready-made refusals out. The dialect
-of a connection is fixed by its login; a classic client that does anything but ping before it is of
-the oldest dialect, or has forgotten to.
+No I/O, no clock, no broker: whole frames in, typed requests or ready-made refusals out. A frame
+that begins with zeros is of dialect V; else a login says which dialects are possible, and what is
+sent after it which of them it is. A classic client that does anything but ping before it logs in is
+of the oldest dialect, or has forgotten to: the former's frames have that dialect's layout.
 """
 
 from __future__ import annotations
@@ -14,9 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.server.adapters import ProtocolError
-from protocols.iggy import vsr
-from protocols.iggy.dialects import D2, Dialect, Manners, dialect_of_login
+from protocols.iggy import layouts_v, vsr
+from protocols.iggy.all_dialects import (
+    D0,
+    D2,
+    WITH_LOGIN,
+    Candidates,
+    candidates_of_login,
+    settled_manners,
+)
+from protocols.iggy.dialects import Dialect, Manners
 from protocols.iggy.errors import ErrorCode
+from protocols.iggy.fields import FieldRefused
+from protocols.iggy.layouts_v import V
 from protocols.iggy.messages import Code
 
 # Request: length of what follows it, code. Reply: status, length of the payload.
@@ -33,50 +44,51 @@ COMMAND_BYTES_MAX = 1024 * 1024
 BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
 EMPTY_OK = HEAD.pack(0, 0)
+LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
+ALL_CODES = frozenset(int(code) for code in Code)
 
 
-class State(enum.Enum):
-    """How far a connection has come."""
+class Family(enum.Enum):
+    """How a peer's frames are framed: its first one shows it."""
 
-    LOGGED_OUT = 0
-    LOGGED_IN = 1
-
-
-ALLOWED: dict[State, frozenset[int]] = {
-    State.LOGGED_OUT: frozenset({Code.PING, Code.LOGIN_USER, Code.LOGIN_WITH_TOKEN}),
-    State.LOGGED_IN: frozenset(Code),
-}
+    UNKNOWN = 0
+    CLASSIC = 1
+    VSR = 2
 
 
 @dataclass(slots=True)
 class Command:
-    """A request that may be carried out."""
+    """A request that may be carried out; `frame` is what V repeats in the answer."""
 
     code: int
     request: Any
+    frame: vsr.VsrRequest | None = None
 
 
 @dataclass(slots=True)
 class Refused:
-    """A frame that gets `reply`, and nothing else; `ends` the connection with it."""
+    """A frame that gets `reply`, and nothing else; `unserved` tells that it is our fault."""
 
     reply: bytes
     reason: str
-    ends: bool = False
+    unserved: bool = False
 
 
 class IggyMachine:
     """One connection's rules.
 
-    `state` is moved by the session, for only the broker knows who may log in.
+    `logged_in` and `session` are set by the session, for only the broker knows who may log in.
     """
 
-    def __init__(self) -> None:
-        self.state = State.LOGGED_OUT
-        # Until a login says otherwise; nothing that differs is served before it.
+    def __init__(self, *, without_login: bool = False) -> None:
+        """`without_login`: the oldest dialect, which has no login, is served."""
+        self.logged_in = False
+        self.session = 0  # Of V: the number that a login was answered with.
         self.dialect: Dialect = D2
         self.manners = Manners()
-        self._vsr = False
+        self._without_login = without_login
+        self._candidates: Candidates = ()
+        self._family = Family.UNKNOWN
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame; None while its first bytes are missing.
@@ -87,9 +99,10 @@ class IggyMachine:
         if len(view) < U32.size:
             return None
         (length,) = U32.unpack_from(view)
-        self._vsr = length == 0
-        if self._vsr:
-            return vsr.frame_size(view)
+        if self._family is Family.UNKNOWN:
+            self._family = Family.CLASSIC if length else Family.VSR
+        if self._family is Family.VSR:
+            return vsr.frame_size(view, vsr.HEADER_BYTES + self._longest)
         if length < LENGTH_MIN:
             raise ProtocolError(f"frame length {length}")
         if length > self._longest:  # Whatever its code, which may never come.
@@ -102,84 +115,210 @@ class IggyMachine:
         return U32.size + int(length)
 
     def decode(self, frame: memoryview) -> Command | Refused:
-        """What a whole frame asks for. Its views die with the frame."""
-        if self._vsr:
+        """What a whole frame asks for. Its views die with the frame.
+
+        Raises ProtocolError for a frame that the oldest dialect's server hangs up on.
+        """
+        if self._family is Family.VSR:
             return self._decode_vsr(frame)
         _, code = HEAD.unpack_from(frame)
         payload = frame[HEAD.size :]
         try:
-            if code == Code.LOGIN_USER:
-                refused = self._recognise(payload)
-                if refused is not None:
-                    return refused
-            if code not in ALLOWED[self.state]:
-                return self._out_of_place(code)
-            if code in self.dialect.unserved:
-                return self._refused(ErrorCode.FEATURE_UNAVAILABLE, f"command {code} is not served")
-            if code not in self.dialect.requests:
-                return self._refused(ErrorCode.INVALID_COMMAND, f"command {code} does not exist")
-            return Command(code, self.dialect.requests[code].read(payload))
+            if code in LOGINS:
+                self._recognise(code, payload)
+            elif code == Code.PING and self.dialect is not D0:
+                return Command(code, D2.requests[code].read(payload))
+            elif not self.logged_in:
+                return self._without(code, payload)
+            return self._read(code, payload)
+        except FieldRefused as error:
+            return Refused(self._failure(error.code), error.reason)
         except ProtocolError as error:
-            return self._refused(ErrorCode.INVALID_COMMAND, error.reason)
+            if self.dialect.habits.closes:
+                raise
+            return Refused(self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason)
 
-    def encode(self, records: list[Any], tail_bytes: int = 0) -> bytes:
+    def encode(self, command: Command, records: list[Any], tail_bytes: int = 0) -> bytes:
         """Head and records of an answer that succeeds; `tail_bytes` more follow from elsewhere."""
-        payload = self.dialect.write(records)
+        payload = b"" if command.code in self.dialect.silent else self.dialect.write(records)
+        if command.frame is not None:
+            return vsr.success(command.frame, payload, tail_bytes)
         return HEAD.pack(0, len(payload) + tail_bytes) + payload
 
-    def error(self, code: ErrorCode, text: str = "") -> bytes:
-        """An answer that fails.
+    def error(self, command: Command, code: ErrorCode, text: str = "") -> bytes:
+        """An answer that fails."""
+        if command.frame is None:
+            return self._failure(code, text)
+        if command.code == Code.LOGIN_USER and code in EVICTIONS:
+            return vsr.eviction(command.frame, EVICTIONS[code])
+        return vsr.failure(command.frame, layouts_v.error_number(command.code, code))
 
-        The text goes to those clients only that read one, and cannot do without.
-        """
-        if not self.manners.error_text:
-            return HEAD.pack(code, 0)
-        payload = (text or code.name.lower().replace("_", " ")).encode()
-        return HEAD.pack(code, U32.size + len(payload)) + U32.pack(len(payload)) + payload
+    # Both framings.
 
     @property
     def _longest(self) -> int:
-        return BEFORE_LOGIN_BYTES_MAX if self.state is State.LOGGED_OUT else SEND_BYTES_MAX
+        unbounded = self.logged_in or self._without_login
+        return SEND_BYTES_MAX if unbounded else BEFORE_LOGIN_BYTES_MAX
+
+    # The classic framing.
 
     def _length_max(self, code: int) -> int:
-        if self.state is State.LOGGED_OUT:
-            return BEFORE_LOGIN_BYTES_MAX if code in ALLOWED[State.LOGGED_IN] else 0
-        return SEND_BYTES_MAX if code == Code.SEND_MESSAGES else COMMAND_BYTES_MAX
+        if code not in ALL_CODES and not self.logged_in:
+            return 0
+        return (
+            self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
+        )
 
     def _too_long(self, length: int) -> ProtocolError:
-        return ProtocolError(f"frame of {length} bytes", self.error(ErrorCode.INVALID_COMMAND))
+        return ProtocolError(f"frame of {length} bytes", self._failure(ErrorCode.INVALID_COMMAND))
 
-    def _recognise(self, payload: memoryview) -> Refused | None:
-        """Fix the dialect by a login; the refusal if it is one that is not served."""
-        dialect, self.manners = dialect_of_login(payload)
-        if dialect.served:
-            self.dialect = dialect
-            return None
-        reason = (
-            f"this client speaks dialect {dialect.name} of Iggy's protocol ({dialect.clients}); "
-            f"{D2.name} is served ({D2.clients})"
-        )
-        return self._refused(ErrorCode.FEATURE_UNAVAILABLE, reason, ends=True)
+    def _failure(self, code: ErrorCode, text: str = "") -> bytes:
+        """An answer that fails. The text goes to those clients only that read one, and cannot do
+        without.
+        """
+        number = self.dialect.error_number(code)
+        if not self.manners.error_text:
+            return HEAD.pack(number, 0)
+        payload = (text or code.name.lower().replace("_", " ")).encode()
+        return HEAD.pack(number, U32.size + len(payload)) + U32.pack(len(payload)) + payload
 
-    def _out_of_place(self, code: int) -> Refused:
-        if code not in ALLOWED[State.LOGGED_IN]:
-            return self._refused(ErrorCode.INVALID_COMMAND, f"command {code} does not exist")
-        if code == Code.GET_CLUSTER_METADATA:
-            return self._refused(
-                ErrorCode.FEATURE_UNAVAILABLE, "a client of Rust crate 0.8 or later"
-            )
-        return self._refused(ErrorCode.UNAUTHENTICATED, f"command {code} before login")
+    def _recognise(self, code: int, payload: memoryview) -> None:
+        """What a login tells of the dialect. Raises ProtocolError if it is none."""
+        if code == Code.LOGIN_USER:
+            self._candidates, self.manners = candidates_of_login(payload)
+        else:
+            self._candidates, self.manners = WITH_LOGIN, Manners()
+        self.dialect = self._candidates[0]
 
-    def _refused(self, code: ErrorCode, reason: str, *, ends: bool = False) -> Refused:
-        return Refused(self.error(code, reason), reason, ends)
+    def _without(self, code: int, payload: memoryview) -> Command | Refused:
+        """A command before any login: the oldest dialect's, if it has its layout."""
+        if not self._without_login or self._candidates not in ((), (D0,)):
+            return self._not_logged_in(code)  # Also after a logout, or a login that failed.
+        layout = D0.requests.get(code)
+        try:
+            if layout is None:
+                raise ProtocolError(f"command {code} does not exist in {D0.name}")
+            request = layout.read(payload)
+        except ProtocolError as error:
+            if self.dialect is not D0 and self._is_later(code, payload):
+                return self._not_logged_in(code)
+            self.dialect = D0
+            if isinstance(error, FieldRefused):
+                return Refused(self._failure(error.code), error.reason)
+            raise
+        self.dialect, self.manners = D0, Manners(absent_is_error=True)
+        self._candidates = (D0,)
+        return Command(code, request)
 
-    def _decode_vsr(self, frame: memoryview) -> Refused:
+    def _is_later(self, code: int, payload: memoryview) -> bool:
+        """Whether a later dialect has such a frame: its client has not logged in, or not again."""
+        for dialect in WITH_LOGIN:
+            layout = dialect.requests.get(code)
+            try:
+                if layout is not None:
+                    layout.read(payload)
+                    return True
+            except ProtocolError:
+                continue
+        return False
+
+    def _not_logged_in(self, code: int) -> Refused:
+        if code not in ALL_CODES:
+            reason = f"command {code} does not exist"
+            return Refused(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
+        reason = f"command {code} before login"
+        return Refused(self._failure(ErrorCode.UNAUTHENTICATED, reason), reason)
+
+    def _read(self, code: int, payload: memoryview) -> Command | Refused:
+        """A command as the likeliest dialect has it that can have sent it. Raises ProtocolError."""
+        candidates = self._candidates
+        if len(candidates) == 1:
+            layout = self.dialect.requests.get(code)
+            return self._absent(code) if layout is None else Command(code, layout.read(payload))
+        request, fault, fitting = None, None, []
+        for dialect in candidates:
+            layout = dialect.requests.get(code)
+            if layout is None:
+                continue
+            try:
+                read = layout.read(payload)
+            except ProtocolError as error:
+                fault = fault or error
+                continue
+            request = request or read
+            fitting.append(dialect)
+        if not fitting:
+            if fault is not None:
+                raise fault
+            return self._absent(code)
+        self._settle(tuple(fitting))
+        return Command(code, request)
+
+    def _settle(self, fitting: Candidates) -> None:
+        if fitting != self._candidates:
+            self._candidates, self.dialect = fitting, fitting[0]
+            self.manners = settled_manners(self.manners, fitting)
+
+    def _absent(self, code: int) -> Refused:
+        """A command that the dialect has not, or that is not served in it."""
+        if code in self.dialect.unserved:
+            reason = f"command {code} of dialect {self.dialect.name} is not served"
+            reply = self._failure(ErrorCode.FEATURE_UNAVAILABLE, reason)
+            return Refused(reply, reason, unserved=True)
+        reason = f"command {code} does not exist in dialect {self.dialect.name}"
+        return Refused(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
+
+    # Dialect V.
+
+    def _decode_vsr(self, frame: memoryview) -> Command | Refused:
         request = vsr.decode(frame)
-        if request.is_ping:
-            return Refused(vsr.reply(request, 0), "a V client's ping")
-        if request.operation == vsr.OPERATION_NON_REPLICATED:
-            return Refused(vsr.reply(request, ErrorCode.UNAUTHENTICATED), "V command before login")
-        reason = (
-            "this client speaks dialect V (protocol 0.11, apache-iggy 0.9), which is not served"
-        )
-        return Refused(vsr.eviction(request), reason, ends=True)
+        self.dialect = V
+        body = frame[vsr.HEADER_BYTES :]
+        code = request.code
+        if code == Code.LOGIN_USER:
+            return self._login_vsr(request, body)
+        if code == Code.PING:
+            return Command(code, V.requests[code].read(body[:0]), request)
+        if not self.logged_in:
+            return _refused(request, ErrorCode.UNAUTHENTICATED, f"command {code} before login")
+        if request.session and request.session != self.session:
+            reason = f"session {request.session} is not this connection's"
+            return _refused(request, ErrorCode.INVALID_SESSION, reason)
+        if code in V.unserved:
+            reason = f"command {code} of dialect V is not served"
+            number = ErrorCode.FEATURE_UNAVAILABLE
+            return Refused(vsr.failure(request, number), reason, unserved=True)
+        layout = V.requests.get(code)
+        if layout is None:
+            reason = f"operation {request.operation} does not exist in dialect V"
+            return _refused(request, ErrorCode.INVALID_COMMAND, reason)
+        try:
+            return Command(code, layout.read(body), request)
+        except FieldRefused as error:
+            return _refused(request, error.code, error.reason)
+        except ProtocolError as error:
+            return _refused(request, ErrorCode.INVALID_COMMAND, error.reason)
+
+    def _login_vsr(self, request: vsr.VsrRequest, body: memoryview) -> Command | Refused:
+        try:
+            version = layouts_v.protocol_version(body)
+            if not vsr.speaks(version):
+                reason = f"protocol version {version} of dialect V is not served"
+                reply = vsr.eviction(request, vsr.Reason.INCOMPATIBLE_PROTOCOL)
+                return Refused(reply, reason, unserved=True)
+            return Command(request.code, V.requests[request.code].read(body), request)
+        except ProtocolError as error:
+            return Refused(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
+
+
+# How V's server tells that a login was refused.
+EVICTIONS = {
+    ErrorCode.INVALID_CREDENTIALS: vsr.Reason.INVALID_CREDENTIALS,
+    ErrorCode.INVALID_TOKEN: vsr.Reason.INVALID_TOKEN,
+    ErrorCode.TOKEN_EXPIRED: vsr.Reason.INVALID_TOKEN,
+    ErrorCode.USER_INACTIVE: vsr.Reason.USER_INACTIVE,
+}
+
+
+def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> Refused:
+    return Refused(vsr.failure(request, layouts_v.error_number(request.code, code)), reason)

@@ -23,6 +23,7 @@ class Member:
     member_id: int
     partitions: list[int] = field(default_factory=list)
     current: int | None = None
+    has_polled: bool = False
     _turn: int = 0
 
     def next_partition(self) -> int | None:
@@ -30,6 +31,7 @@ class Member:
         if not self.partitions:
             return None
         self.current = self.partitions[self._turn]
+        self.has_polled = True
         self._turn = (self._turn + 1) % len(self.partitions)
         return self.current
 
@@ -37,6 +39,7 @@ class Member:
         """Give the member these partitions instead; its turns begin anew."""
         self.partitions = partitions
         self.current = partitions[0] if partitions else None
+        self.has_polled = False
         self._turn = 0
 
 
@@ -46,6 +49,7 @@ class Groups:
     def __init__(self) -> None:
         self._members: dict[GroupKey, dict[int, Member]] = {}
         self._dealt: dict[GroupKey, int] = {}  # Number of partitions at the last deal.
+        self._generations: dict[GroupKey, int] = {}  # Rises with every deal.
         self._joined: dict[int, list[GroupKey]] = {}
 
     def join(self, topic_id: int, name: str, member_id: int) -> None:
@@ -57,18 +61,19 @@ class Groups:
             self._joined.setdefault(member_id, []).append(key)
             self._dealt.pop(key, None)
 
-    def leave(self, topic_id: int, name: str, member_id: int) -> None:
-        """End a membership; one that is not there is no fault."""
+    def leave(self, topic_id: int, name: str, member_id: int) -> bool:
+        """End a membership; False: there was none."""
         key = (topic_id, name)
         members = self._members.get(key, {})
         if members.pop(member_id, None) is None:
-            return
+            return False
         self._joined[member_id].remove(key)
         if not self._joined[member_id]:
             del self._joined[member_id]
         self._dealt.pop(key, None)
         if not members:
             del self._members[key]
+        return True
 
     def leave_all(self, member_id: int) -> None:
         """End every membership of somebody who is gone."""
@@ -79,6 +84,11 @@ class Groups:
         """End every membership of a group that is gone."""
         for member_id in list(self._members.get((topic_id, name), ())):
             self.leave(topic_id, name, member_id)
+        self._generations.pop((topic_id, name), None)
+
+    def generation(self, topic_id: int, name: str) -> int:
+        """How often the partitions of a group were dealt while it was known."""
+        return self._generations.get((topic_id, name), 0)
 
     def joined(self, member_id: int) -> list[GroupKey]:
         """The groups of a member, in the order in which they were joined."""
@@ -96,6 +106,7 @@ class Groups:
             for number, member in enumerate(members):
                 member.deal(list(range(number, partitions_count, len(members))))
             self._dealt[key] = partitions_count
+            self._generations[key] = self._generations.get(key, 0) + 1
         return members
 
     def member(

@@ -1,6 +1,6 @@
-"""Typed requests and replies of the Iggy listener, the same for every dialect.
+"""Typed requests of the Iggy listener, the same for every dialect; `replies.py` has the answers.
 
-Knows no bytes (`dialects.py` has the layouts) and no broker. Numbers are already ours: a partition
+Knows no bytes (`layouts.py` has them) and no broker. Numbers are already ours: a partition
 is its index from 0 whatever the dialect counts from, a time is in microseconds, an absent thing is
 None. A stream, topic, group or consumer is named by its number (int) or its text (str).
 """
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 Name = int | str
 
+UNBOUNDED = (1 << 64) - 1  # A topic's expiry or size without a bound.
+
 
 class Code(enum.IntEnum):
-    """Command codes of the classic framing, D0 to D5."""
+    """Command codes: those of the classic framing, which V keeps within its own."""
 
     PING = 1
     GET_STATS = 10
@@ -63,6 +65,8 @@ class Code(enum.IntEnum):
     DELETE_GROUP = 603
     JOIN_GROUP = 604
     LEAVE_GROUP = 605
+    SYNC_GROUP = 606
+    DESCRIBE_OPTIONS = 13
 
 
 class ConsumerKind(enum.IntEnum):
@@ -148,23 +152,6 @@ class GetClients:
 
 
 @dataclass(slots=True)
-class LoginUser:
-    """`version` is empty before D2; of the Rust and Python clients it is the version of the crate
-    `iggy`.
-    """
-
-    username: str
-    password: str
-    version: str = ""
-    context: str = ""
-
-
-@dataclass(slots=True)
-class LogoutUser:
-    """Back to the state before login."""
-
-
-@dataclass(slots=True)
 class PollMessages:
     """Read up to `count` messages; there is no waiting in this protocol."""
 
@@ -179,12 +166,15 @@ class PollMessages:
 
 @dataclass(slots=True)
 class SendMessages:
-    """`messages` is a view into the frame: valid during the call only."""
+    """`messages` is a view into the frame: valid during the call only. `count`: what a dialect that
+    says it says, else None.
+    """
 
     stream: Name
     topic: Name
     partitioning: Partitioning
     messages: memoryview
+    count: int | None = None
 
 
 @dataclass(slots=True)
@@ -199,13 +189,14 @@ class GetConsumerOffset:
 
 @dataclass(slots=True)
 class StoreConsumerOffset:
-    """`offset` is the last one consumed."""
+    """`offset` is the last one consumed. `quorum`: whose word V's client waits for."""
 
     consumer: Consumer
     stream: Name
     topic: Name
     partition: int | None
     offset: int
+    quorum: int = 1
 
 
 @dataclass(slots=True)
@@ -216,6 +207,7 @@ class DeleteConsumerOffset:
     stream: Name
     topic: Name
     partition: int | None
+    quorum: int = 1
 
 
 @dataclass(slots=True)
@@ -234,8 +226,9 @@ class GetStreams:
 class CreateStream:
     """`stream_id` None: the server picks one."""
 
-    stream_id: int | None
     name: str
+    stream_id: int | None = None
+    options: dict[str, tuple[int, bytes]] | None = None
 
 
 @dataclass(slots=True)
@@ -244,6 +237,7 @@ class UpdateStream:
 
     stream: Name
     name: str
+    options: dict[str, tuple[int, bytes]] | None = None
 
 
 @dataclass(slots=True)
@@ -272,17 +266,77 @@ class GetTopics:
 class CreateTopic:
     """`topic_id` None: the server picks one.
 
-    Of expiry and size 0 is the server's default, all ones is no bound.
+    Of expiry and size 0 is the server's default, all ones is no bound. `options` are V's, kind and
+    value by key: they say what the fields say in other dialects, and more.
     """
 
     stream: Name
-    topic_id: int | None
     partitions_count: int
-    compression: int
-    expiry_us: int
-    size_max: int
-    replication: int
     name: str
+    topic_id: int | None = None
+    compression: int = 1
+    expiry_us: int = 0
+    size_max: int = 0
+    replication: int = 0
+    options: dict[str, tuple[int, bytes]] | None = None
+
+
+@dataclass(slots=True)
+class UpdateTopic:
+    """Change a topic's settings, or its name. Of V only what its options name changes."""
+
+    stream: Name
+    topic: Name
+    name: str
+    compression: int = 1
+    expiry_us: int = 0
+    size_max: int = 0
+    replication: int = 0
+    options: dict[str, tuple[int, bytes]] | None = None
+
+
+@dataclass(slots=True)
+class PurgeStream:
+    """Delete all messages of a stream's topics."""
+
+    stream: Name
+
+
+@dataclass(slots=True)
+class PurgeTopic:
+    """Delete all messages of a topic, and its stored offsets."""
+
+    stream: Name
+    topic: Name
+
+
+@dataclass(slots=True)
+class FlushUnsavedBuffer:
+    """Have what was sent to a partition on disk."""
+
+    stream: Name
+    topic: Name
+    partition: int
+    fsync: bool
+
+
+@dataclass(slots=True)
+class DeleteSegments:
+    """Delete the oldest `count` segments of a partition."""
+
+    stream: Name
+    topic: Name
+    partition: int
+    count: int
+
+
+@dataclass(slots=True)
+class DeletePartitions:
+    """Take the `count` partitions with the highest numbers away."""
+
+    stream: Name
+    topic: Name
+    count: int
 
 
 @dataclass(slots=True)
@@ -321,12 +375,12 @@ class GetGroups:
 
 @dataclass(slots=True)
 class CreateGroup:
-    """`group_id` None: the server picks one."""
+    """`group_id` None: the server picks one. `name` None: it has none (D0)."""
 
     stream: Name
     topic: Name
-    group_id: int | None
-    name: str
+    group_id: int | None = None
+    name: str | None = None
 
 
 @dataclass(slots=True)
@@ -356,140 +410,22 @@ class LeaveGroup:
     group: Name
 
 
-# Replies: records in the order in which they are sent. No record at all is the empty OK.
+@dataclass(slots=True)
+class SyncGroup:
+    """Which partitions the caller, a member, has now (V)."""
+
+    stream: Name
+    topic: Name
+    group: Name
 
 
 @dataclass(slots=True)
-class UserIdentity:
-    """Answer to a login."""
-
-    user_id: int
+class GetClusterMetadata:
+    """The nodes of the cluster."""
 
 
 @dataclass(slots=True)
-class ClientInfo:
-    """A connection; `user_id` 0 while nobody has logged in on it."""
+class DescribeOptions:
+    """Which options a topic (1), stream (2) or user (3) can have (V)."""
 
-    client_id: int
-    user_id: int
-    transport: int
-    address: str
-    groups_count: int
-
-
-@dataclass(slots=True)
-class Membership:
-    """A consumer group that a connection is a member of."""
-
-    stream_id: int
-    topic_id: int
-    group_id: int
-
-
-@dataclass(slots=True)
-class Stats:
-    """Answer to GET_STATS: times in microseconds, sizes in bytes, cpu in percent."""
-
-    process_id: int
-    cpu_usage: float
-    total_cpu_usage: float
-    memory_bytes: int
-    memory_total_bytes: int
-    memory_available_bytes: int
-    run_time_us: int
-    start_time_us: int
-    read_bytes: int
-    written_bytes: int
-    messages_bytes: int
-    streams_count: int
-    topics_count: int
-    partitions_count: int
-    segments_count: int
-    messages_count: int
-    clients_count: int
-    groups_count: int
-    hostname: str
-    os_name: str
-    os_version: str
-    kernel_version: str
-    server_version: str
-    server_semver: int
-    cache_metrics_count: int
-
-
-@dataclass(slots=True)
-class StreamInfo:
-    """A namespace, as Iggy sees it."""
-
-    stream_id: int
-    created_us: int
-    topics_count: int
-    size_bytes: int
-    messages_count: int
-    name: str
-
-
-@dataclass(slots=True)
-class TopicInfo:
-    """A topic; `expiry_us` and `size_max` are all ones where there is no bound."""
-
-    topic_id: int
-    created_us: int
-    partitions_count: int
-    expiry_us: int
-    compression: int
-    size_max: int
-    replication: int
-    size_bytes: int
-    messages_count: int
-    name: str
-
-
-@dataclass(slots=True)
-class PartitionInfo:
-    """A partition; `current_offset` is that of the last record that may be read, 0 also where there
-    is none.
-    """
-
-    partition: int
-    created_us: int
-    segments_count: int
-    current_offset: int
-    size_bytes: int
-    messages_count: int
-
-
-@dataclass(slots=True)
-class PolledHead:
-    """What stands before polled messages."""
-
-    partition: int
-    current_offset: int
-    messages_count: int
-
-
-@dataclass(slots=True)
-class OffsetInfo:
-    """Answer to GET_CONSUMER_OFFSET."""
-
-    partition: int
-    current_offset: int
-    stored_offset: int
-
-
-@dataclass(slots=True)
-class GroupInfo:
-    """A consumer group."""
-
-    group_id: int
-    partitions_count: int
-    members_count: int
-    name: str
-
-
-@dataclass(slots=True)
-class MemberInfo:
-    """A member of a consumer group, with the indexes of its partitions."""
-
-    member_id: int
-    partitions: list[int]
+    scope: int

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.topics.topic import Topic
+from protocols.iggy.dialects import Habits
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import Consumer, ConsumerKind, Name
 from storage.metadata.names import DEFAULT_TENANT, TopicName
@@ -95,6 +96,12 @@ def topic_number(broker: Broker, topic: Topic) -> int:
     return broker.catalogue.topic_id(topic.meta)
 
 
+def stream_number(broker: Broker, topic: Topic) -> int:
+    """The number by which Iggy's clients know the stream of a topic."""
+    meta = broker.catalogue.namespace(TENANT, topic.name.namespace)
+    return 0 if meta is None else broker.catalogue.stream_id(meta)
+
+
 def groups(broker: Broker, topic: Topic) -> list[Group]:
     """The named groups of a topic, in the order they were made."""
     metas = broker.catalogue.groups(topic.meta.topic_id)
@@ -107,6 +114,11 @@ def get_group(broker: Broker, topic: Topic, name: Name) -> Group:
         if name in (group.group_id, group.name):
             return group
     raise Absent(_by(name, ErrorCode.GROUP_NAME_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND))
+
+
+def unnamed_group(group_id: int | None) -> str:
+    """The name of a group that has a number alone, as those of D0 have."""
+    return f"group-{group_id}"
 
 
 def subscription_name(broker: Broker, topic: Topic, consumer: Consumer) -> str:
@@ -137,6 +149,15 @@ def free_topic_id(broker: Broker, stream: Stream) -> int:
     return _first_free(
         lambda number: taken(TENANT, stream.name, number) is None, ErrorCode.INVALID_TOPIC_ID
     )
+
+
+def check_free(habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]) -> None:
+    """Whether something can be made: of its number and its name, whether it is taken, and what is
+    told then. Raises Refusal.
+    """
+    for is_taken, code in (number, name) if habits.number_first else (name, number):
+        if is_taken:
+            raise Refusal(code)
 
 
 def check_chosen(number: int | None, code: ErrorCode) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.readers import target
@@ -27,7 +28,7 @@ async def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     if not position and not context.manners.absent_is_error:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
-    return Answer([m.OffsetInfo(found.index, current_offset(found.partition), stored)])
+    return Answer([r.OffsetInfo(found.index, current_offset(found.partition), stored)])
 
 
 async def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:

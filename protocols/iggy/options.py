@@ -16,6 +16,13 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     # A file whose first line is the password. Without it the password is `iggy`, on loopback only.
     password_file: str | None = None
 
+    # Whether the oldest dialect, which has no login, is served; None: on loopback only.
+    without_login: bool | None = None
+
+    def allows_without_login(self, *, loopback: bool) -> bool:
+        """Whether clients that cannot log in are served on such a listener."""
+        return loopback if self.without_login is None else self.without_login
+
     def check(self, *, loopback: bool) -> None:
         """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
         if self.password_file is None:

@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.readers import Target, target
-from protocols.iggy.reading import Taken, first_not_older, last_of, read, read_unless
+from protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Target, target
+from protocols.iggy.reading import Taken, first_not_older, last_of, read, read_unless, shown
 from protocols.iggy.topics import current_offset
 
 # LAST looks so many times further back, twice as far each time, where records are left out for
 # Iggy's readers.
 LAST_WIDENINGS_MAX = 8
-NO_PARTITION = -1  # An index that is told as 0, "none".
 
 Strategy = Callable[[Context, Target, m.PollMessages], Awaitable[tuple[int, Taken]]]
 
@@ -28,20 +28,26 @@ async def poll(context: Context, request: m.PollMessages) -> Answer:
 
     Raises Refusal, PartitionNotFound and what a read raises.
     """
-    if request.count == 0:
+    habits = context.dialect.habits
+    if request.count == 0 and not habits.zero_polls:
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    found = target(context, topic, request.consumer, request.partition, turn=True)
+    try:
+        found = target(context, topic, request.consumer, request.partition, turn=True)
+    except NotOwned:
+        return Answer([r.PolledHead(NO_PARTITION, 0, 0)])
     if found is None:
-        return Answer([m.PolledHead(NO_PARTITION, 0, 0)])
+        return Answer([r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)])
+    if request.count == 0:
+        return Answer([r.PolledHead(found.index, current_offset(found.partition), 0)])
     start, taken = await STRATEGIES[request.strategy.kind](context, found, request)
     if request.auto_commit and taken.next_offset > start:
         # Lazy: on disk within the flush interval. What a lost answer held counts as read, as in
         # Iggy.
         found.commit(context, taken.next_offset, lazy=True)
     context.broker.metrics.records_out(PROTOCOL, topic.name.full, taken.count, taken.size)
-    head = m.PolledHead(found.index, current_offset(found.partition), taken.count)
-    return Answer([head], tail=taken.parts)
+    head = r.PolledHead(found.index, current_offset(found.partition), taken.count)
+    return Answer([head], tail=await shown(context, found.partition, taken.parts))
 
 
 async def _from_offset(
@@ -76,7 +82,7 @@ async def _from_last(context: Context, found: Target, request: m.PollMessages) -
         if taken.count >= request.count or start == first or taken.next_offset < end:
             break
         span *= 2
-    return start, last_of(taken, request.count)
+    return start, last_of(context, taken, request.count)
 
 
 async def _from_next(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:

@@ -16,6 +16,11 @@ from protocols.iggy.membership import Member
 from protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.
+NO_PARTITION = -1  # As an index: what a poll of none is told.
+
+
+class NotOwned(Exception):
+    """A group's member reads what is not its own: it is told so by an empty poll (V)."""
 
 
 @dataclass(slots=True)
@@ -52,21 +57,48 @@ def target(
     """What a poll (`turn`) or an offset command is about; None for a group's member without a
     partition.
 
-    A group that names a partition gets it, member or not; else it is the next of the member's own,
-    or without a turn the one of its latest poll. Raises Refusal, PartitionNotFound.
+    A group that names a partition gets it, member or not, where the dialect has it so; else it is
+    the next of the member's own, or without a turn the one of its latest poll. Raises Refusal,
+    PartitionNotFound, NotOwned.
     """
-    name = names.subscription_name(context.broker, topic, consumer)
-    if partition is None:
-        if consumer.kind is ConsumerKind.CONSUMER:
-            partition = FIRST_PARTITION
-        else:
-            member = _member(context, topic, name)
-            partition = member.next_partition() if turn else member.current
-            if partition is None:
-                return None
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
-    return Target(topic, topic.partition(partition), name.encode())
+    habits = context.dialect.habits
+    name = names.subscription_name(context.broker, topic, consumer)
+    if consumer.kind is ConsumerKind.CONSUMER:
+        if partition is None and habits.needs_partition:
+            raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
+        chosen: int | None = FIRST_PARTITION if partition is None else partition
+    elif habits.owned_only:
+        chosen = _owned(context, topic, name, partition)
+    elif partition is not None and habits.group_takes_partition:
+        chosen = partition
+    else:
+        chosen = _in_turn(context, topic, name, turn=turn)
+    if chosen is None:
+        return None
+    return Target(topic, topic.partition(chosen), name.encode())
+
+
+def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | None:
+    member = _member(context, topic, name)
+    if turn:
+        return member.next_partition()
+    if not member.has_polled and not context.dialect.habits.group_takes_partition:
+        raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
+    return member.current
+
+
+def _owned(context: Context, topic: Topic, name: str, partition: int | None) -> int | None:
+    """The partition that a member names, if it is its own. Raises NotOwned."""
+    if partition is None:
+        return None
+    member = context.shared.groups.member(
+        topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
+    )
+    if member is None or partition not in member.partitions:
+        raise NotOwned
+    return partition
 
 
 def _member(context: Context, topic: Topic, name: str) -> Member:

@@ -5,8 +5,7 @@ Knows no strategy and no command.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -14,15 +13,14 @@ import trio
 from broker.reading.transcode import read_as
 from broker.topics.partition import Partition
 from protocols.iggy.context import PROTOCOL, Context
+from protocols.iggy.forms import MessageForm
 from storage.codecs.api import Buffer
-from storage.codecs.iggy import IGGY, RECORD_MIN
 
 # One answer holds at most so much, and at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
 
-HEADERS_LENGTH_POS = 37  # In a polled message, which begins with its offset.
-U32 = struct.Struct("<I")
-U64 = struct.Struct("<Q")
+# Bytes of messages that are made into another form between two checkpoints, some ms of work.
+SHOWN_PIECE_BYTES = 128 * 1024
 
 
 @dataclass(slots=True)
@@ -51,7 +49,7 @@ async def read(
     while not taken.count and taken.next_offset < partition.high_watermark:
         result = await read_as(
             partition,
-            IGGY,
+            context.dialect.form.codec,
             taken.next_offset,
             bytes_max=POLL_BYTES_MAX - size,
             records_max=count,
@@ -79,7 +77,7 @@ async def read_unless(
         if more.next_offset == taken.next_offset:
             break
         taken.next_offset = more.next_offset
-        for offset, message in messages(more.parts):
+        for offset, message in messages(context, more.parts):
             if next_gap(offset) == offset:
                 taken.parts.append(message)
                 taken.size += len(message)
@@ -105,21 +103,45 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
     return low
 
 
-def last_of(taken: Taken, count: int) -> Taken:
+def last_of(context: Context, taken: Taken, count: int) -> Taken:
     """The last `count` messages of what was read."""
     if taken.count <= count:
         return taken
-    kept = [message for _, message in messages(taken.parts)][-count:]
+    kept = [message for _, message in messages(context, taken.parts)][-count:]
     return Taken(taken.next_offset, list(kept), sum(map(len, kept)), count)
 
 
-def messages(parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
-    """Offset and bytes of each polled message. Our own codec made the bytes: they are sound."""
+def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
+    """Offset and bytes of each message, in the stored form that the dialect reads."""
+    for part in parts:
+        yield from context.dialect.form.split(memoryview(part))
+
+
+async def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Sequence[Buffer]:
+    """Messages in the form in which the dialect polls them, made in pieces where it is not the
+    stored one.
+    """
+    form = context.dialect.form
+    if form.shown is None:
+        return parts
+    made: list[Buffer] = []
+    for piece in _pieces(form, parts):
+        made.extend(form.shown(piece, partition.index))
+        await trio.lowlevel.checkpoint()
+    return made
+
+
+def _pieces(form: MessageForm, parts: list[Buffer]) -> Iterator[memoryview]:
+    """Runs of whole messages of no more than SHOWN_PIECE_BYTES each, or of one that is larger."""
     for part in parts:
         view = memoryview(part)
-        pos = 0
-        while pos < len(view):
-            payload_pos = pos + RECORD_MIN + U32.unpack_from(view, pos + HEADERS_LENGTH_POS)[0]
-            end = payload_pos + U32.unpack_from(view, payload_pos - 4)[0]
-            yield U64.unpack_from(view, pos)[0], view[pos:end]
-            pos = end
+        if len(view) <= SHOWN_PIECE_BYTES:
+            yield view
+            continue
+        start = end = 0
+        for _, message in form.split(view):
+            if end > start and end + len(message) - start > SHOWN_PIECE_BYTES:
+                yield view[start:end]
+                start = end
+            end += len(message)
+        yield view[start:end]

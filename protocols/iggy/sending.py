@@ -8,20 +8,29 @@ from broker.topics.partition import Partition, broker_error
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.partitioning import take_turn
-from storage.codecs.api import BodyFormat
-from storage.codecs.iggy import HEADER_BYTES_MAX, body_from_send
+from storage.codecs.iggy import HEADER_BYTES_MAX
+from storage.codecs.iggy_typed import BrokenRule
 from storage.errors import CorruptBody, RecordTooLarge
 
 MESSAGE_MIN = 24  # id, headers length, payload length
 U32 = struct.Struct("<I")
 
 
+RULES = {
+    "offset": ErrorCode.NON_ZERO_OFFSET,
+    "timestamp": ErrorCode.NON_ZERO_TIMESTAMP,
+    "message_checksum": ErrorCode.INVALID_MESSAGE_CHECKSUM,
+    "batch_checksum": ErrorCode.INVALID_BATCH_CHECKSUM,
+}
+
+
 class CutMessages(Exception):
-    """A message runs past the end of its request: the real server ends the connection without an
-    answer.
+    """Messages at which the real server ends the connection without an answer: in the oldest
+    dialect all that it does not take, in the next ones those that run past the end of the request.
     """
 
 
@@ -30,7 +39,10 @@ async def send(context: Context, request: m.SendMessages) -> Answer:
 
     Raises Refusal, CutMessages, PartitionNotFound and what an append raises.
     """
-    if not request.messages:
+    form = context.dialect.form
+    if not request.messages or request.count == 0:
+        if context.dialect.habits.closes:
+            raise CutMessages("a SEND without a message")
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
     partition = _choose(context, topic, request.partitioning)
@@ -38,20 +50,37 @@ async def send(context: Context, request: m.SendMessages) -> Answer:
     append_us = context.broker.now_us()
     key = request.partitioning.key or None
     try:
-        prepared = body_from_send(request.messages, partition.next_offset, append_us, key=key)
-    except RecordTooLarge as error:
-        raise _too_large(error) from error
-    except CorruptBody as error:
-        if _is_cut(request.messages):
-            raise CutMessages(str(error)) from error
-        raise broker_error(error) from error
+        prepared = form.body(request.messages, request.count, partition.next_offset, append_us, key)
+    except (RecordTooLarge, CorruptBody) as error:
+        raise _refusal(context, request, error) from error
     appended = partition.append(
-        [prepared.body], prepared.info, body_format=BodyFormat.IGGY, append_us=append_us
+        [prepared.body], prepared.info, body_format=form.codec.format, append_us=append_us
     )
     context.broker.metrics.records_in(
         PROTOCOL, topic.name.full, prepared.info.record_count, len(prepared.body)
     )
-    return Answer(ticket=appended.ticket)
+    sent = r.SentInfo(
+        names.stream_number(context.broker, topic),
+        names.topic_number(context.broker, topic),
+        partition.index,
+        appended.base_offset,
+    )
+    return Answer([sent], ticket=appended.ticket)
+
+
+def _refusal(
+    context: Context, request: m.SendMessages, error: RecordTooLarge | CorruptBody
+) -> Exception:
+    """What is raised for messages that cannot be taken."""
+    if context.dialect.habits.closes:
+        return CutMessages(str(error))
+    if isinstance(error, BrokenRule):
+        return Refusal(RULES[error.rule], str(error))
+    if isinstance(error, RecordTooLarge):
+        return _too_large(error)
+    if request.count is None and _is_cut(request.messages):
+        return CutMessages(str(error))
+    return broker_error(error)
 
 
 def _choose(context: Context, topic: Topic, partitioning: m.Partitioning) -> Partition:

@@ -6,18 +6,16 @@ that says to which command they belong.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
 from broker.server.adapters import EndConnection, ProtocolError
-from protocols.iggy import groups, offsets, polling, sending, streams, system, targets, topics
 from protocols.iggy import messages as m
+from protocols.iggy import sending
+from protocols.iggy.commands import COMMANDS
 from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
 from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
-from protocols.iggy.machine import EMPTY_OK, Command, IggyMachine, Refused, State
+from protocols.iggy.machine import Command, IggyMachine, Refused
 from protocols.iggy.options import IggyOptions
 
 if TYPE_CHECKING:
@@ -26,61 +24,7 @@ if TYPE_CHECKING:
 
 # Nothing here keeps time: clients ping, the reference server does not demand it.
 DEADLINE_INTERVAL_S = 3600.0
-
-Handler = Callable[[Context, Any], Awaitable[Answer]]
-Resources = Callable[["Broker", Any], Iterable[Resource]]
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """How one command is served, and what its client must be allowed to do to what it names."""
-
-    api: str  # In metrics.
-    handler: Handler
-    action: Action | None = None  # None: whoever is connected may do it.
-    on: Resources = targets.cluster
-
-
-COMMANDS: Mapping[type, Served] = {
-    m.Ping: Served("ping", system.ping),
-    m.LoginUser: Served("login_user", system.login),
-    m.LogoutUser: Served("logout_user", system.logout),
-    m.GetMe: Served("get_me", system.get_me),
-    m.GetClient: Served("get_client", system.get_client, Action.DESCRIBE),
-    m.GetClients: Served("get_clients", system.get_clients, Action.DESCRIBE),
-    m.GetStats: Served("get_stats", system.get_stats, Action.DESCRIBE),
-    m.PollMessages: Served("poll_messages", polling.poll, Action.CONSUME, targets.consumer),
-    m.SendMessages: Served("send_messages", sending.send, Action.PRODUCE, targets.topic),
-    m.GetConsumerOffset: Served(
-        "get_consumer_offset", offsets.get_offset, Action.DESCRIBE, targets.consumer
-    ),
-    m.StoreConsumerOffset: Served(
-        "store_consumer_offset", offsets.store_offset, Action.CONSUME, targets.consumer
-    ),
-    m.DeleteConsumerOffset: Served(
-        "delete_consumer_offset", offsets.delete_offset, Action.CONSUME, targets.consumer
-    ),
-    m.GetStream: Served("get_stream", streams.get_stream, Action.DESCRIBE, targets.stream),
-    m.GetStreams: Served("get_streams", streams.get_streams, Action.DESCRIBE),
-    m.CreateStream: Served(
-        "create_stream", streams.create_stream, Action.CREATE, targets.new_stream
-    ),
-    m.UpdateStream: Served("update_stream", streams.update_stream, Action.ALTER, targets.stream),
-    m.DeleteStream: Served("delete_stream", streams.delete_stream, Action.DELETE, targets.stream),
-    m.GetTopic: Served("get_topic", topics.get_topic, Action.DESCRIBE, targets.topic),
-    m.GetTopics: Served("get_topics", topics.get_topics, Action.DESCRIBE, targets.stream),
-    m.CreateTopic: Served("create_topic", topics.create_topic, Action.CREATE, targets.new_topic),
-    m.DeleteTopic: Served("delete_topic", topics.delete_topic, Action.DELETE, targets.topic),
-    m.CreatePartitions: Served(
-        "create_partitions", topics.create_partitions, Action.ALTER, targets.topic
-    ),
-    m.GetGroup: Served("get_group", groups.get_group, Action.DESCRIBE, targets.group),
-    m.GetGroups: Served("get_groups", groups.get_groups, Action.DESCRIBE, targets.topic),
-    m.CreateGroup: Served("create_group", groups.create_group, Action.CREATE, targets.new_group),
-    m.DeleteGroup: Served("delete_group", groups.delete_group, Action.DELETE, targets.group),
-    m.JoinGroup: Served("join_group", groups.join_group, Action.CONSUME, targets.group),
-    m.LeaveGroup: Served("leave_group", groups.leave_group, Action.CONSUME, targets.group),
-}
+WARNINGS_MAX = 8  # Log lines of one connection about what is not served; a loop would fill the log.
 
 
 class IggySession:
@@ -90,7 +34,9 @@ class IggySession:
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
     ) -> None:
         """`options` are those of the listener that the connection came in by."""
-        self._machine = IggyMachine()
+        without_login = options.allows_without_login(loopback=connection.loopback)
+        self._machine = IggyMachine(without_login=without_login)
+        self._warned: set[str] = set()
         self._connection = connection
         self._outbox = connection.outbox
         client = Client(connection.id, connection.peer)
@@ -107,14 +53,18 @@ class IggySession:
         return self._machine.frame_size(view)
 
     async def handle(self, frame: memoryview) -> None:
-        """Serve one frame. Raises EndConnection for a client of a dialect that is not served."""
+        """Serve one frame. Raises ProtocolError where Iggy's server hangs up, and EndConnection if
+        nobody is there to read the answer.
+        """
+        if self._outbox.is_broken:
+            raise EndConnection("the client is gone")
         event = self._machine.decode(frame)
         if isinstance(event, Refused):
             self._refuse(event)
             return
         answer = await self._carry_out(event)
         if answer is not None:
-            head = self._machine.encode(answer.records, sum(map(len, answer.tail)))
+            head = self._machine.encode(event, answer.records, sum(map(len, answer.tail)))
             self._outbox.answer([head, *answer.tail], answer.ticket)
 
     async def turn_ended(self) -> None:
@@ -136,10 +86,15 @@ class IggySession:
     async def _carry_out(self, command: Command) -> Answer | None:
         """The answer of a command; None if it was refused, which has been answered then."""
         kind = type(command.request)
-        self._counted[kind].inc()
         context, machine = self._context, self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
-        served = COMMANDS[kind]
+        served = COMMANDS.get(kind)
+        if served is None:
+            reason = f"command {command.code} is not served"
+            self._warn(reason)
+            self._fail(command, ErrorCode.FEATURE_UNAVAILABLE, reason)
+            return None
+        self._counted[kind].inc()
         if kind is not m.SendMessages:  # Those may share a sync.
             await context.own_writes()
         try:
@@ -147,19 +102,19 @@ class IggySession:
             answer = await served.handler(context, command.request)
         except Absent as error:
             if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
-                self._fail(error.code, str(error))
-            else:
-                self._outbox.answer([EMPTY_OK])
-            return None
+                self._fail(command, error.code, str(error))
+                return None
+            return Answer()
         except Refusal as error:
-            self._fail(error.code, str(error))
+            self._fail(command, error.code, str(error))
             return None
         except BrokerError as error:
-            self._fail(wire_code(error), str(error))
+            self._fail(command, wire_code(error), str(error))
             return None
         except sending.CutMessages as error:
             raise ProtocolError(str(error)) from error
-        machine.state = State.LOGGED_IN if context.client.user_id else State.LOGGED_OUT
+        machine.logged_in = context.client.user_id is not None
+        machine.session = self._connection.id
         return answer
 
     def _check(self, command: Command) -> None:
@@ -170,15 +125,24 @@ class IggySession:
                 self._connection.check(served.action, resource)
 
     def _refuse(self, refused: Refused) -> None:
-        if refused.ends:
-            raise EndConnection(refused.reason, refused.reply)
-        self._connection.log.debug("request_refused", reason=refused.reason)
+        if refused.unserved:
+            self._warn(refused.reason)
+        else:
+            self._connection.log.debug("request_refused", reason=refused.reason)
         self._outbox.answer([refused.reply])
 
-    def _fail(self, code: ErrorCode, text: str) -> None:
+    def _warn(self, reason: str) -> None:
+        """Tell the operator once a connection what its client wanted in vain."""
+        if reason not in self._warned and len(self._warned) < WARNINGS_MAX:
+            self._warned.add(reason)
+            self._connection.log.warning("not_served", reason=reason)
+
+    def _fail(self, command: Command, code: ErrorCode, text: str) -> None:
         self._context.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
-        self._outbox.answer([self._machine.error(code, text)])
+        self._outbox.answer([self._machine.error(command, code, text)])
 
 
 # Commands that ask for one thing, and from D2 on are answered with nothing where it is not there.
-EMPTY_IF_ABSENT = frozenset({m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset})
+EMPTY_IF_ABSENT = frozenset(
+    {m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset, m.SyncGroup}
+)

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import trio
+
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.topics import forget_topic, topic_info
+from protocols.iggy.topic_options import check_no_options
+from protocols.iggy.topics import forget_topic, topic_infos
 from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
 
 async def get_stream(context: Context, request: m.GetStream) -> Answer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
-    infos = [topic_info(context.broker, topic) for topic in names.topics(context.broker, stream)]
-    return Answer([_stream_info(context, stream), *infos])
+    infos = await topic_infos(context.broker, names.topics(context.broker, stream))
+    return Answer([_stream_info(stream, infos), *infos])
 
 
 async def get_streams(context: Context, request: m.GetStreams) -> Answer:
     """All streams."""
-    streams = names.streams(context.broker)
-    return Answer([_stream_info(context, stream) for stream in streams])
+    broker = context.broker
+    records = []
+    for stream in names.streams(broker):
+        infos = await topic_infos(broker, names.topics(broker, stream))
+        records.append(_stream_info(stream, infos))
+        await trio.lowlevel.checkpoint()
+    return Answer(records)
 
 
 async def create_stream(context: Context, request: m.CreateStream) -> Answer:
     """Make a namespace, or take on one that is there but not listed. Raises Refusal."""
     broker = context.broker
+    check_no_options(request.options)
     if not valid_namespace(names.TENANT, request.name):
         raise Refusal(ErrorCode.INVALID_STREAM_NAME)
-    there = names.find_stream(broker, request.name)
-    if there is not None and there.listed:
-        raise Refusal(ErrorCode.STREAM_NAME_ALREADY_EXISTS)
     names.check_chosen(request.stream_id, ErrorCode.INVALID_STREAM_ID)
     stream_id = request.stream_id or names.free_stream_id(broker)
-    if names.find_stream(broker, stream_id) is not None:
-        raise Refusal(ErrorCode.STREAM_ID_ALREADY_EXISTS)
+    there = names.find_stream(broker, request.name)
+    names.check_free(
+        context.dialect.habits,
+        (names.find_stream(broker, stream_id) is not None, ErrorCode.STREAM_ID_ALREADY_EXISTS),
+        (there is not None and there.listed, ErrorCode.STREAM_NAME_ALREADY_EXISTS),
+    )
     if there is None:
         ticket = broker.topics.create_namespace(names.TENANT, request.name, iggy_id=stream_id)
     else:
         ticket = broker.topics.number_namespace(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
-    return Answer([_stream_info(context, stream)], ticket=ticket)
+    infos = await topic_infos(broker, names.topics(broker, stream))
+    return Answer([_stream_info(stream, infos)], ticket=ticket)
 
 
 async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
@@ -67,9 +81,8 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     return Answer(ticket=broker.topics.delete_namespace(names.TENANT, stream.name))
 
 
-def _stream_info(context: Context, stream: names.Stream) -> m.StreamInfo:
-    infos = [topic_info(context.broker, topic) for topic in names.topics(context.broker, stream)]
-    return m.StreamInfo(
+def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:
+    return r.StreamInfo(
         stream_id=stream.stream_id,
         created_us=stream.created_us,
         topics_count=len(infos),

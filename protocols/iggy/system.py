@@ -7,11 +7,17 @@ import hmac
 from broker.access.rights import ANONYMOUS, Principal
 from protocols.iggy import messages as m
 from protocols.iggy import names
-from protocols.iggy.context import NOBODY, ROOT, Answer, Client, Context
+from protocols.iggy import replies as r
+from protocols.iggy import user_messages as u
+from protocols.iggy.context import ROOT, Answer, Client, Context
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.figures import broker_figures
+from protocols.iggy.topic_options import described
+from protocols.iggy.vsr import PROTOCOL_VERSION
 
 TRANSPORT_TCP = 1
+CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
+SCOPE_TOPIC = 1  # Of an option; 2 is a stream, 3 a user.
 
 
 async def ping(context: Context, request: m.Ping) -> Answer:
@@ -19,7 +25,7 @@ async def ping(context: Context, request: m.Ping) -> Answer:
     return Answer()
 
 
-async def login(context: Context, request: m.LoginUser) -> Answer:
+async def login(context: Context, request: u.LoginUser) -> Answer:
     """Let the one user in; once more on the same connection is fine.
 
     Raises Refusal.
@@ -35,12 +41,16 @@ async def login(context: Context, request: m.LoginUser) -> Answer:
         raise Refusal(ErrorCode.INVALID_CREDENTIALS)
     context.client.user_id = ROOT
     context.connection.principal = Principal(request.username)
-    return Answer([m.UserIdentity(ROOT)])
+    return Answer([_login_info(context, ROOT)])
 
 
-async def logout(context: Context, request: m.LogoutUser) -> Answer:
+def _login_info(context: Context, user_id: int) -> r.LoginInfo:
+    return r.LoginInfo(user_id, context.connection.id, PROTOCOL_VERSION, context.broker.version)
+
+
+async def logout(context: Context, request: u.LogoutUser) -> Answer:
     """Back to where only a login is taken."""
-    context.client.user_id = NOBODY
+    context.client.user_id = None
     context.connection.principal = ANONYMOUS
     return Answer()
 
@@ -66,21 +76,33 @@ async def get_clients(context: Context, request: m.GetClients) -> Answer:
 
 async def get_stats(context: Context, request: m.GetStats) -> Answer:
     """Figures of this process and of all topics, whichever listener made them."""
-    return Answer([broker_figures(context.broker, len(context.shared.clients))])
+    return Answer([await broker_figures(context.broker, len(context.shared.clients))])
 
 
-def _client_records(context: Context, client: Client) -> list[m.ClientInfo | m.Membership]:
+async def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
+    """One node: this broker, at the address that this client can reach it by."""
+    host, port = context.connection.advertised
+    return Answer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
+
+
+async def describe_options(context: Context, request: m.DescribeOptions) -> Answer:
+    """The options that a topic can have; nothing else has any."""
+    options = described() if request.scope == SCOPE_TOPIC else []
+    return Answer([r.Count(len(options)), *options])
+
+
+def _client_records(context: Context, client: Client) -> list[r.ClientInfo | r.Membership]:
     memberships = []
     for topic_id, name in context.shared.groups.joined(client.client_id):
         membership = _membership(context, topic_id, name)
         if membership is not None:
             memberships.append(membership)
     count = len(memberships)
-    head = m.ClientInfo(client.client_id, client.user_id, TRANSPORT_TCP, client.address, count)
+    head = r.ClientInfo(client.client_id, client.user_id, TRANSPORT_TCP, client.address, count)
     return [head, *memberships]
 
 
-def _membership(context: Context, topic_id: int, name: str) -> m.Membership | None:
+def _membership(context: Context, topic_id: int, name: str) -> r.Membership | None:
     """The numbers of a group that somebody joined; None if another listener has deleted its topic
     since.
     """
@@ -90,4 +112,4 @@ def _membership(context: Context, topic_id: int, name: str) -> m.Membership | No
         return None
     stream = names.get_stream(context.broker, meta.name.namespace)
     group = next(group for group in catalogue.groups(topic_id) if group.name == name)
-    return m.Membership(stream.stream_id, catalogue.topic_id(meta), group.group_id)
+    return r.Membership(stream.stream_id, catalogue.topic_id(meta), group.group_id)

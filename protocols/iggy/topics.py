@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
+
+import trio
 
 from broker import errors
 from broker.topics.partition import Partition
@@ -10,25 +13,43 @@ from broker.topics.settings import NO_LIMIT
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
+from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.messages import UNBOUNDED
+from protocols.iggy.topic_options import (
+    DURABILITY,
+    EXPIRY,
+    SEGMENT,
+    SIZE,
+    check_topic_options,
+    compression_of,
+    derived,
+    number_of,
+    packed,
+    unpacked,
+)
 from storage.metadata.names import InvalidTopicName, TopicName, check_topic_name, split_partition
 
 if TYPE_CHECKING:
     from broker.broker import Broker
 
-UNBOUNDED = (1 << 64) - 1  # Expiry and size without a bound.
 SERVER_DEFAULT = 0
 # None and gzip. Kept and shown only; the reference server does no more with it.
 COMPRESSIONS = range(1, 3)
 REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
-# Of a topic and of one request, in Iggy; the broker's own bound is lower.
+# Of a topic and of one request, in Iggy's older dialects; the broker's own bound is lower.
 PARTITIONS_MAX = 100_000
+REQUEST_PARTITIONS_MAX = 1_000  # Of one request, in V.
 
 # Topic settings. Those of the log are for one partition; the others are known to this listener
 # alone.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
-COMPRESSION, REPLICATION = "iggy_compression", "iggy_replication"
+SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
+COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
+
+# Partitions that a list looks at between two checkpoints: some ms of work.
+PIECE_PARTITIONS = 500
 
 
 async def get_topic(context: Context, request: m.GetTopic) -> Answer:
@@ -41,30 +62,61 @@ async def get_topics(context: Context, request: m.GetTopics) -> Answer:
     """All topics of a stream. A missing stream stays an error here. Raises Refusal."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
-    return Answer([topic_info(broker, topic) for topic in names.topics(broker, stream)])
+    topics = names.topics(broker, stream)
+    infos = await topic_infos(broker, topics)
+    return Answer([r.Count(len(infos)), *infos])
 
 
 async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     """Make a topic. Raises Refusal."""
     broker = context.broker
+    _check_settings(request)
+    if request.options is not None and request.partitions_count > REQUEST_PARTITIONS_MAX:
+        raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     stream = names.get_stream(broker, request.stream)
     name = TopicName(names.TENANT, stream.name, request.name)
     _check_name(name)
-    if request.compression not in COMPRESSIONS:
-        raise Refusal(ErrorCode.INVALID_COMMAND, f"compression {request.compression}")
-    if broker.topics.find(name) is not None:
-        raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
     names.check_chosen(request.topic_id, ErrorCode.INVALID_TOPIC_ID)
     topic_id = request.topic_id or names.free_topic_id(broker, stream)
-    if broker.catalogue.topic_by_iggy_id(names.TENANT, stream.name, topic_id) is not None:
-        raise Refusal(ErrorCode.TOPIC_ID_ALREADY_EXISTS)
+    numbered = broker.catalogue.topic_by_iggy_id(names.TENANT, stream.name, topic_id)
+    names.check_free(
+        context.dialect.habits,
+        (numbered is not None, ErrorCode.TOPIC_ID_ALREADY_EXISTS),
+        (broker.topics.find(name) is not None, ErrorCode.TOPIC_NAME_ALREADY_EXISTS),
+    )
     try:
         topic = await broker.topics.create_aside(
-            name, request.partitions_count, settings=_settings(request), iggy_id=topic_id
+            name,
+            request.partitions_count,
+            settings=_settings(request, request.partitions_count),
+            iggy_id=topic_id,
         )
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
     return Answer(_details(broker, topic), ticket=topic.ticket)
+
+
+async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
+    """Change a topic's settings. Another name is refused: a topic keeps the one that it was made
+    with. Raises Refusal.
+    """
+    broker = context.broker
+    _check_settings(request)
+    topic = names.get_topic(broker, request.stream, request.topic)
+    if request.name != topic.name.topic:
+        wanted = TopicName(names.TENANT, topic.name.namespace, request.name)
+        _check_name(wanted)
+        if broker.topics.find(wanted) is not None:
+            raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
+        raise Refusal(ErrorCode.FEATURE_UNAVAILABLE, "topics cannot be given another name")
+    changes: dict[str, str | int | bool | None] = {}
+    if request.options is None:
+        changes = dict.fromkeys((RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION))
+    changes |= _settings(request, len(topic.partitions))
+    if request.options is not None:
+        given = {**_given_options(topic), **request.options}
+        changes[OPTIONS] = packed(given).hex()
+    return Answer(ticket=await broker.topics.alter_settings_in_turns(topic.name, changes))
 
 
 async def delete_topic(context: Context, request: m.DeleteTopic) -> Answer:
@@ -86,24 +138,53 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
 
-def topic_info(broker: Broker, topic: Topic) -> m.TopicInfo:
+def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
     """The record of a topic."""
-    partitions = [_partition_info(topic, partition) for partition in topic.partitions]
+    partitions = topic.partitions
     settings = topic.meta.settings
     retention_ms = settings.get(RETENTION_MS, broker.config.log.retention_ms)
     retention_bytes = settings.get(RETENTION_BYTES, broker.config.log.retention_bytes)
-    return m.TopicInfo(
+    expiry_us = _bound(retention_ms, 1000)
+    compression = int(settings.get(COMPRESSION, COMPRESSIONS[0]))
+    size_max = _bound(retention_bytes, max(len(partitions), 1))
+    given = _given_options(topic)
+    return r.TopicInfo(
         topic_id=names.topic_number(broker, topic),
         created_us=topic.meta.created_us,
         partitions_count=len(partitions),
-        expiry_us=_bound(retention_ms, 1000),
-        compression=int(settings.get(COMPRESSION, COMPRESSIONS[0])),
-        size_max=_bound(retention_bytes, max(len(partitions), 1)),
+        expiry_us=expiry_us,
+        compression=compression,
+        size_max=size_max,
         replication=int(settings.get(REPLICATION, REPLICATION_DEFAULT)),
-        size_bytes=sum(info.size_bytes for info in partitions),
-        messages_count=sum(info.messages_count for info in partitions),
+        size_bytes=sum(partition.log.size_bytes for partition in partitions),
+        messages_count=sum(messages_count(partition) for partition in partitions),
         name=topic.name.topic,
+        options=packed(given),
+        derived_options=derived(
+            given, compression=compression, expiry_us=expiry_us, size_max=size_max
+        ),
     )
+
+
+async def topic_infos(broker: Broker, topics: Sequence[Topic]) -> list[r.TopicInfo]:
+    """The records of many topics, made in pieces."""
+    return [topic_info(broker, topic) async for topic in in_pieces(topics) if not topic.deleted]
+
+
+async def in_pieces(topics: Sequence[Topic]) -> AsyncIterator[Topic]:
+    """The topics, with a checkpoint after each PIECE_PARTITIONS partitions."""
+    seen = 0
+    for topic in topics:
+        yield topic
+        seen += 1 + len(topic.partitions)
+        if seen >= PIECE_PARTITIONS:
+            seen = 0
+            await trio.lowlevel.checkpoint()
+
+
+def messages_count(partition: Partition) -> int:
+    """Messages that may be read, gaps counted in."""
+    return partition.high_watermark - partition.log_start_offset
 
 
 def current_offset(partition: Partition) -> int:
@@ -131,10 +212,39 @@ def _bound(limit: str | int | bool | None, unit: int) -> int:
     return UNBOUNDED if limit is None or limit == NO_LIMIT else min(int(limit) * unit, UNBOUNDED)
 
 
-def _settings(request: m.CreateTopic) -> dict[str, str | int | bool]:
+def _check_settings(request: m.CreateTopic | m.UpdateTopic) -> None:
+    """Whether a topic can be so. What V gives as options goes where other dialects have fields.
+
+    Raises Refusal.
+    """
+    options = request.options
+    if options is not None:
+        check_topic_options(options)
+        request.compression = compression_of(options) or COMPRESSIONS[0]
+        request.expiry_us = number_of(options, EXPIRY) or SERVER_DEFAULT
+        request.size_max = number_of(options, SIZE) or SERVER_DEFAULT
+    if request.compression not in COMPRESSIONS:
+        raise Refusal(ErrorCode.INVALID_COMMAND, f"compression {request.compression}")
+
+
+def _given_options(topic: Topic) -> dict[str, tuple[int, bytes]]:
+    """The options that V's clients gave a topic."""
+    return unpacked(bytes.fromhex(str(topic.meta.settings.get(OPTIONS, ""))))
+
+
+def _settings(
+    request: m.CreateTopic | m.UpdateTopic, partitions_count: int
+) -> dict[str, str | int | bool]:
     """Iggy bounds a topic as a whole, the log each partition: each gets its share, rounded up."""
     settings: dict[str, str | int | bool] = {}
-    partitions = max(request.partitions_count, 1)
+    partitions = max(partitions_count, 1)
+    if request.options:
+        settings[OPTIONS] = packed(request.options).hex()
+        segment_bytes = number_of(request.options, SEGMENT)
+        if segment_bytes is not None:
+            settings[SEGMENT_BYTES] = segment_bytes
+        if request.options.get(DURABILITY, (0, b""))[1] == b"persisted":
+            settings[LOG_DURABILITY] = "synced"
     for name, asked, unit in (
         (RETENTION_MS, request.expiry_us, 1000),
         (RETENTION_BYTES, request.size_max, partitions),
@@ -148,17 +258,17 @@ def _settings(request: m.CreateTopic) -> dict[str, str | int | bool]:
     return settings
 
 
-def _details(broker: Broker, topic: Topic) -> list[m.TopicInfo | m.PartitionInfo]:
+def _details(broker: Broker, topic: Topic) -> list[r.TopicInfo | r.PartitionInfo]:
     partitions = [_partition_info(topic, partition) for partition in topic.partitions]
     return [topic_info(broker, topic), *partitions]
 
 
-def _partition_info(topic: Topic, partition: Partition) -> m.PartitionInfo:
-    return m.PartitionInfo(
+def _partition_info(topic: Topic, partition: Partition) -> r.PartitionInfo:
+    return r.PartitionInfo(
         partition=partition.index,
         created_us=topic.meta.created_us,
         segments_count=len(partition.log.segments()),
         current_offset=current_offset(partition),
         size_bytes=partition.log.size_bytes,
-        messages_count=partition.high_watermark - partition.log_start_offset,
+        messages_count=messages_count(partition),
     )

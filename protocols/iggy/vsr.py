@@ -1,64 +1,120 @@
-"""The framing of Iggy's newest dialect ("V", crate 0.11, VSR): enough of it to refuse its clients
-readably.
+"""The framing of Iggy's newest dialect, V (protocol 0.11.0): frames, replies, evictions.
 
 Every frame has a 256-byte header; the first 48 bytes, checksums, are zero, which tells it from a
-classic frame, whose length is never below 4. Knows no broker. Layouts: apache/iggy-website,
-`content/docs/binary-protocol`, protocol 0.11.0.
+classic frame, whose length is never below 4. Knows no broker and no body. Layouts:
+apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0; what a server of 0.9.0-edge.5
+answered where.
 """
 
 from __future__ import annotations
 
+import enum
 import struct
 from dataclasses import dataclass
 
 from broker.server.adapters import ProtocolError
+from protocols.iggy.messages import Code
 
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48
-SIZE_POS, COMMAND_POS, CLIENT_POS, REQUEST_POS, OPERATION_POS, CODE_POS = 48, 60, 128, 168, 176, 196
+SIZE_POS, COMMAND_POS, CLIENT_POS, REQUEST_POS, OPERATION_POS = 48, 60, 128, 168, 176
+SESSION_POS, CODE_POS = 184, 196
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 
-# No frame before or during a login is larger, and nothing else is served.
-FRAME_BYTES_MAX = 64 * 1024
-
 COMMAND_REQUEST, COMMAND_REPLY, COMMAND_EVICTION = 5, 8, 13
-OPERATION_REGISTER, OPERATION_NON_REPLICATED = 1, 2
-CODE_PING = 1
+OPERATION_REGISTER, OPERATION_NON_REPLICATED, OPERATION_LOGOUT = 1, 2, 3
 REPLY_CLIENT_POS, REPLY_REQUEST_POS, REPLY_OPERATION_POS, REPLY_STATUS_POS = 160, 200, 208, 216
+CHECKSUM_POS, REPLY_CHECKSUM_POS, CHECKSUM_BYTES = 144, 128, 16
 ACCEPTED_MAX_POS, ACCEPTED_MIN_POS, REASON_POS = 144, 148, 255
-REASON_INCOMPATIBLE_PROTOCOL = 14
-NO_VERSION = 1  # 0.0.1, which nobody speaks: clients take a window of zeros for a damaged frame.
+
+PROTOCOL_VERSION = 11 << 10  # 0.11.0; a login's lowest ten bits are the patch, which may differ.
+PATCH_BITS = 10
+
+RESULT_OK = bytes(4)
+
+# Which command an operation carries; the non-replicated one says it in its header.
+CODES: dict[int, int] = {
+    OPERATION_REGISTER: Code.LOGIN_USER,
+    OPERATION_LOGOUT: Code.LOGOUT_USER,
+    128: Code.CREATE_STREAM,
+    129: Code.UPDATE_STREAM,
+    130: Code.DELETE_STREAM,
+    131: Code.PURGE_STREAM,
+    132: Code.CREATE_TOPIC,
+    133: Code.UPDATE_TOPIC,
+    134: Code.DELETE_TOPIC,
+    135: Code.PURGE_TOPIC,
+    136: Code.CREATE_PARTITIONS,
+    137: Code.DELETE_PARTITIONS,
+    138: Code.DELETE_SEGMENTS,
+    139: Code.CREATE_GROUP,
+    140: Code.DELETE_GROUP,
+    141: Code.CREATE_USER,
+    142: Code.UPDATE_USER,
+    143: Code.DELETE_USER,
+    144: Code.CHANGE_PASSWORD,
+    145: Code.UPDATE_PERMISSIONS,
+    146: Code.CREATE_TOKEN,
+    147: Code.DELETE_TOKEN,
+    148: Code.JOIN_GROUP,
+    149: Code.LEAVE_GROUP,
+    160: Code.SEND_MESSAGES,
+    161: Code.STORE_CONSUMER_OFFSET,
+    162: Code.DELETE_CONSUMER_OFFSET,
+}
+# Those of the others that the non-replicated operation carries.
+PLAIN_CODES = frozenset(
+    {
+        *(Code.PING, Code.GET_STATS, Code.GET_SNAPSHOT, Code.GET_CLUSTER_METADATA),
+        *(Code.DESCRIBE_OPTIONS, Code.GET_ME, Code.GET_CLIENT, Code.GET_CLIENTS, Code.GET_USER),
+        *(Code.GET_USERS, Code.GET_TOKENS, Code.POLL_MESSAGES, Code.FLUSH_UNSAVED_BUFFER),
+        *(Code.GET_CONSUMER_OFFSET, Code.GET_STREAM, Code.GET_STREAMS, Code.GET_TOPIC),
+        *(Code.GET_TOPICS, Code.GET_GROUP, Code.GET_GROUPS, Code.SYNC_GROUP),
+    }
+)
+# Operations whose replies begin with a result section: a count of errors, then those.
+WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162})
+# What the real server tells in the result section; all else is the status of a reply without body.
+RESULT_ERRORS = frozenset({42, 43, 46, 48, 1009, 1012, 2010, 2013, 5000, 5004, 5006})
+
+
+class Reason(enum.IntEnum):
+    """Why a session is over."""
+
+    NO_SESSION = 1
+    INVALID_CREDENTIALS = 9
+    INVALID_TOKEN = 10
+    USER_INACTIVE = 11
+    INCOMPATIBLE_PROTOCOL = 14
+    MALFORMED_LOGIN = 15
 
 
 @dataclass(slots=True)
 class VsrRequest:
-    """What is needed of a request to answer it; `code` is the command of a non-replicated
-    operation, else 0.
+    """What is needed of a request to answer it; `code` is the command that it carries, 0 for none
+    that is known.
     """
 
     client: bytes
+    checksum: bytes
     number: int
     operation: int
+    session: int
     code: int
 
-    @property
-    def is_ping(self) -> bool:
-        """Clients ping before they log in."""
-        return self.operation == OPERATION_NON_REPLICATED and self.code == CODE_PING
 
-
-def frame_size(view: memoryview) -> int | None:
+def frame_size(view: memoryview, bytes_max: int) -> int | None:
     """Whole size of the frame; None while its size field is missing.
 
-    Raises ProtocolError if this is no V frame.
+    Raises ProtocolError if this is no V frame, or a longer one.
     """
     if any(view[:CHECKSUMS_BYTES]):
         raise ProtocolError("neither a classic length nor a V header")
     if len(view) <= COMMAND_POS:
         return None
     (size,) = U32.unpack_from(view, SIZE_POS)
-    if view[COMMAND_POS] != COMMAND_REQUEST or not HEADER_BYTES <= size <= FRAME_BYTES_MAX:
+    if view[COMMAND_POS] != COMMAND_REQUEST or not HEADER_BYTES <= size <= bytes_max:
         raise ProtocolError(f"V frame of {size} bytes with command {view[COMMAND_POS]}")
     return int(size)
 
@@ -66,34 +122,62 @@ def frame_size(view: memoryview) -> int | None:
 def decode(frame: memoryview) -> VsrRequest:
     """The header of a whole frame."""
     operation = frame[OPERATION_POS]
-    is_command = operation == OPERATION_NON_REPLICATED
+    if operation == OPERATION_NON_REPLICATED:
+        (code,) = U32.unpack_from(frame, CODE_POS)
+        code = code if code in PLAIN_CODES else 0
+    else:
+        code = CODES.get(operation, 0)
     return VsrRequest(
         client=bytes(frame[CLIENT_POS : CLIENT_POS + 16]),
+        checksum=bytes(frame[CHECKSUM_POS : CHECKSUM_POS + CHECKSUM_BYTES]),
         number=U64.unpack_from(frame, REQUEST_POS)[0],
         operation=operation,
-        code=U32.unpack_from(frame, CODE_POS)[0] if is_command else 0,
+        session=U64.unpack_from(frame, SESSION_POS)[0],
+        code=code,
     )
 
 
-def reply(request: VsrRequest, status: int) -> bytes:
-    """An answer without a body."""
-    frame = bytearray(HEADER_BYTES)
-    U32.pack_into(frame, SIZE_POS, HEADER_BYTES)
-    frame[COMMAND_POS] = COMMAND_REPLY
-    frame[REPLY_CLIENT_POS : REPLY_CLIENT_POS + 16] = request.client
-    U64.pack_into(frame, REPLY_REQUEST_POS, request.number)
-    frame[REPLY_OPERATION_POS] = request.operation
-    U32.pack_into(frame, REPLY_STATUS_POS, status)
-    return bytes(frame)
+def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0) -> bytes:
+    """The header of an answer that `body_bytes` follow."""
+    header = bytearray(HEADER_BYTES)
+    U32.pack_into(header, SIZE_POS, HEADER_BYTES + body_bytes)
+    header[COMMAND_POS] = COMMAND_REPLY
+    header[REPLY_CHECKSUM_POS : REPLY_CHECKSUM_POS + CHECKSUM_BYTES] = request.checksum
+    header[REPLY_CLIENT_POS : REPLY_CLIENT_POS + 16] = request.client
+    U64.pack_into(header, REPLY_REQUEST_POS, request.number)
+    header[REPLY_OPERATION_POS] = request.operation
+    U32.pack_into(header, REPLY_STATUS_POS, status)
+    return bytes(header)
 
 
-def eviction(request: VsrRequest) -> bytes:
-    """The end of a session: no version of this protocol is served."""
+def success(request: VsrRequest, payload: bytes, tail_bytes: int = 0) -> bytes:
+    """An answer that succeeds; `tail_bytes` more follow from elsewhere."""
+    result = RESULT_OK if request.operation in WITH_RESULT else b""
+    size = len(result) + len(payload) + tail_bytes
+    return b"".join((reply(request, 0, size), result, payload))
+
+
+def failure(request: VsrRequest, number: int) -> bytes:
+    """An answer that fails, told where the real server tells that error."""
+    if request.operation in WITH_RESULT and number in RESULT_ERRORS:
+        result = struct.pack("<III", 1, 0, number)
+        return reply(request, 0, len(result)) + result
+    return reply(request, number)
+
+
+def eviction(request: VsrRequest, reason: Reason) -> bytes:
+    """The end of a session, or of a try to begin one."""
     frame = bytearray(HEADER_BYTES)
     U32.pack_into(frame, SIZE_POS, HEADER_BYTES)
     frame[COMMAND_POS] = COMMAND_EVICTION
     frame[CLIENT_POS : CLIENT_POS + 16] = request.client
-    U32.pack_into(frame, ACCEPTED_MAX_POS, NO_VERSION)
-    U32.pack_into(frame, ACCEPTED_MIN_POS, NO_VERSION)
-    frame[REASON_POS] = REASON_INCOMPATIBLE_PROTOCOL
+    if reason is Reason.INCOMPATIBLE_PROTOCOL:
+        U32.pack_into(frame, ACCEPTED_MAX_POS, PROTOCOL_VERSION)
+        U32.pack_into(frame, ACCEPTED_MIN_POS, PROTOCOL_VERSION)
+    frame[REASON_POS] = reason
     return bytes(frame)
+
+
+def speaks(version: int) -> bool:
+    """Whether a client of that protocol version is served."""
+    return version >> PATCH_BITS == PROTOCOL_VERSION >> PATCH_BITS

@@ -24,6 +24,7 @@ class BodyFormat(enum.IntEnum):
     KAFKA = 2
     PULSAR = 3
     IGGY = 4
+    IGGY_TYPED = 5
     JOURNAL = 16
     GAP = 17
 

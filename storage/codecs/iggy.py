@@ -75,7 +75,7 @@ def body_from_send(
             return equal
     parts: list[Buffer] = [pack_key(key)]
     read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
-    fresh_ids = _fresh_ids(random_bytes)
+    ids = fresh_ids(random_bytes)
     pos, end, offset, payload_bytes, header_bytes = 0, len(view), base_offset, 0, 0
     while pos < end:  # hot: see make bench
         if end - pos < SEND_HEAD.size:
@@ -92,7 +92,7 @@ def body_from_send(
         if headers_size:
             header_bytes += check_headers(view[pos + 20 : payload_pos - 4])
         if message_id == NO_ID:
-            message_id = next(fresh_ids)
+            message_id = next(ids)
         checksum = crc_of(view[payload_pos:stop])
         parts.append(pack(offset, AVAILABLE, append_us, message_id, checksum))
         parts.append(view[pos + 16 : stop])
@@ -122,7 +122,7 @@ class IggyCodec:
         count, end = 0, len(view)
         while pos < end:
             payload_pos, stop = _record_end(view, pos, end)
-            _headers(view[pos + RECORD_HEAD.size + 4 : payload_pos - 4])
+            headers_of(view[pos + RECORD_HEAD.size + 4 : payload_pos - 4])
             count, pos = count + 1, stop
         return BodyInfo(count)
 
@@ -239,6 +239,15 @@ def _equal_body(
     return None if body is None else Prepared(body, BodyInfo(len(view) // step))
 
 
+def polled(records: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Offset and bytes of each polled record. Our own codec made them: they are sound."""
+    pos, end = 0, len(records)
+    while pos < end:
+        _, stop = _record_end(records, pos, end)
+        yield STAMP.unpack_from(records, pos)[0], records[pos:stop]
+        pos = stop
+
+
 def read_key(body: Buffer) -> tuple[int, bytes | None]:
     """Position of the first record, and the partitioning key. Raises CorruptBody."""
     if len(body) < BODY_HEAD.size:
@@ -258,7 +267,7 @@ def check_headers(block: memoryview) -> int:
             kind, or lengths that do not fill the block.
     """
     total = 0
-    for header in _headers(block):
+    for header in headers_of(block):
         if not 1 <= len(header.name) <= TEXT_BYTES_MAX or not is_text(header.name):
             raise CorruptBody("header name is not 1 to 255 bytes of UTF-8")
         if not 1 <= len(header.value) <= TEXT_BYTES_MAX:
@@ -313,7 +322,7 @@ def _decode_records(
                     None,
                     key,
                     data[payload_pos:stop],
-                    _headers(data[pos + 41 : payload_pos - 4]) if headers_size else (),
+                    headers_of(data[pos + 41 : payload_pos - 4]) if headers_size else (),
                     None,
                     None,
                     None,
@@ -324,7 +333,7 @@ def _decode_records(
         pos = stop
 
 
-def _headers(block: Buffer) -> list[Header]:
+def headers_of(block: Buffer) -> list[Header]:
     """Headers of a block without its length (apache/iggy iggy/src/models/header.rs)."""
     headers = []
     pos, end = 0, len(block)
@@ -367,7 +376,7 @@ def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
     return b"".join((U32.pack(len(name)), name, bytes((kind,)), U32.pack(len(value)), value))
 
 
-def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
+def fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
     """Random UUIDs of version 4, made some at a time: one by one they cost more than the append."""
     while True:
         block = bytearray(random_bytes(16 * IDS_AT_A_TIME))

@@ -20,6 +20,7 @@ _BUILT_IN = {
     "kafka": (BodyFormat.KAFKA, "storage.codecs.kafka", "KAFKA"),
     "pulsar": (BodyFormat.PULSAR, "storage.codecs.pulsar", "PULSAR"),
     "iggy": (BodyFormat.IGGY, "storage.codecs.iggy", "IGGY"),
+    "iggy_typed": (BodyFormat.IGGY_TYPED, "storage.codecs.iggy_typed", "IGGY_TYPED"),
 }
 _NAME_OF = {int(number): name for name, (number, _, _) in _BUILT_IN.items()}
 

@@ -6,9 +6,14 @@ from pathlib import Path
 VECTORS = Path(__file__).parents[3] / "conformance" / "vectors" / "iggy"
 
 
-@dataclass(frozen=True)
+CLOSED = None  # As an answer: the server ended the connection.
+
+
+@dataclass
 class Recorded:
-    """A request and what the real server answered; None: it closed the connection."""
+    """A request and what the real server answered; None: it closed the connection, b"silent": it
+    did neither.
+    """
 
     name: str
     request: bytes
@@ -29,13 +34,23 @@ class FirstFrame:
     request: bytes
 
 
-def conversation() -> list[Recorded]:
-    """All of `d2-server-0.4.300.tsv`, in order."""
+def conversation(file: str = "d2-server-0.4.300.tsv") -> list[Recorded]:
+    """All of a file, in order."""
     rows = []
-    for name, request, answer in _rows("d2-server-0.4.300.tsv")[1:]:
-        told = None if answer == "closed" else bytes.fromhex(answer)
-        rows.append(Recorded(name, bytes.fromhex(request), told))
+    for name, request, answer in _rows(file):
+        if (name, request) == ("name", "request"):
+            continue
+        told = _bytes(answer) if answer != "closed" else CLOSED
+        rows.append(Recorded(name, _bytes(request), told))
     return rows
+
+
+def _bytes(text: str) -> bytes:
+    """Bytes in hex, or a word in parentheses or out of hex as it is."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return text.encode()
 
 
 def recorded(name: str) -> Recorded:

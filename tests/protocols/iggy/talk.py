@@ -54,6 +54,13 @@ class Talk:
                 await trio.sleep(PAUSE_S)
         return answer
 
+    async def ask_raw_until(self, request: bytes, is_so: Callable[[bytes], bool]) -> bytes:
+        """The first whole answer to a frame of which that is true."""
+        with trio.fail_after(HANG_S):
+            while not is_so(answer := await self.exchange(request) or b""):
+                await trio.sleep(PAUSE_S)
+        return answer
+
     async def status(self, code: int, **values: object) -> int:
         """The status of the answer alone."""
         return (await self.ask(code, **values))["status"]

@@ -3,7 +3,7 @@
 import struct
 
 from protocols.iggy.errors import WIRE_CODES
-from protocols.iggy.machine import BEFORE_LOGIN_BYTES_MAX, IggyMachine, State
+from protocols.iggy.machine import SEND_BYTES_MAX, IggyMachine
 from protocols.iggy.messages import Code
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.iggy.recorded import recorded
@@ -37,7 +37,7 @@ class TestIggyContract(AdapterContract):
     protocol = "iggy"
     exchanges = tuple(exchange(name) for name in NAMES)
     opening = 2
-    oversized = struct.pack("<II", BEFORE_LOGIN_BYTES_MAX + 1, Code.SEND_MESSAGES)
+    oversized = struct.pack("<II", SEND_BYTES_MAX + 1, Code.SEND_MESSAGES)
     flood = recorded("GET_CLIENTS").request
     wire_codes = WIRE_CODES
     farewell = True
@@ -47,7 +47,7 @@ class TestIggyContract(AdapterContract):
 
     def decode(self, data: memoryview) -> None:
         machine = IggyMachine()
-        machine.state = State.LOGGED_IN
+        machine.logged_in = True
         while (size := machine.frame_size(data)) is not None and size <= len(data):
             machine.decode(data[:size])
             data = data[size:]

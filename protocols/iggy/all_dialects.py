@@ -1,0 +1,157 @@
+"""The dialects of the classic framing, put together from their tables, and which of them a login
+may be of.
+"""
+
+from __future__ import annotations
+
+import re
+
+from broker.server.adapters import ProtocolError
+from protocols.iggy import fields as f
+from protocols.iggy import forms
+from protocols.iggy import layouts as requests
+from protocols.iggy import reply_layouts as records
+from protocols.iggy.dialects import Dialect, Habits, Manners
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.messages import Code
+from protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
+from protocols.iggy.replies import ClientInfo
+from protocols.reader import LittleEndianReader
+
+VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+_MADE = frozenset({Code.CREATE_STREAM, Code.CREATE_TOPIC, Code.CREATE_GROUP, Code.CREATE_USER})
+_SNAPSHOT = frozenset({int(Code.GET_SNAPSHOT)})
+
+D0 = Dialect(
+    "D0",
+    "Rust crate 0.0.60 to 0.0.89",
+    requests=requests.D0_REQUESTS,
+    records=records.D0_RECORDS,
+    silent=_MADE,
+    key_partition=murmur3_from_one,
+    habits=Habits(
+        closes=True, needs_partition=True, group_takes_partition=False, number_first=True
+    ),
+    error_numbers={
+        ErrorCode.GROUP_NAME_NOT_FOUND: 5000,
+        ErrorCode.GROUP_NAME_ALREADY_EXISTS: 5001,
+        ErrorCode.GROUP_MEMBER_NOT_FOUND: 5002,
+        ErrorCode.INVALID_GROUP_ID: 5003,
+    },
+)
+D0_WITH_LOGIN = Dialect(
+    "D0 with login",
+    "Rust crate 0.0.75 to 0.0.89",
+    requests=requests.D0_REQUESTS,
+    records={**records.D0_RECORDS, ClientInfo: records.D1A_RECORDS[ClientInfo]},
+    silent=_MADE,
+    key_partition=murmur3_from_one,
+    habits=D0.habits,
+    error_numbers=D0.error_numbers,
+)
+D1A = Dialect(
+    "D1a",
+    "Rust crate 0.0.92 to 0.1.6, iggy-py 0.1.0",
+    requests=requests.D1A_REQUESTS,
+    records=records.D1A_RECORDS,
+    silent=_MADE,
+    habits=Habits(needs_partition=True, group_takes_partition=False),
+)
+D1B = Dialect(
+    "D1b",
+    "Rust crate 0.1.7 to 0.4, iggy-py 0.2.0 to 0.2.2",
+    requests=requests.D1B_REQUESTS,
+    records=records.D1B_RECORDS,
+    silent=_MADE,
+    habits=D1A.habits,
+)
+D2 = Dialect(
+    "D2",
+    "Rust crate 0.5 and 0.6, iggy-py 0.2.3 to 0.4",
+    requests=requests.D2_REQUESTS,
+    records=records.D2_RECORDS,
+    unserved=_SNAPSHOT,
+)
+D3 = Dialect(
+    "D3",
+    "Rust crate 0.7, apache-iggy 0.5",
+    requests=requests.D3_REQUESTS,
+    records=records.D2_RECORDS,
+    unserved=_SNAPSHOT,
+    form=forms.CRC_FORM,
+)
+D4 = Dialect(
+    "D4",
+    "Rust crate 0.8, apache-iggy 0.6",
+    requests=requests.D4_REQUESTS,
+    records=records.D4_RECORDS,
+    unserved=_SNAPSHOT,
+    key_partition=xxhash32_from_zero,
+    form=forms.XXH_FORM,
+)
+D5 = Dialect(
+    "D5",
+    "Rust crate 0.9 and 0.10, apache-iggy 0.7 and 0.8, Java 0.8",
+    requests=requests.D5_REQUESTS,
+    records=records.D5_RECORDS,
+    unserved=_SNAPSHOT,
+    key_partition=xxhash32_from_zero,
+    form=forms.TYPED_FORM,
+)
+
+Candidates = tuple[Dialect, ...]
+
+WITH_LOGIN: Candidates = (D5, D4, D3, D2, D1B, D1A)
+_WITHOUT_VERSION: Candidates = (D1B, D1A, D0_WITH_LOGIN)
+_VERSION_UNKNOWN: Candidates = (D5, D4, D3, D2)
+# By the crate's version. Go's client says its own, and a later one may speak what an earlier crate
+# did not, so from 0.7 on what a SEND or POLL looks like may still move the connection.
+_BY_CRATE: dict[tuple[int, int], Candidates] = {
+    (0, 5): (D2,),
+    (0, 6): (D2,),
+    (0, 7): (D3, D5, D4),
+    (0, 8): (D4, D5, D3),
+    (0, 9): (D5,),
+    (0, 10): (D5,),
+}
+
+
+def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
+    """The dialects that a login may be of, the likeliest first.
+
+    The version in it is the crate's in Rust and Python clients; Node sends an empty one, Java a
+    name. Raises ProtocolError if this is no login of any dialect.
+    """
+    reader = LittleEndianReader(payload)
+    f.STR8.read(reader)
+    f.STR8.read(reader)
+    if not reader.left:
+        # D1b reads the text of a refused login; the others lose only the refused connection.
+        return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
+    version = _parsed(f.STR32.read(reader))
+    f.STR32.read(reader)
+    if reader.left:
+        raise ProtocolError(f"{reader.left} bytes too many in a login")
+    if version is None:
+        return _VERSION_UNKNOWN, Manners()
+    manners = Manners(
+        error_text=(0, 2, 5) <= version < (0, 6, 60), absent_is_error=version < (0, 6, 10)
+    )
+    return _BY_CRATE.get(version[:2], _VERSION_UNKNOWN), manners
+
+
+def settled_manners(manners: Manners, candidates: Candidates) -> Manners:
+    """What is known of a client without a version once its dialect is, or may be, another."""
+    if candidates[0] in _WITHOUT_VERSION:
+        return Manners(error_text=candidates == (D1B,), absent_is_error=True)
+    return manners
+
+
+def _parsed(version: str) -> tuple[int, int, int] | None:
+    """Major, minor, patch; None if the text does not begin like a version."""
+    found = VERSION.match(version)
+    if found is None:
+        return None
+    major, minor, patch = found.groups(default="0")
+    return int(major), int(minor), int(patch)

@@ -1,0 +1,79 @@
+"""The forms that messages have in the dialects: how those of a SEND become a stored body, and how
+stored ones are shown to a poll.
+
+A form is pure: bytes in, bytes out. Two of them are what is stored (`storage/codecs/iggy.py`,
+`iggy_typed.py`): those are shown as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from storage.codecs import iggy, iggy_typed
+from storage.codecs.api import Buffer, Codec, Prepared
+from storage.codecs.iggy import IGGY, body_from_send
+from storage.codecs.iggy_forms import (
+    batches,
+    body_from_batch,
+    body_from_untyped,
+    crc32_wide,
+    untyped,
+)
+from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed, checksum_of
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """`codec` is the stored form that is read for it, `split` gives each record and its offset.
+
+    `body` makes a stored body of the messages of a SEND: its arguments are those, their number
+    where the dialect says it, base offset, append time and partitioning key. `shown` turns stored
+    records of a partition into what a poll is answered with; None: they are shown as they are.
+    """
+
+    codec: Codec
+    split: Callable[[memoryview], Iterator[tuple[int, memoryview]]]
+    body: Callable[[memoryview, int | None, int, int, bytes | None], Prepared]
+    shown: Callable[[memoryview, int], Iterable[Buffer]] | None = None
+
+
+def _oldest_body(
+    messages: memoryview, count: int | None, offset: int, append_us: int, key: bytes | None
+) -> Prepared:
+    return body_from_send(messages, offset, append_us, key=key)
+
+
+def _untyped_body(
+    messages: memoryview, count: int | None, offset: int, append_us: int, key: bytes | None
+) -> Prepared:
+    return body_from_untyped(messages, offset, append_us, key=key)
+
+
+def _typed_body(
+    messages: memoryview, count: int | None, offset: int, append_us: int, key: bytes | None
+) -> Prepared:
+    return body_from_typed(messages, offset, append_us, key=key)
+
+
+def _batch_body(
+    messages: memoryview, count: int | None, offset: int, append_us: int, key: bytes | None
+) -> Prepared:
+    return body_from_batch(messages, count or 0, offset, append_us, key=key)
+
+
+OLDEST_FORM = MessageForm(IGGY, iggy.polled, _oldest_body)  # D0 to D2
+CRC_FORM = MessageForm(  # D3
+    IGGY_TYPED,
+    iggy_typed.polled,
+    _untyped_body,
+    lambda messages, _: (untyped(messages, crc32_wide),),
+)
+XXH_FORM = MessageForm(  # D4
+    IGGY_TYPED,
+    iggy_typed.polled,
+    _untyped_body,
+    lambda messages, _: (untyped(messages, checksum_of),),
+)
+TYPED_FORM = MessageForm(IGGY_TYPED, iggy_typed.polled, _typed_body)  # D5
+BATCH_FORM = MessageForm(IGGY_TYPED, iggy_typed.polled, _batch_body, batches)  # V

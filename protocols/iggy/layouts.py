@@ -1,0 +1,279 @@
+"""The layouts of requests in the dialects of the classic framing, as tables: each dialect is
+the one before it with what changed.
+
+Layouts: apache/iggy at the tags of the crates (0.0.60 to 0.10.0), `sdk/src/*/`, `iggy/src/*/`,
+`core/common/src/commands/`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from broker.server.adapters import ProtocolError
+from protocols.iggy import fields as f
+from protocols.iggy import messages as m
+from protocols.iggy import user_messages as u
+from protocols.iggy.dialects import Layout, RequestLayout
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.messages import Code
+from protocols.reader import LittleEndianReader
+
+INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
+MESSAGE_SIZES = struct.Struct("<II")  # Bytes of headers, bytes of payload:
+MESSAGE_SIZES_POS = 48  # there in a message of D3 to D5.
+PARTITIONS_MAX = 100_000  # Of one request, in D0.
+
+Requests = dict[int, Layout]
+Pieces = dict[str, f.Readable]
+Row = Callable[..., RequestLayout]
+
+STREAM: Pieces = {"stream": f.IDENTIFIER}
+TOPIC: Pieces = {"stream": f.IDENTIFIER, "topic": f.IDENTIFIER}
+GROUP: Pieces = {**TOPIC, "group": f.IDENTIFIER}
+USER: Pieces = {"user": f.IDENTIFIER}
+POLL: Pieces = {"strategy": f.STRATEGY_FIELD, "count": f.U32_FIELD, "auto_commit": f.FLAG}
+
+
+def request(type_: type[Any], **fields: f.Readable) -> RequestLayout:
+    """A row of a table."""
+    return RequestLayout(type_, tuple(fields.items()))
+
+
+def lenient(type_: type[Any], **fields: f.Readable) -> RequestLayout:
+    """A row whose payload may have further bytes at its end, as D0 takes it."""
+    return RequestLayout(type_, tuple(fields.items()), rest=True)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSend:
+    """SEND of D3 to D5: a length of what says where to, that, an index, then the messages, whose
+    headers have `head_bytes`.
+    """
+
+    head_bytes: int
+    base: int
+
+    def read(self, payload: memoryview) -> m.SendMessages:
+        """See `Layout`. The index must fit the messages: it tells these dialects apart."""
+        reader = LittleEndianReader(payload)
+        request = send_target(reader, self.base)
+        count = request.count or 0
+        index = reader.take(count * INDEX_ENTRY.size)
+        request.messages = reader.rest()
+        end = 0
+        if count:
+            _, first_end, _ = INDEX_ENTRY.unpack_from(index)
+            _, end, _ = INDEX_ENTRY.unpack_from(index, len(index) - INDEX_ENTRY.size)
+            if first_end != self._first_end(request.messages):
+                raise ProtocolError("the first message does not end where its index says")
+        if end != len(request.messages):
+            raise ProtocolError(f"{len(request.messages)} bytes of messages, {end} in the index")
+        return request
+
+    def _first_end(self, messages: memoryview) -> int:
+        if len(messages) < self.head_bytes:
+            raise ProtocolError("the first message is cut short")
+        headers_bytes, payload_bytes = MESSAGE_SIZES.unpack_from(messages, MESSAGE_SIZES_POS)
+        return self.head_bytes + int(headers_bytes) + int(payload_bytes)
+
+
+def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
+    """Where a SEND goes, from D3 on, and the number of its messages, which are not read yet."""
+    size = reader.u32()
+    start = reader.pos
+    stream, topic = f.IDENTIFIER.read(reader), f.IDENTIFIER.read(reader)
+    partitioning = f.PartitioningField(base).read(reader)
+    count = reader.u32()
+    if reader.pos - start != size:
+        raise ProtocolError(f"{reader.pos - start} bytes of a SEND's head, {size} are announced")
+    return m.SendMessages(stream, topic, partitioning, memoryview(b""), count)
+
+
+def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> Requests:
+    """The commands about reading, which share most of their fields."""
+    pieces: Pieces = {"consumer": consumer, **TOPIC, "partition": partition}
+    return {
+        Code.POLL_MESSAGES: row(m.PollMessages, **pieces, **POLL),
+        Code.GET_CONSUMER_OFFSET: row(m.GetConsumerOffset, **pieces),
+        Code.STORE_CONSUMER_OFFSET: row(m.StoreConsumerOffset, **pieces, offset=f.U64_FIELD),
+    }
+
+
+def _groups(group: f.Readable, row: Row = request) -> Requests:
+    pieces: Pieces = {**TOPIC, "group": group}
+    return {
+        Code.GET_GROUP: row(m.GetGroup, **pieces),
+        Code.DELETE_GROUP: row(m.DeleteGroup, **pieces),
+        Code.JOIN_GROUP: row(m.JoinGroup, **pieces),
+        Code.LEAVE_GROUP: row(m.LeaveGroup, **pieces),
+    }
+
+
+_PARTITION_COUNT = f.NonZero(PARTITIONS_MAX)
+_CHOSEN = f.ChosenId(zero_picks=False)
+_PICKED = f.ChosenId(zero_picks=True)
+_PARTITION_1 = f.PartitionOrZero()
+
+D0_REQUESTS: Requests = {
+    Code.PING: request(m.Ping),
+    Code.GET_STATS: request(m.GetStats),
+    Code.GET_ME: request(m.GetMe),
+    Code.GET_CLIENT: request(m.GetClient, client_id=f.NonZero()),
+    Code.GET_CLIENTS: request(m.GetClients),
+    **_offset(f.BareConsumer(), _PARTITION_1, lenient),
+    Code.SEND_MESSAGES: request(
+        m.SendMessages,
+        **TOPIC,
+        partitioning=f.PartitioningField(1, ErrorCode.CANNOT_PARSE_SLICE),
+        messages=f.REST,
+    ),
+    Code.GET_STREAM: lenient(m.GetStream, **STREAM),
+    Code.GET_STREAMS: request(m.GetStreams),
+    Code.CREATE_STREAM: lenient(m.CreateStream, stream_id=_CHOSEN, name=f.FoldedName()),
+    Code.DELETE_STREAM: lenient(m.DeleteStream, **STREAM),
+    Code.GET_TOPIC: lenient(m.GetTopic, **TOPIC),
+    Code.GET_TOPICS: lenient(m.GetTopics, **STREAM),
+    Code.CREATE_TOPIC: lenient(
+        m.CreateTopic,
+        **STREAM,
+        topic_id=_CHOSEN,
+        partitions_count=f.AtMost(PARTITIONS_MAX),
+        expiry_us=f.ExpirySeconds(),
+        name=f.FoldedName(),
+    ),
+    Code.DELETE_TOPIC: lenient(m.DeleteTopic, **TOPIC),
+    Code.CREATE_PARTITIONS: lenient(m.CreatePartitions, **TOPIC, count=_PARTITION_COUNT),
+    Code.DELETE_PARTITIONS: lenient(m.DeletePartitions, **TOPIC, count=_PARTITION_COUNT),
+    Code.GET_GROUPS: lenient(m.GetGroups, **TOPIC),
+    Code.CREATE_GROUP: lenient(m.CreateGroup, **TOPIC, group_id=_CHOSEN),
+    **_groups(f.NonZero(), lenient),
+    # Crates 0.0.61 to 0.0.89 have these besides.
+    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.FoldedName()),
+    Code.UPDATE_TOPIC: request(
+        m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.FoldedName()
+    ),
+    Code.LOGIN_USER: request(u.LoginUser, username=f.STR8, password=f.STR8),
+    Code.LOGOUT_USER: request(u.LogoutUser),
+}
+
+D1A_REQUESTS: Requests = {
+    **D0_REQUESTS,
+    Code.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
+    **_offset(f.CONSUMER, _PARTITION_1),
+    Code.SEND_MESSAGES: request(
+        m.SendMessages, **TOPIC, partitioning=f.PartitioningField(1), messages=f.REST
+    ),
+    Code.GET_STREAM: request(m.GetStream, **STREAM),
+    Code.CREATE_STREAM: request(m.CreateStream, stream_id=_PICKED, name=f.NAME8),
+    Code.DELETE_STREAM: request(m.DeleteStream, **STREAM),
+    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8),
+    Code.PURGE_STREAM: request(m.PurgeStream, **STREAM),
+    Code.GET_TOPIC: request(m.GetTopic, **TOPIC),
+    Code.GET_TOPICS: request(m.GetTopics, **STREAM),
+    Code.CREATE_TOPIC: request(
+        m.CreateTopic,
+        **STREAM,
+        topic_id=_CHOSEN,
+        partitions_count=f.U32_FIELD,
+        expiry_us=f.ExpirySeconds(),
+        name=f.NAME8,
+    ),
+    Code.DELETE_TOPIC: request(m.DeleteTopic, **TOPIC),
+    Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.NAME8),
+    Code.PURGE_TOPIC: request(m.PurgeTopic, **TOPIC),
+    Code.CREATE_PARTITIONS: request(m.CreatePartitions, **TOPIC, count=f.U32_FIELD),
+    Code.DELETE_PARTITIONS: request(m.DeletePartitions, **TOPIC, count=f.U32_FIELD),
+    Code.GET_GROUPS: request(m.GetGroups, **TOPIC),
+    Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, group_id=_PICKED, name=f.NAME8),
+    **_groups(f.IDENTIFIER),
+    Code.LOGIN_WITH_TOKEN: request(u.LoginWithToken, token=f.STR8),
+    Code.GET_USER: request(u.GetUser, **USER),
+    Code.GET_USERS: request(u.GetUsers),
+    Code.CREATE_USER: request(
+        u.CreateUser,
+        username=f.STR8,
+        password=f.STR8,
+        status=f.U8_FIELD,
+        permissions=f.PERMISSIONS,
+    ),
+    Code.DELETE_USER: request(u.DeleteUser, **USER),
+    Code.UPDATE_USER: request(
+        u.UpdateUser, **USER, username=f.Maybe(f.STR8), status=f.Maybe(f.U8_FIELD)
+    ),
+    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=f.PERMISSIONS),
+    Code.CHANGE_PASSWORD: request(u.ChangePassword, **USER, old=f.STR8, new=f.STR8),
+    Code.GET_TOKENS: request(u.GetTokens),
+    Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.ExpirySeconds()),
+    Code.DELETE_TOKEN: request(u.DeleteToken, name=f.STR8),
+}
+
+
+def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Requests:
+    """CREATE_TOPIC and UPDATE_TOPIC from D1b on."""
+    chosen: Pieces = {} if id_field is None else {"topic_id": id_field}
+    settings: Pieces = {
+        "compression": f.U8_FIELD,
+        "expiry_us": expiry,
+        "size_max": f.U64_FIELD,
+        "replication": f.U8_FIELD,
+        "name": f.NAME8,
+    }
+    return {
+        Code.CREATE_TOPIC: request(
+            m.CreateTopic, **STREAM, **chosen, partitions_count=f.U32_FIELD, **settings
+        ),
+        Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, **settings),
+    }
+
+
+D1B_REQUESTS: Requests = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICKED)}
+
+D2_REQUESTS: Requests = {
+    **D1B_REQUESTS,
+    **_topic_requests(f.U64_FIELD, _PICKED),
+    Code.LOGIN_USER: request(
+        u.LoginUser, username=f.STR8, password=f.STR8, version=f.STR32, context=f.STR32
+    ),
+    Code.FLUSH_UNSAVED_BUFFER: request(
+        m.FlushUnsavedBuffer, **TOPIC, partition=f.PartitionNumber(1), fsync=f.FLAG
+    ),
+    Code.DELETE_CONSUMER_OFFSET: request(
+        m.DeleteConsumerOffset, consumer=f.CONSUMER, **TOPIC, partition=_PARTITION_1
+    ),
+    Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.U64_FIELD),
+}
+
+D3_REQUESTS: Requests = {
+    **D2_REQUESTS,
+    Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=1),
+    Code.DELETE_SEGMENTS: request(
+        m.DeleteSegments, **TOPIC, partition=f.PartitionNumber(1), count=f.U32_FIELD
+    ),
+}
+
+D4_REQUESTS: Requests = {
+    **D3_REQUESTS,
+    **_offset(f.CONSUMER, f.PartitionOrFlag()),
+    **_topic_requests(f.U64_FIELD, None),
+    Code.GET_CLUSTER_METADATA: request(m.GetClusterMetadata),
+    Code.DELETE_CONSUMER_OFFSET: request(
+        m.DeleteConsumerOffset, consumer=f.CONSUMER, **TOPIC, partition=f.PartitionOrFlag()
+    ),
+    Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=0),
+    Code.FLUSH_UNSAVED_BUFFER: request(
+        m.FlushUnsavedBuffer, **TOPIC, partition=f.U32_FIELD, fsync=f.FLAG
+    ),
+    Code.DELETE_SEGMENTS: request(
+        m.DeleteSegments, **TOPIC, partition=f.U32_FIELD, count=f.U32_FIELD
+    ),
+    Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8),
+    Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, name=f.NAME8),
+}
+
+D5_REQUESTS: Requests = {
+    **D4_REQUESTS,
+    Code.SEND_MESSAGES: IndexedSend(head_bytes=64, base=0),
+}

@@ -1,0 +1,210 @@
+"""The layouts of dialect V (crate 0.11, protocol 0.11.0), as tables, and the row they make.
+
+Requests are named by the classic command codes: `vsr.py` says which operation carries which.
+Layouts: apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from broker.server.adapters import ProtocolError
+from protocols.iggy import fields as f
+from protocols.iggy import forms
+from protocols.iggy import messages as m
+from protocols.iggy import replies as r
+from protocols.iggy import user_messages as u
+from protocols.iggy.dialects import Dialect, Habits, RecordLayout
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.layouts import (
+    D5_REQUESTS,
+    GROUP,
+    STREAM,
+    TOPIC,
+    Pieces,
+    Requests,
+    request,
+    send_target,
+)
+from protocols.iggy.messages import Code
+from protocols.iggy.partitioning import xxhash32_from_zero
+from protocols.iggy.reply_layouts import D5_RECORDS, record
+from protocols.reader import LittleEndianReader
+
+NOT_OWNED = (1 << 32) - 1  # The partition of an empty poll of one that is not the member's.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSend:
+    """SEND: a length of what says where to, that, then one batch."""
+
+    def read(self, payload: memoryview) -> m.SendMessages:
+        """See `Layout`."""
+        reader = LittleEndianReader(payload)
+        request = send_target(reader, 0)
+        request.messages = reader.rest()
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Login: versions, then a user with a password, or a token; which, shows in the lengths."""
+
+    def read(self, payload: memoryview) -> object:
+        """See `Layout`. What the client's protocol version is, `protocol_version` tells."""
+        try:
+            return self._read(payload, has_password=True)
+        except ProtocolError:
+            return self._read(payload, has_password=False)
+
+    def _read(self, payload: memoryview, *, has_password: bool) -> u.LoginUser | u.LoginWithToken:
+        reader = LittleEndianReader(payload)
+        reader.u32()
+        f.STR8.read(reader)
+        version = f.STR8.read(reader)
+        first = f.STR8.read(reader)
+        second = f.STR8.read(reader) if has_password else ""
+        context = f.STR32.read(reader)
+        if reader.left:
+            raise ProtocolError(f"{reader.left} bytes too many in a login")
+        if has_password:
+            return u.LoginUser(first, second, version, context)
+        return u.LoginWithToken(first, version, context)
+
+
+_OPTIONS: Pieces = {"options": f.OPTIONS}
+_OFFSET: Pieces = {"consumer": f.CONSUMER, **TOPIC, "partition": f.PartitionOrFlag()}
+
+V_REQUESTS: Requests = {
+    **D5_REQUESTS,
+    Code.LOGIN_USER: Register(),
+    Code.SEND_MESSAGES: BatchSend(),
+    Code.STORE_CONSUMER_OFFSET: request(
+        m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
+    ),
+    Code.DELETE_CONSUMER_OFFSET: request(m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD),
+    Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8, **_OPTIONS),
+    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8, **_OPTIONS),
+    Code.CREATE_TOPIC: request(
+        m.CreateTopic, **STREAM, partitions_count=f.U32_FIELD, name=f.NAME8, **_OPTIONS
+    ),
+    Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, name=f.NAME8, **_OPTIONS),
+    Code.SYNC_GROUP: request(m.SyncGroup, **GROUP),
+    Code.DESCRIBE_OPTIONS: request(m.DescribeOptions, scope=f.U8_FIELD),
+    Code.CREATE_USER: request(
+        u.CreateUser,
+        username=f.STR8,
+        password=f.STR8,
+        status=f.U8_FIELD,
+        permissions=f.PERMISSIONS,
+        **_OPTIONS,
+    ),
+    Code.UPDATE_USER: request(
+        u.UpdateUser,
+        user=f.IDENTIFIER,
+        username=f.Maybe(f.STR8),
+        status=f.Maybe(f.U8_FIELD),
+        **_OPTIONS,
+    ),
+}
+del V_REQUESTS[Code.LOGIN_WITH_TOKEN]  # A login, too: the register operation carries both.
+
+V_RECORDS: dict[type[Any], RecordLayout] = {
+    **D5_RECORDS,
+    r.PolledHead: record(
+        partition=f.PartitionNumber(0, NOT_OWNED),
+        current_offset=f.U64_FIELD,
+        messages_count=f.U32_FIELD,
+    ),
+    r.StreamInfo: record(
+        stream_id=f.U32_FIELD,
+        created_us=f.U64_FIELD,
+        topics_count=f.U32_FIELD,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+        options=f.Counted(),
+    ),
+    r.TopicInfo: record(
+        topic_id=f.U32_FIELD,
+        created_us=f.U64_FIELD,
+        partitions_count=f.U32_FIELD,
+        expiry_us=f.U64_FIELD,
+        compression=f.U8_FIELD,
+        size_max=f.U64_FIELD,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+        options=f.Counted(),
+        derived_options=f.Counted(),
+    ),
+    r.SentInfo: record(
+        entries_count=f.U32_FIELD,
+        stream_id=f.U32_FIELD,
+        topic_id=f.U32_FIELD,
+        partition=f.PartitionNumber(0),
+        base_offset=f.U64_FIELD,
+    ),
+    r.Assignment: record(generation=f.U64_FIELD, partitions=f.PartitionNumbers(0)),
+    r.Count: record(count=f.U32_FIELD),
+    r.OptionInfo: record(key=f.STR8, kind=f.U8_FIELD, default=f.Counted(), description=f.STR32),
+    r.UserInfo: record(
+        user_id=f.UserNumber(0, NOT_OWNED),
+        created_us=f.U64_FIELD,
+        status=f.U8_FIELD,
+        username=f.STR8,
+        options=f.Counted(),
+    ),
+    r.LoginInfo: record(
+        user_id=f.U32_FIELD,
+        session=f.U64_FIELD,
+        protocol_version=f.U32_FIELD,
+        server_version=f.STR8,
+    ),
+}
+
+V = Dialect(
+    "V",
+    "protocol 0.11.0: Rust crate 0.11, apache-iggy 0.9.0",
+    requests=V_REQUESTS,
+    records=V_RECORDS,
+    unserved=frozenset({int(Code.GET_SNAPSHOT)}),
+    # No command of these changes anything that its client reads.
+    silent=frozenset({int(Code.LOGOUT_USER)}),
+    key_partition=xxhash32_from_zero,
+    form=forms.BATCH_FORM,
+    habits=Habits(owned_only=True, leave_is_checked=True, zero_polls=True),
+    error_numbers={
+        ErrorCode.STREAM_NAME_NOT_FOUND: ErrorCode.STREAM_ID_NOT_FOUND,
+        ErrorCode.TOPIC_NAME_NOT_FOUND: ErrorCode.TOPIC_ID_NOT_FOUND,
+        ErrorCode.GROUP_NAME_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    },
+)
+
+# Where a SEND or a stored offset names what is not there, the server says no more than that.
+_NOT_THERE = frozenset(
+    {
+        ErrorCode.STREAM_ID_NOT_FOUND,
+        ErrorCode.STREAM_NAME_NOT_FOUND,
+        ErrorCode.TOPIC_ID_NOT_FOUND,
+        ErrorCode.TOPIC_NAME_NOT_FOUND,
+        ErrorCode.PARTITION_NOT_FOUND,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.GROUP_NAME_NOT_FOUND,
+        ErrorCode.GROUP_MEMBER_NOT_FOUND,
+    }
+)
+_VAGUE = frozenset({int(Code.SEND_MESSAGES), int(Code.STORE_CONSUMER_OFFSET)})
+
+
+def error_number(command: int, code: ErrorCode) -> int:
+    """What an error of a command is called in V."""
+    if command in _VAGUE and code in _NOT_THERE:
+        return ErrorCode.RESOURCE_NOT_FOUND
+    return V.error_number(code)
+
+
+def protocol_version(payload: memoryview) -> int:
+    """The protocol version of a login. Raises ProtocolError."""
+    return LittleEndianReader(payload).u32()

@@ -1,0 +1,237 @@
+"""Typed answers of the Iggy listener: records in the order in which they are sent, the same for
+every dialect. No record at all is the empty OK.
+
+Knows no bytes (`layouts.py` has them) and no broker. Partitions are indexes from 0, times are
+microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ClientInfo:
+    """A connection; `user_id` None while nobody has logged in on it."""
+
+    client_id: int
+    user_id: int | None
+    transport: int
+    address: str
+    groups_count: int
+
+
+@dataclass(slots=True)
+class Membership:
+    """A consumer group that a connection is a member of."""
+
+    stream_id: int
+    topic_id: int
+    group_id: int
+
+
+@dataclass(slots=True)
+class Stats:
+    """Answer to GET_STATS: times in microseconds, sizes in bytes, cpu in percent."""
+
+    process_id: int
+    cpu_usage: float
+    total_cpu_usage: float
+    memory_bytes: int
+    memory_total_bytes: int
+    memory_available_bytes: int
+    run_time_us: int
+    start_time_us: int
+    read_bytes: int
+    written_bytes: int
+    messages_bytes: int
+    streams_count: int
+    topics_count: int
+    partitions_count: int
+    segments_count: int
+    messages_count: int
+    clients_count: int
+    groups_count: int
+    hostname: str
+    os_name: str
+    os_version: str
+    kernel_version: str
+    server_version: str
+    server_semver: int
+    cache_metrics_count: int
+    threads_count: int
+    disk_free_bytes: int
+    disk_total_bytes: int
+
+
+@dataclass(slots=True)
+class StreamInfo:
+    """A namespace, as Iggy sees it."""
+
+    stream_id: int
+    created_us: int
+    topics_count: int
+    size_bytes: int
+    messages_count: int
+    name: str
+    options: bytes = b""
+
+
+@dataclass(slots=True)
+class TopicInfo:
+    """A topic; `expiry_us` and `size_max` are all ones where there is no bound."""
+
+    topic_id: int
+    created_us: int
+    partitions_count: int
+    expiry_us: int
+    compression: int
+    size_max: int
+    replication: int
+    size_bytes: int
+    messages_count: int
+    name: str
+    options: bytes = b""  # V: those that the client gave,
+    derived_options: bytes = b""  # and those that follow.
+
+
+@dataclass(slots=True)
+class PartitionInfo:
+    """A partition; `current_offset` is that of the last record that may be read, 0 also where there
+    is none.
+    """
+
+    partition: int
+    created_us: int
+    segments_count: int
+    current_offset: int
+    size_bytes: int
+    messages_count: int
+
+
+@dataclass(slots=True)
+class PolledHead:
+    """What stands before polled messages."""
+
+    partition: int
+    current_offset: int
+    messages_count: int
+
+
+@dataclass(slots=True)
+class OffsetInfo:
+    """Answer to GET_CONSUMER_OFFSET."""
+
+    partition: int
+    current_offset: int
+    stored_offset: int
+
+
+@dataclass(slots=True)
+class GroupInfo:
+    """A consumer group."""
+
+    group_id: int
+    partitions_count: int
+    members_count: int
+    name: str
+
+
+@dataclass(slots=True)
+class MemberInfo:
+    """A member of a consumer group, with the indexes of its partitions."""
+
+    member_id: int
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class SentInfo:
+    """Where a SEND went (V); other dialects write nothing for it."""
+
+    stream_id: int
+    topic_id: int
+    partition: int
+    base_offset: int
+    entries_count: int = 1
+
+
+@dataclass(slots=True)
+class LoginInfo:
+    """Answer to a login. Users are numbered from 0, which is the first one, root. All but that is
+    told in V alone.
+    """
+
+    user_id: int
+    session: int
+    protocol_version: int
+    server_version: str
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Answer to SYNC_GROUP."""
+
+    generation: int
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class Node:
+    """The one node of a cluster: this broker."""
+
+    cluster: str
+    nodes_count: int
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Count:
+    """The number of records in a list; V writes it for some, other dialects for none."""
+
+    count: int
+
+
+@dataclass(slots=True)
+class OptionInfo:
+    """An option that can be set (V)."""
+
+    key: str
+    kind: int
+    default: bytes
+    description: str
+
+
+@dataclass(slots=True)
+class UserInfo:
+    """A user."""
+
+    user_id: int
+    created_us: int
+    status: int
+    username: str
+    options: bytes = b""
+
+
+@dataclass(slots=True)
+class UserPermissions:
+    """What a user may do, as its client sent it; None: nothing was said."""
+
+    permissions: bytes | None
+
+
+@dataclass(slots=True)
+class TokenInfo:
+    """A token; `expires_us` 0: never."""
+
+    name: str
+    expires_us: int
+
+
+@dataclass(slots=True)
+class RawToken:
+    """A new token, shown once."""
+
+    token: str

@@ -1,0 +1,196 @@
+"""The layouts of answers in the dialects of the classic framing, as tables: each dialect is the one
+before it with what changed. Layouts: apache/iggy, `server/src/binary/mapper.rs` at the tags.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocols.iggy import fields as f
+from protocols.iggy import replies as r
+from protocols.iggy.dialects import RecordLayout
+
+Records = dict[type[Any], RecordLayout]
+Pieces = dict[str, f.Writable]
+
+NOBODY_BEFORE_D4 = 0
+NOBODY_FROM_D4 = (1 << 32) - 1
+
+
+def record(**fields: f.Writable) -> RecordLayout:
+    """A row of a table."""
+    return RecordLayout(tuple(fields.items()))
+
+
+def client(user: f.Writable | None) -> RecordLayout:
+    """A connection; before 0.0.81 there were no users."""
+    who: Pieces = {} if user is None else {"user_id": user}
+    return record(
+        client_id=f.U32_FIELD,
+        **who,
+        transport=f.U8_FIELD,
+        address=f.STR32,
+        groups_count=f.U32_FIELD,
+    )
+
+
+def partitions(base: int) -> Records:
+    """All records that name partitions."""
+    number = f.PartitionNumber(base)
+    return {
+        r.PartitionInfo: record(
+            partition=number,
+            created_us=f.U64_FIELD,
+            segments_count=f.U32_FIELD,
+            current_offset=f.U64_FIELD,
+            size_bytes=f.U64_FIELD,
+            messages_count=f.U64_FIELD,
+        ),
+        r.PolledHead: record(
+            partition=number, current_offset=f.U64_FIELD, messages_count=f.U32_FIELD
+        ),
+        r.OffsetInfo: record(
+            partition=number, current_offset=f.U64_FIELD, stored_offset=f.U64_FIELD
+        ),
+        r.MemberInfo: record(member_id=f.U32_FIELD, partitions=f.PartitionNumbers(base)),
+    }
+
+
+def stats(time: f.Writable, cpu: Pieces, more: Pieces) -> RecordLayout:
+    """Figures of the broker: `cpu` follows its share of one core, `more` the kernel's version."""
+    return record(
+        process_id=f.U32_FIELD,
+        cpu_usage=f.F32_FIELD,
+        **cpu,
+        memory_bytes=f.U64_FIELD,
+        memory_total_bytes=f.U64_FIELD,
+        memory_available_bytes=f.U64_FIELD,
+        run_time_us=time,
+        start_time_us=time,
+        read_bytes=f.U64_FIELD,
+        written_bytes=f.U64_FIELD,
+        messages_bytes=f.U64_FIELD,
+        streams_count=f.U32_FIELD,
+        topics_count=f.U32_FIELD,
+        partitions_count=f.U32_FIELD,
+        segments_count=f.U32_FIELD,
+        messages_count=f.U64_FIELD,
+        clients_count=f.U32_FIELD,
+        groups_count=f.U32_FIELD,
+        hostname=f.STR32,
+        os_name=f.STR32,
+        os_version=f.STR32,
+        kernel_version=f.STR32,
+        **more,
+    )
+
+
+TOTAL_CPU: Pieces = {"total_cpu_usage": f.F32_FIELD}
+VERSION: Pieces = {
+    "server_version": f.STR32,
+    "server_semver": f.U32_FIELD,
+    "cache_metrics_count": f.U32_FIELD,
+}
+MACHINE: Pieces = {
+    "threads_count": f.U32_FIELD,
+    "disk_free_bytes": f.U64_FIELD,
+    "disk_total_bytes": f.U64_FIELD,
+}
+
+
+def topic(expiry: f.Writable, settings: Pieces) -> RecordLayout:
+    """A topic; `settings` follow its expiry."""
+    return record(
+        topic_id=f.U32_FIELD,
+        created_us=f.U64_FIELD,
+        partitions_count=f.U32_FIELD,
+        expiry_us=expiry,
+        **settings,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+    )
+
+
+TOPIC_SETTINGS: Pieces = {
+    "compression": f.U8_FIELD,
+    "size_max": f.U64_FIELD,
+    "replication": f.U8_FIELD,
+}
+
+D0_RECORDS: Records = {
+    **partitions(1),
+    r.LoginInfo: record(user_id=f.UserNumber(1, NOBODY_BEFORE_D4)),
+    r.ClientInfo: client(None),
+    r.Membership: record(stream_id=f.U32_FIELD, topic_id=f.U32_FIELD, group_id=f.U32_FIELD),
+    r.Stats: stats(f.Seconds(), {}, {}),
+    r.StreamInfo: record(
+        stream_id=f.U32_FIELD,
+        created_us=f.U64_FIELD,
+        topics_count=f.U32_FIELD,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+    ),
+    r.TopicInfo: topic(f.ExpirySeconds(), {}),
+    r.GroupInfo: record(
+        group_id=f.U32_FIELD, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD
+    ),
+    r.SentInfo: record(),
+    r.Count: record(),
+}
+
+D1A_RECORDS: Records = {
+    **D0_RECORDS,
+    r.ClientInfo: client(f.UserNumber(1, NOBODY_BEFORE_D4)),
+    r.GroupInfo: record(
+        group_id=f.U32_FIELD, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD, name=f.STR8
+    ),
+    r.UserInfo: record(
+        user_id=f.UserNumber(1, NOBODY_BEFORE_D4),
+        created_us=f.U64_FIELD,
+        status=f.U8_FIELD,
+        username=f.STR8,
+    ),
+    r.UserPermissions: record(permissions=f.PERMISSIONS),
+    r.TokenInfo: record(name=f.STR8, expires_us=f.U64_FIELD),
+    r.RawToken: record(token=f.STR8),
+}
+
+D1B_RECORDS: Records = {
+    **D1A_RECORDS,
+    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {}),
+    r.TopicInfo: topic(f.ExpirySeconds(), TOPIC_SETTINGS),
+}
+
+D2_RECORDS: Records = {
+    **D1B_RECORDS,
+    # Earlier clients of this dialect do not read what came with later ones.
+    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
+    r.TopicInfo: topic(f.U64_FIELD, TOPIC_SETTINGS),
+}
+
+D4_RECORDS: Records = {
+    **D2_RECORDS,
+    **partitions(0),
+    r.LoginInfo: record(user_id=f.UserNumber(0, NOBODY_FROM_D4)),
+    r.ClientInfo: client(f.UserNumber(0, NOBODY_FROM_D4)),
+    r.UserInfo: record(
+        user_id=f.UserNumber(0, NOBODY_FROM_D4),
+        created_us=f.U64_FIELD,
+        status=f.U8_FIELD,
+        username=f.STR8,
+    ),
+    r.Node: record(
+        cluster=f.STR32,
+        nodes_count=f.U32_FIELD,
+        name=f.STR32,
+        host=f.STR32,
+        port=f.NodePorts(),
+    ),
+}
+
+D5_RECORDS: Records = {
+    **D4_RECORDS,
+    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
+}

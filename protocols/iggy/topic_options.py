@@ -1,0 +1,184 @@
+"""The options that dialect V has for topics: what each can be, what it sets here, and how it is
+shown again.
+
+An option that says how a server is to write is kept and shown; all that it could ask for is what
+every answered SEND here gets. Knows bytes and settings, no topic. Defaults and texts are those of
+server 0.9.0-edge.5, the two about durability those of apache-iggy 0.9.0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from protocols.iggy import replies as r
+from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.messages import UNBOUNDED
+from storage.codecs.record import HeaderKind
+
+Options = Mapping[str, tuple[int, bytes]]
+
+ENTRY = struct.Struct("<BI")
+KEY_KIND = int(HeaderKind.STRING)
+COMPRESSIONS = {b"none": 1, b"gzip": 2}
+DURABILITIES = (b"replicated", b"persisted")
+SEGMENT_BYTES = (1 << 20, 1 << 30)
+SEGMENT_STEP = 512
+MESSAGES_MAX = 1 << 24
+UNSAVED_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its kind and default, and which values it takes besides."""
+
+    kind: HeaderKind
+    default: bytes
+    description: str
+    takes: Callable[[bytes], bool]
+    is_told: bool = True  # When a client asks for what there is, and among what follows.
+
+
+def _u64(number: int) -> bytes:
+    return number.to_bytes(8, "little")
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "little")
+
+
+def _is_bool(value: bytes) -> bool:
+    return value in (b"\0", b"\1")
+
+
+def _is_any(value: bytes) -> bool:
+    return True
+
+
+def _is_segment(value: bytes) -> bool:
+    low, high = SEGMENT_BYTES
+    return low <= _number(value) <= high and not _number(value) % SEGMENT_STEP
+
+
+COMPRESSION, EXPIRY, SIZE = "compression_algorithm", "message_expiry", "max_topic_size"
+SEGMENT, DURABILITY = "segment_size", "durability"
+
+TOPIC_OPTIONS: dict[str, Option] = {
+    COMPRESSION: Option(
+        HeaderKind.STRING,
+        b"none",
+        "Compression algorithm (none, gzip)",
+        COMPRESSIONS.__contains__,
+    ),
+    EXPIRY: Option(HeaderKind.UINT64, _u64(UNBOUNDED), "Message expiry in microseconds", _is_any),
+    SIZE: Option(HeaderKind.UINT64, _u64(UNBOUNDED), "Topic size cap in bytes", _is_any),
+    SEGMENT: Option(
+        HeaderKind.UINT64,
+        _u64(1 << 30),
+        "Segment size in bytes; a 512-byte multiple within 1048576..=1073741824",
+        _is_segment,
+    ),
+    "enforce_fsync": Option(
+        HeaderKind.BOOL, b"\0", "Kept: an answered SEND is on disk in any case", _is_bool
+    ),
+    "messages_required_to_save": Option(
+        HeaderKind.UINT32,
+        (1024).to_bytes(4, "little"),
+        "Kept: nothing waits for further messages; 1..=16777216",
+        lambda value: 1 <= _number(value) <= MESSAGES_MAX,
+    ),
+    "size_of_messages_required_to_save": Option(
+        HeaderKind.UINT64,
+        _u64(1 << 20),
+        "Kept: nothing waits for further bytes; at most 1073741824",
+        lambda value: _number(value) <= UNSAVED_BYTES_MAX,
+    ),
+    "preallocate_segments": Option(
+        HeaderKind.BOOL, b"\0", "Kept: segments are not reserved", _is_bool
+    ),
+    DURABILITY: Option(
+        HeaderKind.STRING, b"replicated", "", DURABILITIES.__contains__, is_told=False
+    ),
+    "consumer_offset_durability": Option(
+        HeaderKind.STRING, b"replicated", "", DURABILITIES.__contains__, is_told=False
+    ),
+}
+
+
+def check_topic_options(options: Options) -> None:
+    """Whether a topic can have these. Raises Refusal."""
+    for key, (kind, value) in options.items():
+        option = TOPIC_OPTIONS.get(key)
+        if option is None:
+            raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"no topic has an option {key!r}")
+        fixed = option.kind is HeaderKind.STRING or len(value) == len(option.default)
+        if kind != option.kind or not fixed or not option.takes(value):
+            raise Refusal(ErrorCode.INVALID_OPTION_VALUE, f"option {key!r}: {value!r}")
+
+
+def check_no_options(options: Options | None) -> None:
+    """Streams and users have none. Raises Refusal."""
+    if options:
+        key = next(iter(options))
+        raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"there is no option {key!r}")
+
+
+def compression_of(options: Options) -> int | None:
+    """The number of a compression, if it is among the options."""
+    return COMPRESSIONS[options[COMPRESSION][1]] if COMPRESSION in options else None
+
+
+def number_of(options: Options, key: str) -> int | None:
+    """The value of a number option, if it is there."""
+    return _number(options[key][1]) if key in options else None
+
+
+def packed(options: Options) -> bytes:
+    """An options block, sorted by key as the server's."""
+    parts: list[bytes] = []
+    for key, (kind, value) in sorted(options.items()):
+        name = key.encode()
+        parts += (ENTRY.pack(KEY_KIND, len(name)), name, ENTRY.pack(kind, len(value)), value)
+    return b"".join(parts)
+
+
+def unpacked(block: bytes) -> dict[str, tuple[int, bytes]]:
+    """The options of a block that `packed` made."""
+    options: dict[str, tuple[int, bytes]] = {}
+    pos = 0
+    while pos < len(block):
+        _, size = ENTRY.unpack_from(block, pos)
+        pos += ENTRY.size
+        key = block[pos : pos + size].decode()
+        kind, value_size = ENTRY.unpack_from(block, pos + size)
+        pos += size + ENTRY.size
+        options[key] = (kind, block[pos : pos + value_size])
+        pos += value_size
+    return options
+
+
+def derived(given: Options, *, compression: int, expiry_us: int, size_max: int) -> bytes:
+    """The block of what a client has not given, with what holds for the topic."""
+    names = {number: name for name, number in COMPRESSIONS.items()}
+    values = {
+        COMPRESSION: names.get(compression, b"none"),
+        EXPIRY: _u64(expiry_us),
+        SIZE: _u64(size_max),
+    }
+    return packed(
+        {
+            key: (int(option.kind), values.get(key, option.default))
+            for key, option in TOPIC_OPTIONS.items()
+            if option.is_told and key not in given
+        }
+    )
+
+
+def described() -> list[r.OptionInfo]:
+    """What there is, for a client that asks."""
+    return [
+        r.OptionInfo(key, int(option.kind), option.default, option.description)
+        for key, option in TOPIC_OPTIONS.items()
+        if option.is_told
+    ]
