@@ -5,6 +5,7 @@ may be of.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from broker.server.adapters import ProtocolError
 from protocols.iggy import fields as f
@@ -99,6 +100,9 @@ D5 = Dialect(
     key_partition=xxhash32_from_zero,
     form=forms.TYPED_FORM,
 )
+
+# D0 takes bytes behind what it reads; a first frame that has none is surely of it.
+D0_EXACT = {code: replace(layout, rest=False) for code, layout in requests.D0_REQUESTS.items()}
 
 Candidates = tuple[Dialect, ...]
 

@@ -92,7 +92,9 @@ def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
     return m.SendMessages(stream, topic, partitioning, memoryview(b""), count)
 
 
-def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> Requests:
+def _offset(
+    consumer: f.Readable, partition: f.Readable, row: Row = request
+) -> dict[int, RequestLayout]:
     """The commands about reading, which share most of their fields."""
     pieces: Pieces = {"consumer": consumer, **TOPIC, "partition": partition}
     return {
@@ -102,7 +104,7 @@ def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> 
     }
 
 
-def _groups(group: f.Readable, row: Row = request) -> Requests:
+def _groups(group: f.Readable, row: Row = request) -> dict[int, RequestLayout]:
     pieces: Pieces = {**TOPIC, "group": group}
     return {
         Code.GET_GROUP: row(m.GetGroup, **pieces),
@@ -117,7 +119,7 @@ _CHOSEN = f.ChosenId(zero_picks=False)
 _PICKED = f.ChosenId(zero_picks=True)
 _PARTITION_1 = f.PartitionOrZero()
 
-D0_REQUESTS: Requests = {
+D0_REQUESTS: dict[int, RequestLayout] = {
     Code.PING: request(m.Ping),
     Code.GET_STATS: request(m.GetStats),
     Code.GET_ME: request(m.GetMe),

@@ -18,13 +18,14 @@ from broker.server.adapters import ProtocolError
 from protocols.iggy import layouts_v, vsr
 from protocols.iggy.all_dialects import (
     D0,
+    D0_EXACT,
     D2,
     WITH_LOGIN,
     Candidates,
     candidates_of_login,
     settled_manners,
 )
-from protocols.iggy.dialects import Dialect, Manners
+from protocols.iggy.dialects import Dialect, Layout, Manners
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.fields import FieldRefused
 from protocols.iggy.layouts_v import V
@@ -163,7 +164,7 @@ class IggyMachine:
     # The classic framing.
 
     def _length_max(self, code: int) -> int:
-        if code not in ALL_CODES and not self.logged_in:
+        if code not in ALL_CODES and not (self.logged_in or self._without_login):
             return 0
         return (
             self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
@@ -194,33 +195,11 @@ class IggyMachine:
         """A command before any login: the oldest dialect's, if it has its layout."""
         if not self._without_login or self._candidates not in ((), (D0,)):
             return self._not_logged_in(code)  # Also after a logout, or a login that failed.
-        layout = D0.requests.get(code)
-        try:
-            if layout is None:
-                raise ProtocolError(f"command {code} does not exist in {D0.name}")
-            request = layout.read(payload)
-        except ProtocolError as error:
-            if self.dialect is not D0 and self._is_later(code, payload):
-                return self._not_logged_in(code)
-            self.dialect = D0
-            if isinstance(error, FieldRefused):
-                return Refused(self._failure(error.code), error.reason)
-            raise
+        if self.dialect is not D0 and _is_later(code, payload):
+            return self._not_logged_in(code)  # Not yet, or not again.
         self.dialect, self.manners = D0, Manners(absent_is_error=True)
         self._candidates = (D0,)
-        return Command(code, request)
-
-    def _is_later(self, code: int, payload: memoryview) -> bool:
-        """Whether a later dialect has such a frame: its client has not logged in, or not again."""
-        for dialect in WITH_LOGIN:
-            layout = dialect.requests.get(code)
-            try:
-                if layout is not None:
-                    layout.read(payload)
-                    return True
-            except ProtocolError:
-                continue
-        return False
+        return self._read(code, payload)
 
     def _not_logged_in(self, code: int) -> Refused:
         if code not in ALL_CODES:
@@ -234,7 +213,11 @@ class IggyMachine:
         candidates = self._candidates
         if len(candidates) == 1:
             layout = self.dialect.requests.get(code)
-            return self._absent(code) if layout is None else Command(code, layout.read(payload))
+            if layout is not None:
+                return Command(code, layout.read(payload))
+            if self.dialect.habits.closes and code not in ALL_CODES:
+                raise ProtocolError(f"command {code} does not exist")
+            return self._absent(code)
         request, fault, fitting = None, None, []
         for dialect in candidates:
             layout = dialect.requests.get(code)
@@ -318,6 +301,25 @@ EVICTIONS = {
     ErrorCode.TOKEN_EXPIRED: vsr.Reason.INVALID_TOKEN,
     ErrorCode.USER_INACTIVE: vsr.Reason.USER_INACTIVE,
 }
+
+
+def _fits(layout: Layout | None, payload: memoryview) -> bool:
+    """Whether a payload can be read so; a field may still be refused by itself."""
+    try:
+        if layout is not None:
+            layout.read(payload)
+    except FieldRefused:
+        return True
+    except ProtocolError:
+        return False
+    return layout is not None
+
+
+def _is_later(code: int, payload: memoryview) -> bool:
+    """Whether a frame is of a dialect that has a login, and not of the oldest."""
+    if _fits(D0_EXACT.get(code), payload):
+        return False
+    return any(_fits(dialect.requests.get(code), payload) for dialect in WITH_LOGIN)
 
 
 def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> Refused:

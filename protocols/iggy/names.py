@@ -151,7 +151,9 @@ def free_topic_id(broker: Broker, stream: Stream) -> int:
     )
 
 
-def check_free(habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]) -> None:
+def check_free(
+    habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]
+) -> None:
     """Whether something can be made: of its number and its name, whether it is taken, and what is
     told then. Raises Refusal.
     """

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import xxhash
 
-from storage.codecs.api import RECORDS_MAX, BodyFormat, BodyInfo, Buffer, Decoded, Prepared
+from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BodyFormat,
+    BodyInfo,
+    Buffer,
+    Decoded,
+    Prepared,
+)
 from storage.codecs.headers import is_text
 from storage.codecs.iggy import (
     HEADER_BYTES_MAX,
@@ -112,6 +120,7 @@ class IggyTypedCodec:
         *,
         start_offset: int = 0,
         records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Records with the SEND's partitioning key as their key."""
         decoded = Decoded(next_offset=base_offset)

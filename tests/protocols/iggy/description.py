@@ -7,6 +7,9 @@ here.
 
 from construct import (
     Bytes,
+    Const,
+    Construct,
+    ExprAdapter,
     Flag,
     Float32l,
     GreedyBytes,
@@ -18,6 +21,8 @@ from construct import (
     Prefixed,
     PrefixedArray,
     Rebuild,
+    Select,
+    Sequence,
     Struct,
     Switch,
     len_,
@@ -50,6 +55,19 @@ POLLED_MESSAGE = Struct(
     "payload" / Prefixed(Int32ul, GreedyBytes),
 )
 
+
+def Maybe(layout: Construct) -> Construct:
+    """A byte that says whether a value is there, then it."""
+    there = Sequence(Const(b"\x01"), layout)
+    absent = Const(b"\x00")
+    return ExprAdapter(
+        Select(there, absent),
+        lambda found, _: found[1] if isinstance(found, list) else None,
+        lambda value, _: None if value is None else [b"\x01", value],
+    )
+
+
+PERMISSIONS = Maybe(Prefixed(Int32ul, GreedyBytes))
 _STREAM = ("stream" / IDENTIFIER,)
 _TOPIC = ("stream" / IDENTIFIER, "topic" / IDENTIFIER)
 _GROUP = (*_TOPIC, "group" / IDENTIFIER)
@@ -87,6 +105,31 @@ REQUESTS = {
     ),
     303: Struct(*_TOPIC),
     402: Struct(*_TOPIC, "count" / Int32ul),
+    403: Struct(*_TOPIC, "count" / Int32ul),
+    102: Struct(*_TOPIC, "partition" / Int32ul, "fsync" / Flag),
+    205: Struct(*_STREAM),
+    304: Struct(
+        *_TOPIC,
+        "compression" / Int8ul,
+        "expiry" / Int64ul,
+        "max_size" / Int64ul,
+        "replication" / Int8ul,
+        "name" / STR8,
+    ),
+    305: Struct(*_TOPIC),
+    44: Struct("token" / STR8),
+    31: Struct("user" / IDENTIFIER),
+    32: Struct(),
+    33: Struct(
+        "username" / STR8, "password" / STR8, "status" / Int8ul, "permissions" / PERMISSIONS
+    ),
+    34: Struct("user" / IDENTIFIER),
+    35: Struct("user" / IDENTIFIER, "username" / Maybe(STR8), "status" / Maybe(Int8ul)),
+    36: Struct("user" / IDENTIFIER, "permissions" / PERMISSIONS),
+    37: Struct("user" / IDENTIFIER, "old" / STR8, "new" / STR8),
+    41: Struct(),
+    42: Struct("name" / STR8, "expiry" / Int64ul),
+    43: Struct("name" / STR8),
     600: Struct(*_GROUP),
     601: Struct(*_TOPIC),
     602: Struct(*_TOPIC, "group_id" / Int32ul, "name" / STR8),
@@ -160,6 +203,11 @@ STATS = Struct(
     "server_semver" / Int32ul,
     "cache_metrics" / PrefixedArray(Int32ul, Bytes(36)),
 )
+USER = Struct("id" / Int32ul, "created_at" / Int64ul, "status" / Int8ul, "username" / STR8)
+MAYBE_SIZED = Struct(Const(b"\x01"), "value" / Prefixed(Int32ul, GreedyBytes))
+ZERO = Struct("none" / Int32ul)
+TOKEN = Struct("name" / STR8, "expires" / Int64ul)
+RAW_TOKEN = Struct("token" / STR8)
 EMPTY = Struct()
 
 ANSWERS = {

@@ -6,11 +6,13 @@ import pytest
 
 from broker.server.adapters import ProtocolError
 from protocols.iggy import messages as m
-from protocols.iggy.dialects import D1, D2, LATER, Manners, dialect_of_login
+from protocols.iggy import replies as r
+from protocols.iggy import user_messages as u
+from protocols.iggy.all_dialects import D2
 from protocols.iggy.messages import Code
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.recorded import conversation, first_frames
+from tests.protocols.iggy.recorded import conversation
 
 CONSUMER, GROUP = m.ConsumerKind.CONSUMER, m.ConsumerKind.GROUP
 NEVER = (1 << 64) - 1
@@ -32,9 +34,9 @@ REQUESTS = [
     (
         Code.LOGIN_USER,
         {"username": "u", "password": "p", "version": "0.6.1", "context": "c"},
-        m.LoginUser("u", "p", "0.6.1", "c"),
+        u.LoginUser("u", "p", "0.6.1", "c"),
     ),
-    (Code.LOGOUT_USER, {}, m.LogoutUser()),
+    (Code.LOGOUT_USER, {}, u.LogoutUser()),
     (
         Code.POLL_MESSAGES,
         {**OFFSET, "strategy": {"kind": 5, "value": 0}, "count": 10, "auto_commit": True},
@@ -75,8 +77,8 @@ REQUESTS = [
     ),
     (Code.GET_STREAM, STREAM, m.GetStream("st")),
     (Code.GET_STREAMS, {}, m.GetStreams()),
-    (Code.CREATE_STREAM, {"stream_id": 0, "name": "st"}, m.CreateStream(None, "st")),
-    (Code.CREATE_STREAM, {"stream_id": 5, "name": "st"}, m.CreateStream(5, "st")),
+    (Code.CREATE_STREAM, {"stream_id": 0, "name": "st"}, m.CreateStream("st")),
+    (Code.CREATE_STREAM, {"stream_id": 5, "name": "st"}, m.CreateStream("st", 5)),
     (Code.UPDATE_STREAM, {**STREAM, "name": "st2"}, m.UpdateStream("st", "st2")),
     (Code.DELETE_STREAM, STREAM, m.DeleteStream("st")),
     (Code.GET_TOPIC, TOPIC, m.GetTopic("st", 3)),
@@ -93,7 +95,7 @@ REQUESTS = [
             "replication": 1,
             "name": "tp",
         },
-        m.CreateTopic("st", None, 2, 1, NEVER, 0, 1, "tp"),
+        m.CreateTopic("st", 2, "tp", None, 1, NEVER, 0, 1),
     ),
     (Code.DELETE_TOPIC, TOPIC, m.DeleteTopic("st", 3)),
     (Code.CREATE_PARTITIONS, {**TOPIC, "count": 2}, m.CreatePartitions("st", 3, 2)),
@@ -107,6 +109,63 @@ REQUESTS = [
     (Code.DELETE_GROUP, {**TOPIC, "group": named(4)}, m.DeleteGroup("st", 3, 4)),
     (Code.JOIN_GROUP, {**TOPIC, "group": named("g")}, m.JoinGroup("st", 3, "g")),
     (Code.LEAVE_GROUP, {**TOPIC, "group": named("g")}, m.LeaveGroup("st", 3, "g")),
+    (
+        Code.UPDATE_TOPIC,
+        {
+            **TOPIC,
+            "compression": 2,
+            "expiry": NEVER,
+            "max_size": 5,
+            "replication": 1,
+            "name": "tp",
+        },
+        m.UpdateTopic("st", 3, "tp", 2, NEVER, 5, 1),
+    ),
+    (Code.PURGE_STREAM, STREAM, m.PurgeStream("st")),
+    (Code.PURGE_TOPIC, TOPIC, m.PurgeTopic("st", 3)),
+    (
+        Code.FLUSH_UNSAVED_BUFFER,
+        {**TOPIC, "partition": 1, "fsync": True},
+        m.FlushUnsavedBuffer("st", 3, 0, True),
+    ),
+    (Code.DELETE_PARTITIONS, {**TOPIC, "count": 2}, m.DeletePartitions("st", 3, 2)),
+    (Code.LOGIN_WITH_TOKEN, {"token": "t"}, u.LoginWithToken("t")),
+    (Code.GET_USER, {"user": named("u")}, u.GetUser("u")),
+    (Code.GET_USERS, {}, u.GetUsers()),
+    (
+        Code.CREATE_USER,
+        {"username": "u", "password": "p", "status": 1, "permissions": b"abc"},
+        u.CreateUser("u", "p", 1, b"abc"),
+    ),
+    (
+        Code.CREATE_USER,
+        {"username": "u", "password": "p", "status": 2, "permissions": None},
+        u.CreateUser("u", "p", 2, None),
+    ),
+    (Code.DELETE_USER, {"user": named(5)}, u.DeleteUser(5)),
+    (
+        Code.UPDATE_USER,
+        {"user": named(5), "username": "v", "status": None},
+        u.UpdateUser(5, "v", None),
+    ),
+    (
+        Code.UPDATE_USER,
+        {"user": named(5), "username": None, "status": 2},
+        u.UpdateUser(5, None, 2),
+    ),
+    (
+        Code.UPDATE_PERMISSIONS,
+        {"user": named(5), "permissions": b"abc"},
+        u.UpdatePermissions(5, b"abc"),
+    ),
+    (
+        Code.CHANGE_PASSWORD,
+        {"user": named("u"), "old": "a", "new": "b"},
+        u.ChangePassword("u", "a", "b"),
+    ),
+    (Code.GET_TOKENS, {}, u.GetTokens()),
+    (Code.CREATE_TOKEN, {"name": "t", "expiry": 7}, u.CreateToken("t", 7)),
+    (Code.DELETE_TOKEN, {"name": "t"}, u.DeleteToken("t")),
 ]
 
 
@@ -124,7 +183,7 @@ def test_send_reads_as_described_and_leaves_its_messages_as_bytes():
     assert bytes(request.messages) == bytes(20) + b"\x05\x00\x00\x00hello"
 
 
-def test_every_served_command_is_described():
+def test_every_command_is_described():
     assert {code for code, _, _ in REQUESTS} | {Code.SEND_MESSAGES} == set(D2.requests)
 
 
@@ -150,11 +209,11 @@ def test_random_payload_raises_protocol_error_and_nothing_else(seed):
 
 
 RECORDS = [
-    ("user_id", description.ANSWERS[38], m.UserIdentity(1), {"user_id": 1}),
+    ("user_id", description.ANSWERS[38], r.LoginInfo(0, 5, 6, "v"), {"user_id": 1}),
     (
         "client",
         description.CLIENT,
-        m.ClientInfo(7, 1, 1, "127.0.0.1:5", 2),
+        r.ClientInfo(7, 0, 1, "127.0.0.1:5", 2),
         {
             "client_id": 7,
             "user_id": 1,
@@ -166,19 +225,19 @@ RECORDS = [
     (
         "membership",
         description.MEMBERSHIP,
-        m.Membership(1, 2, 3),
+        r.Membership(1, 2, 3),
         {"stream_id": 1, "topic_id": 2, "group_id": 3},
     ),
     (
         "stream",
         description.STREAM,
-        m.StreamInfo(1, 2, 3, 4, 5, "st"),
+        r.StreamInfo(1, 2, 3, 4, 5, "st"),
         {"id": 1, "created_at": 2, "topics": 3, "size": 4, "messages": 5, "name": "st"},
     ),
     (
         "topic",
         description.TOPIC,
-        m.TopicInfo(1, 2, 3, 4, 1, 6, 1, 8, 9, "tp"),
+        r.TopicInfo(1, 2, 3, 4, 1, 6, 1, 8, 9, "tp"),
         {
             "id": 1,
             "created_at": 2,
@@ -195,7 +254,7 @@ RECORDS = [
     (
         "partition",
         description.PARTITION,
-        m.PartitionInfo(0, 2, 3, 4, 5, 6),
+        r.PartitionInfo(0, 2, 3, 4, 5, 6),
         {
             "id": 1,
             "created_at": 2,
@@ -208,26 +267,26 @@ RECORDS = [
     (
         "offset",
         description.ANSWERS[120],
-        m.OffsetInfo(1, 99, 41),
+        r.OffsetInfo(1, 99, 41),
         {"partition": 2, "current_offset": 99, "stored_offset": 41},
     ),
     (
         "group",
         description.GROUP,
-        m.GroupInfo(1, 2, 3, "g"),
+        r.GroupInfo(1, 2, 3, "g"),
         {"id": 1, "partitions": 2, "members": 3, "name": "g"},
     ),
-    ("member", description.MEMBER, m.MemberInfo(7, [0, 2]), {"id": 7, "partitions": [1, 3]}),
+    ("member", description.MEMBER, r.MemberInfo(7, [0, 2]), {"id": 7, "partitions": [1, 3]}),
     (
         "polled",
         description.ANSWERS[100],
-        m.PolledHead(-1, 5, 0),
+        r.PolledHead(-1, 5, 0),
         {"partition": 0, "current_offset": 5, "messages_count": 0, "messages": []},
     ),
     (
         "stats",
         description.STATS,
-        m.Stats(1, 0.5, 0.25, *range(3, 18), "h", "o", "v", "k", "0.1", 100, 0),
+        r.Stats(1, 0.5, 0.25, *range(3, 18), "h", "o", "v", "k", "0.1", 100, 0, 1, 2, 3),
         dict(
             zip(
                 [piece.name for piece in description.STATS.subcons],
@@ -236,6 +295,16 @@ RECORDS = [
             )
         ),
     ),
+    (
+        "user",
+        description.USER,
+        r.UserInfo(0, 2, 1, "iggy"),
+        {"id": 1, "created_at": 2, "status": 1, "username": "iggy"},
+    ),
+    ("permissions", description.MAYBE_SIZED, r.UserPermissions(b"abc"), {"value": b"abc"}),
+    ("no permissions", description.ZERO, r.UserPermissions(None), {"none": 0}),
+    ("token", description.TOKEN, r.TokenInfo("t", 5), {"name": "t", "expires": 5}),
+    ("raw token", description.RAW_TOKEN, r.RawToken("t"), {"token": "t"}),
 ]
 
 
@@ -245,60 +314,8 @@ def test_record_is_written_as_described(name, layout, record, values):
 
 
 def test_every_record_is_described():
-    assert {type(record) for _, _, record, _ in RECORDS} == set(D2.records)
-
-
-@pytest.mark.parametrize("first", first_frames(), ids=lambda first: f"{first.client}")
-def test_login_of_a_real_client_tells_its_dialect(first):
-    dialect, _ = dialect_of_login(memoryview(first.request)[8:])
-    assert dialect.name == first.dialect
-    assert dialect.served == (first.dialect == "D2")
-
-
-@pytest.mark.parametrize(
-    ("version", "dialect", "manners"),
-    [
-        ("0.5.0", "D2", Manners(error_text=True, absent_is_error=True)),
-        ("0.6.9", "D2", Manners(error_text=True, absent_is_error=True)),
-        ("0.6.10", "D2", Manners(error_text=True)),
-        ("0.6.59", "D2", Manners(error_text=True)),
-        ("0.6.60", "D2", Manners()),
-        ("0.6.203", "D2", Manners()),
-        ("0.6", "D2", Manners(error_text=True, absent_is_error=True)),
-        ("", "D2", Manners()),
-        ("java-sdk", "D2", Manners()),
-        ("0.7.0", "D3", Manners()),
-        ("0.8.0-rc1", "D4", Manners()),
-        ("0.9.3", "D5", Manners()),
-        ("0.10.0", "D5", Manners()),
-        ("0.11.0", "unknown", Manners()),
-        ("1.0.0", "unknown", Manners()),
-    ],
-)
-def test_version_tells_dialect_and_manners(version, dialect, manners):
-    data = payload(38, username="u", password="p", version=version, context="")
-    found, found_manners = dialect_of_login(data)
-    assert (found.name, found_manners) == (dialect, manners)
-
-
-def test_login_without_version_is_d1_and_may_be_told_a_text():
-    assert dialect_of_login(memoryview(b"\x01u\x01p")) == (D1, Manners(error_text=True))
-
-
-def test_unknown_dialects_are_not_served():
-    assert not LATER.served
-
-
-@pytest.mark.parametrize("data", [b"", b"\x01u", b"\x01u\x01p\x01", b"\x05u\x01p"])
-def test_cut_login_is_refused(data):
-    with pytest.raises(ProtocolError):
-        dialect_of_login(memoryview(data))
-
-
-def test_every_known_command_is_served_refused_or_of_later_dialects():
-    later = {Code.GET_CLUSTER_METADATA, Code.DELETE_SEGMENTS}
-    assert set(D2.requests) | D2.unserved | later == set(Code)
-    assert not set(D2.requests) & D2.unserved
+    unwritten = {kind for kind, layout in D2.records.items() if not layout.fields}
+    assert {type(record) for _, _, record, _ in RECORDS} | unwritten == set(D2.records)
 
 
 @pytest.mark.parametrize(

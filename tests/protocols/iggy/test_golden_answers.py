@@ -15,6 +15,8 @@ VARYING = {
 # What is refused here with "feature unavailable" although the real server serves it.
 UNAVAILABLE = {"GET_USERS", "FLUSH", "PURGE_TOPIC", "UPDATE_STREAM 1"}
 FEATURE_UNAVAILABLE = bytes.fromhex("0500000000000000")
+# Without a login it is a frame of the oldest dialect, which is served on loopback.
+BEFORE_LOGIN = "GET_STREAMS before login"
 
 
 def steady(value: object) -> object:
@@ -47,6 +49,9 @@ async def test_answers_are_those_of_the_real_server(connect):
             assert row.answer is None, row.name
             talk = await connect()
             await talk.login()
+            continue
+        if row.name == BEFORE_LOGIN:
+            assert answer == bytes(8)
             continue
         expected = FEATURE_UNAVAILABLE if row.name in UNAVAILABLE else row.answer
         assert normal(row.code, row.name, answer) == normal(row.code, row.name, expected), row.name

@@ -1,4 +1,4 @@
-"""The newest dialect's framing, as far as its clients are refused in it."""
+"""The newest dialect's framing."""
 
 import struct
 
@@ -6,6 +6,7 @@ import pytest
 
 from broker.server.adapters import ProtocolError
 from protocols.iggy import vsr
+from protocols.iggy.messages import Code
 
 CLIENT = bytes(range(1, 17))
 
@@ -32,9 +33,9 @@ LOGIN = frame(
 @pytest.mark.parametrize("data", [PING, LOGIN])
 def test_frame_size_is_known_once_size_and_command_are_there(data):
     for end in range(61):
-        assert vsr.frame_size(memoryview(data[:end])) is None
-    assert vsr.frame_size(memoryview(data[:61])) == len(data)
-    assert vsr.frame_size(memoryview(data + PING)) == len(data)
+        assert vsr.frame_size(memoryview(data[:end]), 4096) is None
+    assert vsr.frame_size(memoryview(data[:61]), 4096) == len(data)
+    assert vsr.frame_size(memoryview(data + PING), 4096) == len(data)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +47,31 @@ def test_what_is_no_request_header_is_refused(pos, value):
     if (pos, value) == (48, 255):
         data[49] = 0  # A size of 255, below that of the header.
     with pytest.raises(ProtocolError):
-        vsr.frame_size(memoryview(data))
+        vsr.frame_size(memoryview(data), 4096)
 
 
 def test_bytes_that_are_not_zero_are_refused_before_the_header_is_there():
     with pytest.raises(ProtocolError):
-        vsr.frame_size(memoryview(bytes(7) + b"\x01"))
+        vsr.frame_size(memoryview(bytes(7) + b"\x01"), 4096)
 
 
-def test_ping_is_told_from_login():
+def test_frame_above_the_limit_is_refused():
+    assert vsr.frame_size(memoryview(LOGIN), len(LOGIN)) == len(LOGIN)
+    with pytest.raises(ProtocolError):
+        vsr.frame_size(memoryview(LOGIN), len(LOGIN) - 1)
+
+
+def test_operation_says_which_command_it_carries():
     ping, login = vsr.decode(memoryview(PING)), vsr.decode(memoryview(LOGIN))
-    assert (ping.client, ping.number, ping.is_ping) == (CLIENT, 1, True)
-    assert (login.operation, login.is_ping) == (vsr.OPERATION_REGISTER, False)
+    assert (ping.client, ping.number, ping.code) == (CLIENT, 1, Code.PING)
+    assert (login.operation, login.code) == (vsr.OPERATION_REGISTER, Code.LOGIN_USER)
+    assert vsr.decode(memoryview(frame(operation=2, code=101))).code == 0  # Not by that one.
+    assert vsr.decode(memoryview(frame(operation=77))).code == 0
+
+
+def test_every_command_has_one_operation():
+    assert not vsr.PLAIN_CODES & set(vsr.CODES.values())
+    assert vsr.PLAIN_CODES | set(vsr.CODES.values()) == set(Code) - {Code.LOGIN_WITH_TOKEN}
 
 
 def test_reply_echoes_client_number_and_operation():
@@ -69,10 +83,36 @@ def test_reply_echoes_client_number_and_operation():
     assert struct.unpack_from("<I", data, 216) == (40,)
 
 
-def test_eviction_names_the_client_and_a_window_that_it_can_show():
-    data = vsr.eviction(vsr.decode(memoryview(LOGIN)))
+def test_success_and_failure_where_there_is_a_result_section():
+    made = vsr.decode(memoryview(frame(operation=128)))
+    assert vsr.success(made, b"xy")[256:] == bytes(4) + b"xy"
+    assert vsr.failure(made, 1012)[256:] == bytes.fromhex("01000000 00000000 f4030000")
+    assert struct.unpack_from("<I", vsr.failure(made, 1012), 216) == (0,)
+    assert len(vsr.failure(made, 3)) == 256
+    assert struct.unpack_from("<I", vsr.failure(made, 3), 216) == (3,)
+
+
+def test_success_and_failure_where_there_is_none():
+    sent = vsr.decode(memoryview(frame(operation=160)))
+    assert vsr.success(sent, b"xy", 3)[256:] == b"xy"
+    assert struct.unpack_from("<I", vsr.success(sent, b"xy", 3), 48) == (261,)
+    assert struct.unpack_from("<I", vsr.failure(sent, 1009), 216) == (1009,)
+
+
+def test_eviction_names_the_client_and_the_versions_served():
+    data = vsr.eviction(vsr.decode(memoryview(LOGIN)), vsr.Reason.INCOMPATIBLE_PROTOCOL)
     assert len(data) == 256
     assert struct.unpack_from("<I", data, 48) == (256,)
     assert (data[60], data[128:144], data[255]) == (13, CLIENT, 14)
-    highest, lowest = struct.unpack_from("<II", data, 144)
-    assert 1 <= lowest <= highest < 11 << 10  # Below 0.11.0, the first version there is.
+    assert struct.unpack_from("<II", data, 144) == (11 << 10, 11 << 10)
+    other = vsr.eviction(vsr.decode(memoryview(LOGIN)), vsr.Reason.INVALID_CREDENTIALS)
+    assert struct.unpack_from("<II", other, 144) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_served"),
+    [((0, 11, 0), True), ((0, 11, 7), True), ((0, 10, 0), False), ((0, 12, 0), False)],
+)
+def test_versions_served(version, is_served):
+    major, minor, patch = version
+    assert vsr.speaks(major << 20 | minor << 10 | patch) == is_served
