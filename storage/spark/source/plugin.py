@@ -1,0 +1,63 @@
+"""The data source as Spark knows it: `spark.read.format("braidlog")` and `readStream`."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from storage.spark.source.batch import BatchReader, FilteredBatchReader
+from storage.spark.source.options import ReadOptions, read_options
+from storage.spark.source.reading import Reading
+from storage.spark.source.stream import StreamReader
+from storage.spark.source.table import Table, check_columns, column_names, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class BraidlogSource(DataSource):
+    """The log of a Braidlog broker."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "braidlog"
+
+    def schema(self) -> str:
+        """The columns of Spark's Kafka source, and those that the options add.
+
+        Raises BadOption.
+        """
+        given = {name.lower(): value.lower() for name, value in self.options.items()}
+        names = column_names(
+            headers=given.get("includeheaders") == "true",
+            metadata=given.get("includemetadata") == "true",
+        )
+        return ddl(names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch; of the columns only those in `schema` are decoded. Raises BadOption."""
+        options = read_options(self.options, streaming=False)
+        kind = FilteredBatchReader if options.filter_pushdown else BatchReader
+        return kind(options, _reading(options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For a stream. Raises BadOption."""
+        options = read_options(self.options, streaming=True)
+        return StreamReader(options, _reading(options, schema))
+
+
+def enable(spark: "SparkSession") -> None:
+    """Register the format, and let Spark hand filters down (option filterPushdown=true)."""
+    spark.dataSource.register(BraidlogSource)
+    spark.conf.set(PUSHDOWN, "true")
+
+
+def _reading(options: ReadOptions, schema: StructType) -> Reading:
+    wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    table = Table(check_columns(wanted))
+    return Reading(
+        options.place, table, options.fail_on_loss, options.corrupt, options.dead_letters
+    )

@@ -1,0 +1,125 @@
+"""What a task does: the rows of one span, in the form that Spark wants. Stateless between tasks.
+
+Knows log reader, decoder and table; of Spark nothing but what it pickles.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage.errors import OffsetOutOfRange, UnreadableBody
+from storage.spark.decode.columns import Target
+from storage.spark.decode.rows import BadBody, RangeRows
+from storage.spark.files import DeadFile
+from storage.spark.ranges import Range
+from storage.spark.readers import PartitionReader, open_log
+from storage.spark.source.offsets import DataLoss, Span
+from storage.spark.source.options import OnCorrupt
+from storage.spark.source.table import Table
+
+log = logging.getLogger("braidlog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How every task of a read reads."""
+
+    place: str
+    table: Table
+    fail_on_loss: bool = True
+    corrupt: OnCorrupt = "fail"
+    dead_letters: str | None = None
+
+    def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
+        pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
+        dead = _DeadLetters(self, span)
+        try:
+            yield from self._rows(span, dead)
+            dead.finish()
+        finally:
+            dead.close()
+
+    def _rows(self, span: Span, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
+        start = span.start
+        while start < span.end:
+            try:
+                with open_log(self.place).open(span.partition_id) as reader:
+                    start = self._first(span, start, reader)
+                    for batch in self._decoded(span, start, reader, dead):
+                        start = batch["offset"][-1].as_py() + 1
+                        yield self.table.shaped(batch, span.topic)
+                    return
+            except OffsetOutOfRange as error:  # Retention was faster.
+                if self.fail_on_loss or error.log_start_offset <= start:
+                    raise _loss(span, start, error.log_start_offset) from None
+                start = error.log_start_offset
+            except FileNotFoundError:
+                if self.fail_on_loss:
+                    raise DataLoss(f"{span.topic} partition {span.partition} is gone") from None
+                return
+
+    def _first(self, span: Span, start: int, reader: PartitionReader) -> int:
+        if start >= reader.log_start_offset:
+            return start
+        if self.fail_on_loss:
+            raise _loss(span, start, reader.log_start_offset)
+        log.warning("%s", _loss(span, start, reader.log_start_offset))
+        return reader.log_start_offset
+
+    def _decoded(
+        self, span: Span, start: int, reader: PartitionReader, dead: "_DeadLetters"
+    ) -> Iterator[pa.RecordBatch]:
+        if start >= span.end:
+            return iter(())
+        target = Target(span.partition_id, span.partition, self.table.stored | {"offset"})
+        return iter(RangeRows(reader, start, span.end, target, dead.set_aside))
+
+
+class _DeadLetters:
+    """What becomes of bodies that have no row, as option `corrupt` says."""
+
+    def __init__(self, reading: Reading, span: Span) -> None:
+        self._corrupt = reading.corrupt
+        self._span = span
+        self._file: DeadFile | None = None
+        if reading.dead_letters is not None:
+            folder = Path(reading.dead_letters)
+            folder.mkdir(parents=True, exist_ok=True)
+            part = Range(span.partition_id, span.partition, span.start, span.end, span.topic)
+            self._file = DeadFile(folder, part, 0)
+
+    def set_aside(self, bad: BadBody) -> None:
+        """Raises UnreadableBody where the read shall fail."""
+        if self._file is not None:
+            self._file.add(bad)
+        elif bad.is_damage and self._corrupt == "fail":
+            raise UnreadableBody(
+                f"offset {bad.offset} of {self._span.topic} partition {self._span.partition} "
+                f"cannot be opened: {bad.reason}; option corrupt can skip it or set it aside"
+            )
+        else:
+            log.warning("offset %s of %s has no row: %s", bad.offset, self._span.topic, bad.reason)
+
+    def finish(self) -> None:
+        """Give the file a name that follows from the span: a repeated task overwrites its own."""
+        if self._file is None:
+            return
+        written = self._file.finish()
+        if written is not None:
+            path = Path(written.staged)
+            path.replace(path.parent / Path(written.final).name)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _loss(span: Span, start: int, log_start: int) -> DataLoss:
+    return DataLoss(
+        f"{span.topic} partition {span.partition}: offsets {start} to {log_start - 1} are no "
+        "longer in the log (failOnDataLoss=false goes on behind them)"
+    )
