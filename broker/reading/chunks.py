@@ -14,6 +14,7 @@ from broker.reading.unpacking import run_unpacking
 from broker.topics.partition import broker_error
 from storage.codecs.api import BatchFlag, Codec
 from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
 from storage.errors import BodyError, RecordTooLarge, StorageError
 
 if TYPE_CHECKING:
@@ -92,3 +93,39 @@ def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
         and record.chunk.uuid == uuid
         and record.chunk.chunk_id < last.chunk.chunk_id
     ]
+
+
+async def piece_offsets(partition: Partition, offset: int) -> list[int]:
+    """Offsets of the earlier pieces of the chunked message whose last piece is there; else none.
+
+    A reader that is shown the whole message names it by its last piece alone. Raises DamagedLog,
+    UnreadableRecord.
+    """
+    batches = await partition.read(offset, 1)
+    if not batches or not batches[0].header.flags & BatchFlag.CHUNK:
+        return []
+    batch = batches[0]
+    codec = codec_for(batch.header.body_format)
+    try:
+        return await run_unpacking(lambda: _piece_offsets(partition.log, codec, batch, offset))
+    except StorageError as error:
+        raise broker_error(error) from error
+
+
+def _piece_offsets(log: PartitionLog, codec: Codec, batch: Batch, offset: int) -> list[int]:
+    records = codec.decode(batch.body, batch.base_offset, batch.header.append_us).records
+    last = next((record for record in records if record.offset == offset), None)
+    if last is None or last.chunk is None or last.chunk.chunk_id != last.chunk.chunk_count - 1:
+        return []
+    found: dict[int, int] = {}
+    scanned = 0
+    before: Batch | None = batch
+    while before is not None and scanned <= JOINED_SCAN_BYTES_MAX:
+        for piece in _pieces_in(codec, before, last):
+            if piece.chunk is not None:
+                found.setdefault(piece.chunk.chunk_id, piece.offset)
+        if len(found) == last.chunk.chunk_count - 1:
+            break
+        scanned += len(before.body)
+        before = log.batch_before(before.base_offset)
+    return sorted(found.values())

@@ -14,6 +14,7 @@ from protocols.rest.bodies import BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
 from protocols.rest.pip64.api import MessagesApi
+from protocols.rest.pip64.cursor import CursorApi
 from protocols.rest.requests import ERROR_HANDLERS, Handler, Requests
 from protocols.rest.routes import Routes, Served
 from protocols.rest.schemas.resolving import SchemaRegistry
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 API = "/api/v1"
 TOPIC = "{tenant}/{namespace}/{topic}"
+# PIP-64 writes the singular; the plural is what its own texts and scripts say as often.
+SUBSCRIPTION = ("subscription", "subscriptions")
 PIP64 = f"/topics/{TOPIC}"
 PIP64_DOMAIN = f"/topics/persistent/{TOPIC}"
 
@@ -72,9 +75,16 @@ def pip64_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> 
     route = Routes(broker).route
     api = MessagesApi(broker, bodies, registry, waiting, auto_create=options.auto_create_topics)
 
+    cursors = CursorApi(broker, bodies)
+
     def under(base: str, produce: Handler) -> list[Route]:
         partition = f"{base}/partitions/{{partition}}"
+        cursor = {
+            "GET": Served(cursors.show, Action.DESCRIBE),
+            "POST": Served(cursors.update, Action.CONSUME),
+        }
         return [
+            *(route(f"{base}/{one}/{{subscription}}/cursor", **cursor) for one in SUBSCRIPTION),
             route(base, POST=Served(produce, Action.PRODUCE)),
             route(partition, POST=Served(produce, Action.PRODUCE)),
             route(f"{partition}/messages", GET=Served(api.read, Action.CONSUME)),
