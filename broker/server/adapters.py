@@ -141,6 +141,15 @@ class ServingAdapter(Adapter, Protocol):
         """
 
 
+class Preparing(Protocol):
+    """An adapter may have this besides."""
+
+    def prepare(self) -> None:
+        """Import what serving takes. Later there may be no descriptor left for it, while the
+        kernel takes connections already.
+        """
+
+
 class OptionsCheck(Protocol):
     """An adapter may have this besides: rules between its options and the place where it
     listens.
@@ -170,6 +179,11 @@ def is_serving(adapter: Adapter) -> TypeGuard[ServingAdapter]:
 def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
     """Whether the adapter has rules of its own for its options."""
     return hasattr(adapter, "check")
+
+
+def has_prepare(adapter: object) -> TypeGuard[Preparing]:
+    """Whether the adapter wants to import what serving takes before anything is opened."""
+    return hasattr(adapter, "prepare")
 
 
 def discover() -> dict[str, metadata.EntryPoint]:

@@ -187,6 +187,8 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
             adapter.check(options, loopback=loopback)
         except ValueError as error:
             raise ConfigError(f"{origin}: {at}: {error}") from None
+    if adapters.has_prepare(adapter):
+        adapter.prepare()
     return Listener(
         name=configured.name,
         protocol=configured.protocol,

@@ -52,9 +52,12 @@ class RestAdapter:
         """Serve the sockets until `stopping`; running requests are answered first, see
         `server.py`.
         """
-        # A tenth of a second of importing: in a thread, so that no other listener waits for it.
-        serve = await trio.to_thread.run_sync(_import_server)
+        serve = _import_server()
         await serve(broker, sockets, options, stopping)
+
+    def prepare(self) -> None:
+        """Import the server, before anything is opened: see `Preparing`."""
+        _import_server()
 
     def describe(self, host: str, port: int, options: RestOptions) -> str:
         """A line to copy and paste."""

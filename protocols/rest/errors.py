@@ -31,6 +31,7 @@ class Refused(Exception):
         return self.message
 
 
+BAD_REQUEST = WireCode(400, 40000, "bad_request")
 BAD_BODY = WireCode(400, 40001, "bad_body")
 BAD_QUERY = WireCode(400, 40002, "bad_query")
 BAD_QUERY_ID = WireCode(400, 40003, "bad_message_id")
@@ -55,8 +56,10 @@ BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
 BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 TOO_BUSY = WireCode(429, 42901, "limit_exceeded")
+HEAD_TOO_LARGE = WireCode(431, 43101, "head_too_large")
 INTERNAL = WireCode(500, 50001, "internal_error")
 NOT_SUPPORTED = WireCode(501, 50101, "not_supported")
+NOT_IMPLEMENTED = WireCode(501, 50102, "not_implemented")
 SHUTTING_DOWN = WireCode(503, 50301, "shutting_down")
 
 WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {

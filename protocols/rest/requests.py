@@ -38,6 +38,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 REQUESTS_MAX = 256  # Handled at the same time; one more is told 429 instead of queueing unseen.
 RETRY_AFTER_S = 1  # What is told with 429 and 503.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # One that a client gives is taken if it is sane.
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -54,8 +55,8 @@ class Exchange:
     def __init__(self, scope: Scope, send: Send, working: Working) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
         self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        raw_path: bytes = scope["raw_path"]
-        self.scope: Scope = {**scope, "path": raw_path.decode("ascii"), "exchange": self}
+        path = _origin_form(scope["raw_path"].decode("ascii"))
+        self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
         self.status = 0
         self.code = ""  # of the error told, if one was
@@ -141,6 +142,17 @@ class Requests:
         )
 
 
+def _origin_form(target: str) -> str:
+    """The path of a request's target; that of an absolute one (RFC 9112, 3.2.2) without its host,
+    which any client may send and proxies do.
+    """
+    if target.startswith("/"):
+        return target
+    _, has_scheme, rest = target.partition("://")
+    _, slash, path = rest.partition("/")
+    return f"{slash}{path}" or "/" if has_scheme else target
+
+
 def json_response(body: msgspec.Struct, status: int = 200) -> Response:
     """A JSON answer."""
     return Response(encode(body), status, media_type="application/json")
@@ -176,10 +188,14 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     exchange: Exchange = request.scope["exchange"]
     if error.status_code == errors.METHOD_NOT_ALLOWED.status:
         allowed = (error.headers or {}).get("Allow", "")
+        if request.method == "OPTIONS":  # What may be done here is what was asked.
+            return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
         message = f"{request.method} is not possible here, only {allowed}"
         response = refuse(exchange, errors.METHOD_NOT_ALLOWED, message)
         response.headers["Allow"] = allowed
         return response
+    if request.method == "OPTIONS" and request.scope["path"] == "*":
+        return Response(status_code=204, headers={"Allow": ", ".join(METHODS)})
     return refuse(exchange, errors.NO_SUCH_PATH, f"no such path: {request.scope['path']}")
 
 

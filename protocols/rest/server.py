@@ -1,25 +1,29 @@
-"""Hypercorn's trio worker inside the broker's own run: sockets in, an ASGI application served, an
-end that nobody can hold up. Knows no route.
+"""HTTP connections inside the broker's own trio run: accepts them, counts them with those of the
+other listeners, and lets Hypercorn speak HTTP/1.1 and HTTP/2 on each. Knows no route.
 
-Kept to `Config`, `serve` and `shutdown_trigger`, so that a fork or another front can take its
-place.
+Hypercorn's own accept loop is not used: it knows no limit, and one connection's fault ends it.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-import hypercorn.trio
 import structlog
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.typing import Framework
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ASGIFramework, ConnectionState, LifespanState
 
+from broker.limits import ACCEPT_PAUSE_S
+from broker.server.listener import OUT_OF_RESOURCES
 from protocols.rest.app import make_app
+from protocols.rest.refusals import raw_refusal
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -27,44 +31,119 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+PROTOCOL = "http"
 HEAD_BYTES_MAX = 32 * 1024  # Request line and headers; browsers behind proxies need 8 to 16 KiB.
 KEEP_ALIVE_S = 15.0  # An idle connection; also the whole time for a request's head to arrive.
 STOP_S = 3.0  # Requests that still run at a stop take milliseconds; what waits ends at once.
 # Sent bytes that the client does not take. Hypercorn shields its sends from cancellation, so the
 # kernel has to end them (tcp(7); it counts closed windows too), or one client could hold a stop.
 SEND_STALL_MS = 10_000
-RESTART_S = 1.0  # Between a failure inside the server and the next try.
+# Requests of one HTTP/2 connection at the same time; each may hold a body.
+STREAMS_MAX = 100
 
 
 async def serve(
     broker: Broker, sockets: Sequence[socket.socket], options: RestOptions, stopping: trio.Event
 ) -> None:
-    """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more.
+    """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more."""
+    server = Server(broker, options, stopping)
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as accepting:
+            for listening in sockets:
+                accepting.start_soon(server.accept, listening, connections)
+            await stopping.wait()
+            accepting.cancel_scope.cancel()
+        await server.stop()
+        connections.cancel_scope.deadline = trio.current_time() + STOP_S
 
-    A fault inside the HTTP server ends its connections, is logged, and the server starts again:
-    the other listeners do not notice.
-    """
-    app = make_app(broker, options, stopping)
-    while not stopping.is_set():
+
+class Server:
+    """What all connections of one listener share."""
+
+    def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
+        self._broker = broker
+        self._app = ASGIWrapper(cast(ASGIFramework, make_app(broker, options, stopping)))
+        self._config = _config()
+        self._context = WorkerContext(None)
+
+    async def stop(self) -> None:
+        """Idle connections end, and no connection takes another request."""
+        await self._context.terminated.set()
+
+    async def accept(self, listening: socket.socket, connections: trio.Nursery) -> None:
+        """Take connections until cancelled."""
+        broker = self._broker
+        while True:
+            try:
+                sock, _ = listening.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(listening)
+                continue
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    text = error.strerror
+                    broker.seldom.error("accept_failed", cause=PROTOCOL, reason=text)
+                    await trio.sleep(ACCEPT_PAUSE_S)
+                continue  # Else it is about that connection alone: accept(2), "Error handling".
+            if broker.admission.admit(PROTOCOL, PROTOCOL):
+                connections.start_soon(self._serve_connection, sock)
+            else:
+                sock.close()
+            await trio.lowlevel.checkpoint()
+
+    async def _serve_connection(self, sock: socket.socket) -> None:
+        """A bug ends its connection with a traceback, and nothing else."""
         try:
-            await hypercorn.trio.serve(
-                cast(Framework, app), _config(sockets), shutdown_trigger=stopping.wait, mode="asgi"
-            )
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+            plain = cast("trio.SSLStream[trio.SocketStream]", stream)  # It takes either.
+            state = ConnectionState(cast(LifespanState, {}))
+            await _Connection(self._app, self._config, self._context, state, plain).run()
+        except OSError:  # It was closed before we came to it.
+            pass
         except Exception:
-            log.exception("http_server_failed", protocol="http")
-            with trio.move_on_after(RESTART_S):
-                await stopping.wait()
+            log.exception("http_connection_failed", protocol=PROTOCOL)
+        finally:
+            sock.close()
+            self._broker.admission.leave(PROTOCOL)
 
 
-def _config(sockets: Sequence[socket.socket]) -> Config:
+class _Connection(TCPServer):
+    """One connection, whose library tells refusals of its own as JSON, too."""
+
+    async def _read_data(self) -> None:
+        wrapper = self.protocol
+        if isinstance(wrapper.protocol, H11Protocol):
+            wrapper.protocol = _Protocol(
+                wrapper.app,
+                wrapper.config,
+                wrapper.context,
+                wrapper.task_group,
+                wrapper.state,
+                wrapper.ssl,
+                wrapper.client,
+                wrapper.server,
+                wrapper.send,
+            )
+        await super()._read_data()
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1 of one connection."""
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """A request that is none: its head is too long, or breaks the rules of HTTP."""
+        for event in raw_refusal(status_code):
+            await self._send_h11_event(event)
+
+
+def _config() -> Config:
     config = Config()
-    # Hypercorn closes what it is given; the sockets are the caller's.
-    config.bind = [f"fd://{os.dup(sock.fileno())}" for sock in sockets]
-    for sock in sockets:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config.backlog = socket.SOMAXCONN
     config.h11_max_incomplete_size = HEAD_BYTES_MAX
+    config.h2_max_concurrent_streams = STREAMS_MAX
+    config.h2_max_header_list_size = HEAD_BYTES_MAX
     config.keep_alive_timeout = KEEP_ALIVE_S
     config.graceful_timeout = STOP_S
     config.include_server_header = False

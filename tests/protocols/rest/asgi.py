@@ -9,7 +9,9 @@ from typing import Any
 import trio
 
 from broker.access.access import Access
+from broker.config.logging import ThrottledLog
 from broker.metrics import Metrics
+from broker.server.admission import Admission
 
 
 @dataclass
@@ -84,13 +86,16 @@ class NoTopics:
 
 def bare_broker(data_dir: str = "/") -> Any:
     """What the listener needs of a broker as long as nobody asks about a topic."""
+    metrics, seldom = Metrics(), ThrottledLog()
     return SimpleNamespace(
         version="0.0",
         access=Access(),
-        metrics=Metrics(),
+        metrics=metrics,
         topics=NoTopics(),
         data_dir=data_dir,
         ready=trio.Event(),
         stopping=trio.Event(),
         has_room=lambda: True,
+        seldom=seldom,
+        admission=Admission(metrics, seldom, limit=lambda: 100),
     )
