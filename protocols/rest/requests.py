@@ -88,7 +88,8 @@ class Exchange:
     def api(self) -> str:
         """The route that served it, by its template: few different values, whoever asks."""
         route = self.scope.get("route")
-        return f"{self.scope['method']} {route.path}" if route is not None else "none"
+        method = self.scope["method"] if self.scope["method"] in METHODS else "other"
+        return f"{method} {route.path}" if route is not None else "none"
 
 
 class Requests:

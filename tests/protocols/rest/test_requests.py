@@ -128,3 +128,8 @@ async def test_one_request_too_many_is_told_so_and_when_to_come_again(broker, nu
     release.set()
     await trio.testing.wait_all_tasks_blocked()
     assert (await call(app, "GET", "/hold")).status == 200
+
+
+async def test_a_method_that_a_client_invents_is_no_label_of_its_own(app, broker):
+    await call(app, "GAT", "/fine/x")
+    assert counted(broker, "braidlog_requests", "http", "other /fine/{name}") == 1

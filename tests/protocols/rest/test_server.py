@@ -248,7 +248,7 @@ def test_a_listener_without_descriptors_serves_when_there_are_some_again(tmp_pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "served"
+    assert "served" in done.stdout.splitlines()
     assert "Traceback" not in done.stdout + done.stderr
 
 
