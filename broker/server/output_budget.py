@@ -66,17 +66,15 @@ class OutputBudget:
 
         At least OUTPUT_SHARE_BYTES_MIN or all that is wanted; waits while there is not so much.
         """
-        while wanted and self.is_spent:
+        return Reservation(self, await self.allowance(wanted) if wanted > 0 else 0)
+
+    async def allowance(self, wanted: int) -> int:
+        """How large an answer that is made at once may be; waits as `reserve` does."""
+        while self.is_spent:
             await self._freed.park()
         free = self._bytes_max - self.used
         part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE
-        size = min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
-        return Reservation(self, size)
-
-    async def room(self) -> None:
-        """Wait until somebody may be given more."""
-        while self.is_spent:
-            await self._freed.park()
+        return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
 
 
 class Reservation:

@@ -7,6 +7,7 @@ with 0.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -22,6 +23,7 @@ import trio
 from broker.broker import Broker
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
+from broker.limits import KIB
 from broker.server.adapters import is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.listener import Listener, accept, make_listeners
@@ -33,6 +35,9 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 # the older ones. A receive turn makes thousands of short-lived objects and no cycles: Python's own
 # 700 and 10 cost a tenth of the processor here. Tracebacks and ended connections are cycles.
 GC_THRESHOLDS = (20_000, 20, 20)
+
+M_MMAP_THRESHOLD = -3  # Its number in glibc's malloc.h.
+MMAP_THRESHOLD_BYTES = 128 * KIB  # Where glibc begins.
 
 log = structlog.get_logger()
 
@@ -53,6 +58,7 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
             os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
+    _give_memory_back()
     gc.collect()
     gc.freeze()  # Modules and types stay: no look at them again.
     gc.set_threshold(*GC_THRESHOLDS)
@@ -66,6 +72,17 @@ def _take_descriptors() -> None:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _give_memory_back() -> None:
+    """Have large pieces of memory go back to the kernel as soon as they are free.
+
+    glibc raises its own bound with each large piece that is freed, up to 32 MiB: then a burst of
+    answers leaves a heap full of holes, which stays (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # Other C libraries have nothing to set.
+        libc.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
 
 
 async def serve_listeners(

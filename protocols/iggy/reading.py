@@ -36,8 +36,8 @@ class Taken:
 async def read(
     context: Context, partition: Partition, start: int, count: int, *, size: int = 0
 ) -> Taken:
-    """Up to `count` messages from `start` on, when an answer of POLL_BYTES_MAX holds `size` bytes
-    already.
+    """Up to `count` messages from `start` on, when an answer of POLL_BYTES_MAX, or of what memory
+    there is, holds `size` bytes already.
 
     None at the high watermark or beyond. Records that Iggy's readers cannot have are walked over;
     how far is remembered, so that polls which do not commit need not walk there again.
@@ -46,12 +46,13 @@ async def read(
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
     if walked_from <= start < walked_to:
         taken.next_offset = walked_to
+    room = await context.connection.outbox.budget.allowance(POLL_BYTES_MAX)
     while not taken.count and taken.next_offset < partition.high_watermark:
         result = await read_as(
             partition,
             context.dialect.form.codec,
             taken.next_offset,
-            bytes_max=POLL_BYTES_MAX - size,
+            bytes_max=max(room - size, 1),
             records_max=count,
         )
         if result.left_out:
@@ -71,7 +72,8 @@ async def read_unless(
     not.
     """
     taken = Taken(start)
-    while taken.count < count and taken.size < POLL_BYTES_MAX:
+    room = await context.connection.outbox.budget.allowance(POLL_BYTES_MAX)
+    while taken.count < count and taken.size < room:
         position = next_gap(taken.next_offset)
         more = await read(context, partition, position, count - taken.count, size=taken.size)
         if more.next_offset == taken.next_offset:

@@ -133,7 +133,7 @@ async def _read_all(
     """
     context.fetch_turn += 1
     wanted = min(context.options.fetch_bytes_max - held.size, sum(map(_wanted, readings)))
-    with await context.connection.outbox.budget.reserve(max(wanted, 0)) as room:
+    with await context.connection.outbox.budget.reserve(wanted) as room:
         budget = room.size
         first = context.fetch_turn
         rotated = (readings[(at + first) % len(readings)] for at in range(len(readings)))

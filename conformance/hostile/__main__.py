@@ -1,0 +1,115 @@
+"""`python -m conformance.hostile`: attack a broker of our own, and judge it after each attack.
+
+    python -m conformance.hostile --protocol kafka --frames 2000000 --report docs/reports/hostile.md
+
+Without `--protocol` every protocol is attacked, and then come the scenarios, twice, for what the
+second pass adds to memory. Ends with 1 at the first thing that is not as it was.
+"""
+
+import argparse
+import platform
+import sys
+import time
+from pathlib import Path
+
+from conformance.hostile.attack import Sent, attack
+from conformance.hostile.commands import protocols
+from conformance.hostile.judge import Verdict, judged, restarts_with_the_same
+from conformance.hostile.scenarios import LONG, SCENARIOS, SHORT
+from conformance.server import RunningBroker
+
+MIB = 1 << 20
+QUIET_S = 60.0  # Between the second pass and the last look at memory.
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.hostile", description=__doc__)
+    known = protocols()
+    parser.add_argument("--protocol", choices=[*known, "none"], action="append")
+    parser.add_argument("--frames", type=int, default=20_000, help="mutated frames per protocol")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--long", action="store_true", help="scenarios in their long form")
+    parser.add_argument("--no-scenarios", action="store_true")
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
+    options = parser.parse_args(arguments)
+    wanted = [name for name in known if name in (options.protocol or known)]
+    report = Report(options.seed)
+    with RunningBroker() as broker:
+        for name in wanted:
+            with judged(broker) as verdict:
+                sent = attack(broker, known[name], options.frames, options.seed)
+            assert not sent.hung, f"{sent.hung} connections were never closed"
+            report.attacked(name, sent, verdict)
+        if not options.no_scenarios:
+            _run_scenarios(broker, report, is_long=options.long)
+        begun = time.monotonic()
+        restarts_with_the_same(broker)
+        report.say(f"It restarted with the same records, in {time.monotonic() - begun:.1f} s.")
+    if options.report is not None:
+        options.report.write_text(report.text())
+    return 0
+
+
+def _run_scenarios(broker: RunningBroker, report: "Report", *, is_long: bool) -> None:
+    after: list[int] = []
+    for turn in (1, 2):
+        for name, scenario in SCENARIOS.items():
+            with judged(broker) as verdict:
+                scenario(broker, LONG if is_long else SHORT)
+            report.played(f"{name}, pass {turn}", verdict)
+        if turn == 2 and is_long:
+            time.sleep(QUIET_S)
+        after.append(broker.resident_bytes())
+    report.say(f"Memory after the first pass {after[0] / MIB:.0f} MiB, after the second one")
+    report.say(f"{after[1] / MIB:.0f} MiB.")
+
+
+class Report:
+    """What was done and seen, as Markdown, printed as it comes."""
+
+    def __init__(self, seed: int) -> None:
+        self._lines: list[str] = []
+        self.say("# Hostile clients\n")
+        self.say(
+            f"Seed {seed}, Python {platform.python_version()}, {platform.machine()}. Times are"
+        )
+        self.say(
+            "those of a healthy client of each protocol that worked meanwhile, at their worst.\n"
+        )
+
+    def say(self, line: str) -> None:
+        """Add a line."""
+        print(line, flush=True)
+        self._lines.append(line)
+
+    def attacked(self, name: str, sent: Sent, verdict: Verdict) -> None:
+        """Mutated frames."""
+        share = 100 * sent.handled.total() / sent.total
+        self.say(f"## {name}: {sent.total} mutated frames in {sent.seconds:.0f} s\n")
+        self.say(f"{sent.handled.total()} ({share:.0f} %) reached a handler. {_told(verdict)}\n")
+        self.say("| command | handled |\n| --- | --- |")
+        for command, count in sorted(sent.handled.items()):
+            self.say(f"| {command} | {count} |")
+        self.say("")
+
+    def played(self, name: str, verdict: Verdict) -> None:
+        """A scenario."""
+        self.say(f"* {name}: {_told(verdict)}")
+
+    def text(self) -> str:
+        """The whole of it."""
+        return "\n".join(self._lines) + "\n"
+
+
+def _told(verdict: Verdict) -> str:
+    waits = ", ".join(f"{name} {wait:.2f} s" for name, wait in sorted(verdict.longest_s.items()))
+    before, most, after = verdict.memory_before, verdict.memory_most, verdict.memory_after
+    memory = (
+        f"{before / MIB:.0f} MiB before, {after / MIB:.0f} after, {most / MIB:.0f} at most so far"
+    )
+    return f"Waits: {waits}. Memory: {memory}."
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""Judges the broker the same way after each attack: it lives as before, and has lost nothing."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.hostile.healthy import CLIENTS, Healthy, topic_of
+from conformance.raw.iggy import BY_OFFSET, IggyWire
+from conformance.raw.kafka import KafkaWire, parse_set
+from conformance.raw.pulsar import PulsarWire
+from conformance.server import RunningBroker
+
+QUIET_S = 30.0  # For connections of an attack to be over.
+GROWTH_BYTES_MAX = 60 << 20  # Caches fill and allocators keep: what grows without end is more.
+RECORD_CLIENTS = ("kafka", "iggy", "pulsar")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What an attack did to the broker."""
+
+    longest_s: dict[str, float] = field(default_factory=dict)
+    memory_before: int = 0
+    memory_most: int = 0
+    memory_after: int = 0
+    files_before: int = 0
+    files_after: int = 0
+
+
+@contextmanager
+def judged(broker: RunningBroker) -> Iterator[Verdict]:
+    """Attack inside; raises AssertionError for whatever is not as it was."""
+    verdict = Verdict()
+    with Healthy(broker) as healthy:
+        verdict.files_before = open_files(broker)
+        verdict.memory_before = broker.resident_bytes()
+        yield verdict
+        verdict.files_after = _settled(broker, verdict.files_before)
+        verdict.memory_after = broker.resident_bytes()
+        verdict.memory_most = peak_bytes(broker)
+        verdict.longest_s = healthy.longest_s
+        healthy.check()
+    assert verdict.files_after <= verdict.files_before, verdict
+    assert verdict.memory_after - verdict.memory_before <= GROWTH_BYTES_MAX, verdict
+    check_log(broker)
+
+
+def open_files(broker: RunningBroker) -> int:
+    """Sockets that the broker has open. Files of the log are kept for later, up to a limit."""
+    links = Path(f"/proc/{broker.pid}/fd").iterdir()
+    return sum(_is_socket(link) for link in links)
+
+
+def peak_bytes(broker: RunningBroker) -> int:
+    """The most memory that the process has held at a time."""
+    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmHWM")
+
+
+def check_log(broker: RunningBroker) -> None:
+    """No bug and no long turn was logged. Raises AssertionError."""
+    for line in broker.log().splitlines():
+        assert line.startswith("{"), f"not a line of the log: {line}"
+        event = json.loads(line)
+        assert "exception" not in event, event.get("exception")
+        assert event["event"] != "loop_held", line
+
+
+def restarts_with_the_same(broker: RunningBroker) -> None:
+    """Stop the broker, start it and look at the healthy clients' records through every protocol.
+
+    Raises AssertionError, BrokerFailed.
+    """
+    before = records(broker)
+    assert broker.stop() == 0, broker.log_tail()
+    broker.verify()
+    broker.start()
+    assert records(broker) == before
+    check_log(broker)
+
+
+def records(broker: RunningBroker) -> dict[str, str]:
+    """A digest of each healthy client's records, as each protocol shows them."""
+    found: dict[str, str] = {}
+    for writer in RECORD_CLIENTS:
+        topic = topic_of(writer)
+        for reader, read in READERS.items():
+            digest = hashlib.sha256()
+            for offset, value in read(broker, topic):
+                digest.update(b"%d %s\n" % (offset, value))
+            found[f"{writer} read by {reader}"] = digest.hexdigest()
+    return found
+
+
+def _read_by_kafka(broker: RunningBroker, topic: str) -> Iterator[tuple[int, bytes]]:
+    with KafkaWire(broker.address("kafka")) as wire:
+        offset = 0
+        while True:
+            error, watermark, fetched = wire.fetch(topic, offset, wait_ms=0)
+            assert error == 0, error
+            for offset, _, value in parse_set(fetched):
+                yield offset, value or b""
+            if offset + 1 >= watermark or not fetched:
+                return
+            offset += 1
+
+
+def _read_by_iggy(broker: RunningBroker, topic: str) -> Iterator[tuple[int, bytes]]:
+    with IggyWire(broker.address("iggy")) as wire:
+        offset = 0
+        while polled := wire.poll(topic, 1000, BY_OFFSET, offset):
+            for one in polled:
+                yield one.offset, one.payload
+            offset = polled[-1].offset + 1
+
+
+def _read_by_pulsar(broker: RunningBroker, topic: str) -> Iterator[tuple[int, bytes]]:
+    with KafkaWire(broker.address("kafka")) as kafka:
+        _, watermark, _ = kafka.fetch(topic, 0, wait_ms=0)
+    with PulsarWire(broker.address("pulsar")) as wire:
+        wire.subscribe(topic, f"look-{time.monotonic_ns()}", permits=watermark + 1)
+        entry = -1
+        while entry + 1 < watermark:
+            delivered = wire.next_message()
+            entry = delivered.entry
+            yield entry, delivered.payload
+
+
+READERS = {"kafka": _read_by_kafka, "iggy": _read_by_iggy, "pulsar": _read_by_pulsar}
+assert set(RECORD_CLIENTS) < set(CLIENTS)
+
+
+def _settled(broker: RunningBroker, files: int) -> int:
+    deadline = time.monotonic() + QUIET_S
+    while (now := open_files(broker)) > files and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return now
+
+
+def _is_socket(link: Path) -> bool:
+    try:
+        return str(link.readlink()).startswith("socket:")
+    except FileNotFoundError:
+        return False

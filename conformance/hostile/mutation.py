@@ -1,0 +1,151 @@
+"""Makes bad frames of good ones, by chance and a seed. Knows layouts, no command.
+
+A good frame is changed where it hurts: its length and count fields go to their extremes, bits flip,
+pieces are cut out or repeated, noise follows a valid beginning, texts are no UTF-8. The length in
+front is corrected most of the time, so that what is wrong is found by whoever reads the rest.
+"""
+
+import random
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conformance.raw import pulsar
+
+Mutator = Callable[[random.Random, bytearray], None]
+
+# Of integers, as they are written; each is cut to the size of the field.
+EXTREMES = (0, 1, -1, -2, 127, 128, 255, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
+NO_UTF8 = (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\xf0\x28\x8c\x28", b"\x80")
+TEXT = re.compile(rb"[\x20-\x7e]{3,}")
+NOISE_BYTES_MAX = 300
+# How often the length in front says how long the frame is, and how often a frame is left as it is.
+LENGTH_IS_RIGHT = 0.97
+IS_LEFT_ALONE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the frames of a protocol are built: the byte order, and where the length stands."""
+
+    byte_order: str  # ">" or "<"; "" for frames without a length in front
+    head_bytes: int  # the length, and what says which command it is
+    is_protobuf: bool = False
+
+    def with_length(self, body: bytes) -> bytes:
+        """A whole frame of what follows the length."""
+        return struct.pack(f"{self.byte_order}I", len(body)) + body if self.byte_order else body
+
+
+KAFKA = Layout(">", 12)
+IGGY = Layout("<", 8)
+PULSAR = Layout(">", 8, is_protobuf=True)
+HTTP = Layout("", 0)
+
+
+def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
+    """A frame made of a good one, bad more often than not."""
+    if chance.random() < IS_LEFT_ALONE:
+        return frame
+    if layout.is_protobuf and chance.random() < 0.7:
+        return _mutated_command(chance, frame)
+    head = min(layout.head_bytes, len(frame))
+    if chance.random() < 0.05:
+        head = 4 if layout.byte_order else 0
+    rest = bytearray(frame[head:])
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        chance.choice(_mutators(layout))(chance, rest)
+    whole = frame[:head] + bytes(rest)
+    if not layout.byte_order or chance.random() > LENGTH_IS_RIGHT:
+        return whole
+    return layout.with_length(whole[4:])
+
+
+def _mutators(layout: Layout) -> tuple[Mutator, ...]:
+    def extreme(chance: random.Random, data: bytearray) -> None:
+        """Put an extreme where a length or a count stands, or might stand."""
+        size, kind = chance.choice(((1, "B"), (2, "H"), (4, "I"), (4, "I"), (8, "Q")))
+        if len(data) < size:
+            return
+        places = [at for at in range(len(data) - size + 1) if _is_small(data, at, size, layout)]
+        at = chance.choice(places) if places else chance.randrange(len(data) - size + 1)
+        value = chance.choice(EXTREMES) + chance.choice((0, 0, 1, -1))
+        order = layout.byte_order or ">"
+        struct.pack_into(f"{order}{kind}", data, at, value & ((1 << 8 * size) - 1))
+
+    return (extreme, extreme, flip_bits, cut, repeat, add_noise, break_text, break_text)
+
+
+def _is_small(data: bytearray, at: int, size: int, layout: Layout) -> bool:
+    order = "little" if layout.byte_order == "<" else "big"
+    return int.from_bytes(data[at : at + size], order) <= len(data)
+
+
+def flip_bits(chance: random.Random, data: bytearray) -> None:
+    """Flip some bits."""
+    for _ in range(chance.randint(1, 8) if data else 0):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def cut(chance: random.Random, data: bytearray) -> None:
+    """Cut a piece out, often the end."""
+    start = chance.randrange(len(data) + 1)
+    end = len(data) if chance.random() < 0.6 else chance.randint(start, len(data))
+    del data[start:end]
+
+
+def repeat(chance: random.Random, data: bytearray) -> None:
+    """Put a piece in twice, or many times."""
+    start = chance.randrange(len(data) + 1)
+    end = min(start + chance.randint(1, 40), len(data))
+    data[end:end] = bytes(data[start:end]) * chance.choice((1, 1, 5, 50))
+
+
+def add_noise(chance: random.Random, data: bytearray) -> None:
+    """Keep the beginning; noise follows."""
+    data[chance.randrange(len(data) + 1) :] = chance.randbytes(chance.randint(1, NOISE_BYTES_MAX))
+
+
+def break_text(chance: random.Random, data: bytearray) -> None:
+    """Make a text that is no UTF-8, or has a zero byte in it."""
+    texts = list(TEXT.finditer(data))
+    if texts:
+        text = chance.choice(texts)
+        bad = chance.choice((*NO_UTF8, b"\0"))
+        at = chance.randint(text.start(), max(text.end() - len(bad), text.start()))
+        data[at : at + len(bad)] = bad
+
+
+def _mutated_command(chance: random.Random, frame: bytes) -> bytes:
+    """A Pulsar command in which a field has a bad value, is missing, or is there twice."""
+    (size,) = struct.unpack_from(">I", frame, 4)
+    fields = pulsar.parse(frame[8 : 8 + size])
+    inner = next(at for at, (number, _) in enumerate(fields) if number != 1)
+    number, value = fields[inner]
+    assert isinstance(value, bytes)
+    fields[inner] = (number, _mutated_message(chance, value))
+    command = pulsar.encode(fields)
+    payload = frame[8 + size :]
+    return struct.pack(">II", 4 + len(command) + len(payload), len(command)) + command + payload
+
+
+def _mutated_message(chance: random.Random, message: bytes) -> bytes:
+    try:
+        fields = pulsar.parse(message)
+    except (AssertionError, IndexError):
+        fields = []
+    if not fields or pulsar.encode(fields) != message:  # A text, then, and no message inside.
+        return chance.choice((*NO_UTF8, b"", b"\0", b"x" * 70_000, chance.randbytes(20), message))
+    at = chance.randrange(len(fields))
+    number, value = fields[at]
+    what = chance.random()
+    if what < 0.1:
+        del fields[at]
+    elif what < 0.2:
+        fields.insert(at, fields[at])
+    elif isinstance(value, int):
+        fields[at] = (number, chance.choice(EXTREMES))
+    else:
+        fields[at] = (number, _mutated_message(chance, value))
+    return pulsar.encode(fields)

@@ -1,0 +1,201 @@
+"""Attacks that are no bad frames: good ones in bad number, bad size or bad company. A new one is a
+function and a line in SCENARIOS.
+"""
+
+import contextlib
+import gzip
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from conformance.hostile.commands import TOPIC, kafka_request, pulsar_command
+from conformance.raw import iggy, kafka, pulsar
+from conformance.raw.iggy import FIRST, IggyWire
+from conformance.raw.kafka import KafkaWire
+from conformance.raw.pulsar import PulsarWire
+from conformance.raw.wire import TIMEOUT_S
+from conformance.server import RunningBroker
+
+MIB = 1 << 20
+BINARY = ("kafka", "pulsar", "iggy")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything: the short form of `make test`, or the long one."""
+
+    peers: int
+    churn: int
+    names: int
+    reads: int  # of each bomb
+    hold_s: float  # how long peers that do nothing are kept
+
+
+SHORT = Size(peers=60, churn=300, names=150, reads=2, hold_s=4.0)
+LONG = Size(peers=500, churn=20_000, names=2000, reads=50, hold_s=75.0)
+
+
+def half_frames(broker: RunningBroker, size: Size) -> None:
+    """Frames of 1 MiB of which the last byte never comes, at every binary listener."""
+    with _connections(broker, size.peers) as streams:
+        for number, stream in enumerate(streams):
+            order = "<" if BINARY[number % 3] == "iggy" else ">"
+            frame = struct.pack(f"{order}I", MIB) + HALF_HEADS[BINARY[number % 3]]
+            _push(stream, frame + bytes(MIB - len(frame) + 3))
+        time.sleep(size.hold_s)
+
+
+# Enough of a frame for the listener to wait for the rest of it.
+HALF_HEADS = {
+    "kafka": struct.pack(">hhih", 0, 0, 1, 0),
+    "pulsar": struct.pack(">I", 10) + b"\x08\x02",
+    "iggy": struct.pack("<I", iggy.SEND),
+}
+
+
+def silent_readers(broker: RunningBroker, size: Size) -> None:
+    """Peers that ask for much, again and again, and never read."""
+    _fill(broker, "silent", 24 * MIB)
+    name = kafka.string(b"silent")
+    fetch = struct.pack(">iii", -1, 0, 1) + struct.pack(">i", 1) + name
+    fetch = kafka_request(1, 0, fetch + struct.pack(">iiqi", 1, 0, 0, 16 * MIB))
+    poll = b"\x01" + iggy.identifier("silent") + iggy.identifier("default")
+    poll += iggy.identifier("silent") + struct.pack("<IBQIB", 1, FIRST, 0, 100_000, 0)
+    poll = struct.pack("<II", 4 + len(poll), iggy.POLL) + poll
+    with ExitStack() as held:
+        for number in range(size.peers):
+            if number % 3 == 0:
+                stream = held.enter_context(_connected(broker, "kafka"))
+                _push(stream, fetch * 20)
+            elif number % 3 == 1:
+                wire = held.enter_context(IggyWire(broker.address("iggy")))
+                _push(wire.socket, poll * 20)
+            else:
+                reader = held.enter_context(PulsarWire(broker.address("pulsar")))
+                reader.subscribe("silent", f"silent-{number}", permits=1_000_000)
+        time.sleep(size.hold_s)
+
+
+def polls_for_nobody(broker: RunningBroker, size: Size) -> None:
+    """Five hundred polls of 16 MB each, and the client leaves."""
+    _fill(broker, "silent", 24 * MIB)
+    poll = b"\x01" + iggy.identifier("nobody") + iggy.identifier("default")
+    poll += iggy.identifier("silent") + struct.pack("<IBQIB", 1, FIRST, 0, 100_000, 0)
+    for _ in range(3):
+        with IggyWire(broker.address("iggy")) as wire:
+            wire.send((struct.pack("<II", 4 + len(poll), iggy.POLL) + poll) * 500)
+
+
+def bombs(broker: RunningBroker, size: Size) -> None:
+    """What unpacks to a thousand times its size, or says so, read by every protocol."""
+    zeros = kafka.message(None, bytes(900_000)) * 60
+    packed = gzip.compress(zeros)
+    body = struct.pack(">bb", 0, 1) + kafka.data(None) + kafka.data(packed)
+    bomb = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create("bomb")
+        wire.produce("bomb", bomb)
+        wire.fetch("bomb", 0, wait_ms=0)
+    lies = [(8, 1), (9, 1 << 26)]  # compression, declared size: LZ4 here, then zlib, zstd, snappy
+    with PulsarWire(broker.address("pulsar")) as producer:
+        producer.open_producer("bomb-pulsar")
+        for sequence, codec in enumerate((1, 2, 3, 4)):
+            metadata = [(3, 1_700_000_000_000), (lies[0][0], codec), lies[1]]
+            with contextlib.suppress(AssertionError):  # Refused: as good.
+                producer.publish(sequence, metadata, b"\x28\xb5\x2f\xfd garbage")
+    for _ in range(size.reads):
+        for topic in ("bomb", "bomb-pulsar"):
+            with KafkaWire(broker.address("kafka")) as wire:
+                wire.create(topic)
+                wire.fetch(topic, 0, wait_ms=0)
+            with IggyWire(broker.address("iggy")) as poller:
+                poll = b"\x01" + iggy.identifier("b") + iggy.identifier("default")
+                poll += iggy.identifier(topic) + struct.pack("<IBQIB", 1, FIRST, 0, 10, 0)
+                poller.ask(iggy.POLL, poll)
+
+
+def churn(broker: RunningBroker, size: Size) -> None:
+    """Connections that come and go, some with a byte, some with a reset."""
+    for number in range(size.churn):
+        with _connected(broker, BINARY[number % 3]) as stream:
+            if number % 2:
+                stream.send(b"\0")
+            if number % 5 == 0:
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def topic_flood(broker: RunningBroker, size: Size) -> None:
+    """As many topics as one client can name."""
+    names = [f"flood-{number}".encode() for number in range(size.names)]
+    with KafkaWire(broker.address("kafka")) as wire:
+        body = struct.pack(">i", len(names)) + b"".join(map(kafka.string, names))
+        wire.ask(kafka.METADATA, 0, body)
+        wire.ask(kafka.METADATA, 0, struct.pack(">i", 0))
+    with _connected(broker, "pulsar") as stream:
+        stream.sendall(pulsar_command(2, 2, [(1, b"flood"), (4, 20)]))
+        for number, name in enumerate(names):
+            topic = b"persistent://public/default/" + name
+            _push(stream, pulsar_command(5, 5, [(1, topic), (2, number), (3, number)]))
+        time.sleep(size.hold_s / 5)
+
+
+def subscription_flood(broker: RunningBroker, size: Size) -> None:
+    """As many groups and subscriptions as one client can name."""
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(TOPIC)
+        for number in range(size.names):
+            wire.commit(f"group-{number}", TOPIC, 1)
+    topic = f"persistent://public/default/{TOPIC}".encode()
+    with _connected(broker, "pulsar") as stream:
+        stream.sendall(pulsar_command(2, 2, [(1, b"flood"), (4, 20)]))
+        for number in range(size.names):
+            fields: pulsar.Fields = [(1, topic), (2, b"sub-%d" % number), (3, 1), (4, number)]
+            _push(stream, pulsar_command(4, 4, [*fields, (5, number), (13, 1)]))
+        time.sleep(size.hold_s / 5)
+
+
+Scenario = Callable[[RunningBroker, Size], None]
+SCENARIOS: dict[str, Scenario] = {
+    "half frames": half_frames,
+    "peers that never read": silent_readers,
+    "polls for nobody": polls_for_nobody,
+    "bombs": bombs,
+    "connection churn": churn,
+    "topic flood": topic_flood,
+    "subscription flood": subscription_flood,
+}
+
+
+def _fill(broker: RunningBroker, topic: str, size: int) -> None:
+    """Bring a topic to about that size."""
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(topic)
+        error, watermark, _ = wire.fetch(topic, 0, wait_ms=0)
+        piece = kafka.message(None, bytes(10_000)) * 90
+        for _ in range(0 if watermark else size // len(piece)):
+            error, _ = wire.produce(topic, piece)
+            assert error == 0, error
+
+
+@contextmanager
+def _connections(broker: RunningBroker, count: int) -> Iterator[list[socket.socket]]:
+    """Connections, one after the other to each binary listener."""
+    with ExitStack() as held:
+        yield [
+            held.enter_context(_connected(broker, BINARY[number % 3])) for number in range(count)
+        ]
+
+
+def _connected(broker: RunningBroker, listener: str) -> socket.socket:
+    return socket.create_connection(broker.address(listener), timeout=TIMEOUT_S)
+
+
+def _push(stream: socket.socket, data: bytes) -> None:
+    """Send what the broker takes; it may have closed, and need not take more."""
+    stream.settimeout(2.0)
+    with contextlib.suppress(OSError):
+        stream.sendall(data)
