@@ -14,6 +14,8 @@ import structlog
 import trio
 
 from broker.access.access import Access
+from broker.access.users import Users
+from broker.cluster.placement import Placement
 from broker.commit.durability import Durability
 from broker.commit.waiters import Awaited, Waiters
 from broker.config.logging import ThrottledLog
@@ -26,18 +28,20 @@ from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_connections
 from broker.subscriptions.subscriptions import Subscriptions
-from broker.topics.partition import broker_error
+from broker.topics.catalogue import LocalCatalogue
+from broker.topics.groups import NamedGroups
+from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
+from broker.topics.producers import ProducerNumbers
 from broker.topics.retention import Retention
+from broker.topics.schemas import Schemas
 from broker.topics.topics import TopicDefaults, Topics
-from storage.errors import StorageError
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
-    from broker.errors import BrokerError
     from broker.server.connection import Connection
     from broker.server.listener import Listener
     from storage.journal.log import JournalLog
@@ -47,8 +51,6 @@ log = structlog.get_logger()
 
 class Broker:
     """Topics, subscriptions and durability over one data directory."""
-
-    node_id = 1  # Kafka's number of a broker; there is one.
 
     def __init__(self, config: Config, data_dir: DataDir) -> None:
         """Recover what is in the directory. Raises errors of storage; use `Broker.open`."""
@@ -62,6 +64,7 @@ class Broker:
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.access = Access()
+        self.placement = Placement()
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
@@ -76,7 +79,10 @@ class Broker:
         )
         self._storage = data_dir
         self._connection_ids = 0
-        self.catalogue = Catalogue(self._journal("catalogue"), now_us=self.now_us())
+        report = self.durability.report_storage_error
+        state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
+        use_reserve = data_dir.reserve.use_reserve
+        self.catalogue = LocalCatalogue(state, use_reserve=use_reserve, report=report)
         cursors = CursorStore(self._journal("cursors"))
         self._partitions = Partitions(data_dir, config.log, self.durability)
         self.topics = Topics(
@@ -85,16 +91,22 @@ class Broker:
             self._partitions,
             defaults=TopicDefaults(config.topics.auto_create, config.topics.num_partitions),
             now_us=self.now_us,
-            translate=self.translated,
+            report=report,
+            placement=self.placement,
         )
-        self.subscriptions = Subscriptions(self.topics, cursors, translate=self.translated)
+        self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
+        self.namespaces = Namespaces(self.catalogue, self.now_us)
+        self.named_groups = NamedGroups(self.catalogue)
+        self.schemas = Schemas(self.catalogue)
+        self.producers = ProducerNumbers(self.catalogue)
+        self.subscriptions = Subscriptions(self.topics, cursors, report=report)
         self.retention = Retention(
             self.topics,
             self.subscriptions,
             interval_ms=config.log.retention_check_ms,
             now_us=self.now_us,
-            spend_on=self._partitions.spend_on,
-            translate=self.translated,
+            use_reserve=use_reserve,
+            report=report,
         )
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self._recover()
@@ -174,11 +186,6 @@ class Broker:
         """
         await self.waiters.wait_any(targets)
 
-    def translated(self, error: StorageError) -> BrokerError:
-        """What a listener is told for an error of storage; one that is final stops the broker."""
-        self.durability.refused(error)
-        return broker_error(error)
-
     def _journal(self, name: str) -> JournalLog:
         journal = self._storage.open_journal(name, self.committer)
         for cut in journal.recovery.cuts:
@@ -190,10 +197,10 @@ class Broker:
         storage = self._storage
         # What the catalogue's end says must be on disk before folders follow it.
         self.committer.commit()
-        self.catalogue.raise_partition_ids(storage.highest_partition_id())
+        self.catalogue.state.raise_partition_ids(storage.highest_partition_id())
         known = {
             partition_id
-            for meta in self.catalogue.all_topics()
+            for meta in self.catalogue.state.all_topics()
             for partition_id in meta.partition_ids
         }
         for path in storage.set_aside_unknown(known):

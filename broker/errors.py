@@ -9,6 +9,7 @@ BrokerError
  +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse
  +- NotAuthenticated, NotAuthorized, UserNotFound, UserExists
  +- LimitExceeded, StorageFull, StorageFailed, ShuttingDown
+ +- Conflict, OwnedElsewhere
 """
 
 
@@ -94,6 +95,19 @@ class ProducerFenced(BrokerError):
 
 class TopicInUse(BrokerError):
     """Not possible while clients use the topic."""
+
+
+class Conflict(BrokerError):
+    """Another change of the catalogue came first: what this one was based on is no longer so."""
+
+
+class OwnedElsewhere(BrokerError):
+    """Another broker owns the topic: ask that one."""
+
+    def __init__(self, text: str, node_id: int = 0) -> None:
+        """`node_id` is the owner's number, 0 if nobody knows it now."""
+        super().__init__(text)
+        self.node_id = node_id
 
 
 class NotAuthorized(BrokerError):

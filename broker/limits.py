@@ -92,3 +92,7 @@ JOINED_BYTES_MAX = 64 * MIB  # A chunked Pulsar message joined for the readers o
 JOINED_SCAN_BYTES_MAX = 256 * MIB  # How far back the first chunk is looked for, in stored bytes.
 # Left-out records that one read walks over before it says how far it came.
 WALK_BYTES_MAX = 64 * MIB
+
+# Of the whole broker. Each costs descriptors, some KB of memory and time at a start.
+TOPICS_MAX = 50_000
+PARTITIONS_MAX = 100_000

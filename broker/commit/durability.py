@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.commit.storage_errors import Refusals
+from broker.commit.storage_errors import StorageErrorLog
 from broker.commit.waiters import Waiters
 from broker.limits import SYNC_STOP_S
 from broker.metrics import Histogram
@@ -44,7 +44,7 @@ class Durability:
         self.waiters = waiters
         self.round_listeners: list[Callable[[int], None]] = []
         """Called after each round with its ticket, before readers wake and answers leave."""
-        self._refusals = Refusals()
+        self._error_log = StorageErrorLog()
         self._sync_seconds = sync_seconds or Histogram()
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
@@ -73,12 +73,9 @@ class Durability:
         """Wake the partition's readers once the gathering round is on disk."""
         self._appended.add(partition)
 
-    def refused(self, error: StorageError) -> None:
-        """A listener is about to be told of it: the operator is too, and one that is final stops
-        the
-        broker.
-        """
-        self._refusals.note(error)
+    def report_storage_error(self, error: StorageError) -> None:
+        """Log a storage error that a request fails with; a fatal one stops the broker."""
+        self._error_log.note(error)
         if isinstance(error, StorageFailed):
             self.fail(error)
 

@@ -1,30 +1,64 @@
-"""What an operator is told of refusals that clients hear of: which file it was, and why.
+"""What an error of storage means to a client (the broker error) and to an operator (a log line).
 
 Clients are told neither more than `StorageError.told` nor each in the log: a full disk refuses
 thousands of requests a second. Knows no topic and no protocol.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import storage.errors
+from broker import errors
 from broker.config.logging import ThrottledLog
 from storage.errors import DamagedLog, StorageError, StorageFull
+
+BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
+    storage.errors.StorageFull: errors.StorageFull,
+    storage.errors.StorageFailed: errors.StorageFailed,
+    storage.errors.DamagedLog: errors.DamagedLog,
+    storage.errors.CorruptBody: errors.CorruptBatch,
+    storage.errors.RecordTooLarge: errors.RecordTooLarge,
+    storage.errors.UnreadableBody: errors.UnreadableRecord,
+    storage.errors.UnwritableChange: errors.InvalidRequest,
+    storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
+}
 
 EVENTS: dict[type[StorageError], str] = {
     StorageFull: "storage_full",
     DamagedLog: "damage_met",
 }
 
+Report = Callable[[StorageError], None]  # `Durability.report_storage_error`
 
-class Refusals:
-    """Logs the first refusal of a kind at once, and then seldom."""
+
+def to_broker_error(error: StorageError, place: str = "") -> errors.BrokerError:
+    """The broker error for an error of storage; `place` says where, in a client's words."""
+    if isinstance(error, storage.errors.OffsetOutOfRange):
+        return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
+    text = f"{place}: {error.told}" if place else error.told
+    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)
+
+
+@contextmanager
+def as_broker_errors(report: Report) -> Iterator[None]:
+    """Around calls of storage: report an error of it, then raise its broker error."""
+    try:
+        yield
+    except StorageError as error:
+        report(error)
+        raise to_broker_error(error) from error
+
+
+class StorageErrorLog:
+    """Logs the first error of a kind at once, and then seldom."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """`now` is a clock in seconds."""
         self._log = ThrottledLog(now)
 
     def note(self, error: StorageError) -> None:
-        """A request is refused for this; errors that are the client's own are not logged."""
+        """A request fails with this error; errors that are the client's own are not logged."""
         event = EVENTS.get(type(error))
         if event is not None:
             self._log.error(event, cause=event, reason=str(error))

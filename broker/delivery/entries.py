@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from broker.commit.storage_errors import to_broker_error
 from broker.delivery.ack_sets import acked_ranges, wanted_count
 from broker.errors import CorruptBatch, UnreadableRecord
 from broker.limits import DECODE_BYTES_MAX
 from broker.reading.unpacking import run_unpacking
-from broker.topics.partition import broker_error
 from storage.codecs import registry
 from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
@@ -393,7 +393,7 @@ async def resolve_time(partition: Partition, time_us: int) -> int:
         find = partition.log.offset_at_or_after
         position = await trio.to_thread.run_sync(find, time_us)
     except StorageError as error:
-        raise broker_error(error) from error
+        raise to_broker_error(error) from error
     position = max(position, partition.log_start_offset)
     while position < partition.high_watermark:
         batches = await partition.read(position, 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from broker.commit.storage_errors import to_broker_error
 from broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
 from broker.reading.unpacking import run_unpacking
-from broker.topics.partition import broker_error
 from storage.codecs.api import BatchFlag, Codec
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
@@ -50,7 +50,7 @@ async def join_chunks(
     except BodyError:
         raise
     except StorageError as error:
-        raise broker_error(error) from error
+        raise to_broker_error(error) from error
 
 
 def _joins(codec: object) -> TypeGuard[JoiningCodec]:
@@ -109,7 +109,7 @@ async def piece_offsets(partition: Partition, offset: int) -> list[int]:
     try:
         return await run_unpacking(lambda: _piece_offsets(partition.log, codec, batch, offset))
     except StorageError as error:
-        raise broker_error(error) from error
+        raise to_broker_error(error) from error
 
 
 def _piece_offsets(log: PartitionLog, codec: Codec, batch: Batch, offset: int) -> list[int]:

@@ -8,16 +8,15 @@ entry of Pulsar's and no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-import storage.errors
 from broker import errors
+from broker.commit.storage_errors import Report, as_broker_errors
 from broker.subscriptions import cursor_moves
 from broker.subscriptions.cursor_moves import CursorEvent, CursorKey
-from broker.topics.partition import Partition, broker_error
+from broker.topics.partition import Partition
 from broker.topics.topic import Topic, TopicEvent
 from broker.topics.topics import Topics
 from storage.metadata.cursors import (
@@ -43,8 +42,6 @@ __all__ = [
 NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
 TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loop of random names.
 
-Translate = Callable[[storage.errors.StorageError], errors.BrokerError]
-
 
 class SubscriptionListener(Protocol):
     """Who delivers from a cursor. It may attach or detach listeners, not move the cursor."""
@@ -56,14 +53,12 @@ class SubscriptionListener(Protocol):
 class Subscription:
     """One subscription of one topic; while anybody holds it there is one object of it."""
 
-    def __init__(
-        self, topic: Topic, name: bytes, cursors: CursorStore, translate: Translate
-    ) -> None:
+    def __init__(self, topic: Topic, name: bytes, cursors: CursorStore, report: Report) -> None:
         self.topic = topic
         self.name = name
         self.listeners: set[SubscriptionListener] = set()
         self._cursors = cursors
-        self._translate = translate
+        self._report = report
 
     # Reading.
 
@@ -121,7 +116,7 @@ class Subscription:
         if self._stored() is None:
             _check_new(topic, self.name, self._cursors)
         partitions = len(topic.partitions)
-        with _translated(self._translate):
+        with as_broker_errors(self._report):
             return self._cursors.open(
                 topic.meta.topic_id, self.name, partitions=partitions, properties=properties
             )
@@ -196,7 +191,7 @@ class Subscription:
         one the subscription; return the ticket. Raises StorageFull, StorageFailed.
         """
         was_set = self._cursor(index) is not None
-        with _translated(self._translate):
+        with as_broker_errors(self._report):
             ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
         if was_set:
             self.tell(index, CursorEvent.DELETED)
@@ -212,7 +207,7 @@ class Subscription:
             raise errors.SubscriptionNotFound(
                 f"{self.topic.name} has no subscription {self.name!r}"
             )
-        with _translated(self._translate):
+        with as_broker_errors(self._report):
             ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
         for index in sorted(stored.cursors):
             self.tell(index, CursorEvent.DELETED)
@@ -236,14 +231,14 @@ class Subscription:
         return stored.cursors.get(index) if stored else None
 
     def _settled(self) -> int:
-        with _translated(self._translate):
+        with as_broker_errors(self._report):
             return self._cursors.settle()
 
     def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
         self.topic.partition(moved.index)
         if self.topic.deleted or self._stored() is None:
             self.open()
-        with _translated(self._translate):
+        with as_broker_errors(self._report):
             ticket = self._cursors.move(moved, lazy=lazy)
         if event is not None:
             self.tell(moved.index, event)
@@ -281,7 +276,7 @@ class Commits:
         if not self._moves:
             return 0
         subscriptions = self._subscriptions
-        with _translated(subscriptions.translate):
+        with as_broker_errors(subscriptions.report):
             ticket = subscriptions.cursors.move_all(
                 (moved for moved, _ in self._moves), making=self._making.values()
             )
@@ -299,11 +294,11 @@ class Subscriptions:
         topics: Topics,
         cursors: CursorStore,
         *,
-        translate: Translate = broker_error,
+        report: Report,
     ) -> None:
-        """`translate` tells what listeners hear of a storage error (and may stop the broker)."""
+        """`report` is called with each error of storage before the broker error is raised."""
         self.cursors = cursors
-        self.translate = translate
+        self.report = report
         # Whoever holds one must see what another does to it; who holds none needs no object.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)
@@ -367,17 +362,9 @@ class Subscriptions:
         key = (topic.meta.topic_id, name)
         subscription = self._held.get(key)
         if subscription is None:
-            subscription = Subscription(topic, name, self.cursors, self.translate)
+            subscription = Subscription(topic, name, self.cursors, self.report)
             self._held[key] = subscription
         return subscription
-
-
-@contextmanager
-def _translated(translate: Translate) -> Iterator[None]:
-    try:
-        yield
-    except storage.errors.StorageError as error:
-        raise translate(error) from error
 
 
 def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:

@@ -16,6 +16,7 @@ import trio
 
 import storage.errors
 from broker import errors
+from broker.commit.storage_errors import to_broker_error
 from broker.limits import READ_BYTES_MAX
 from broker.reading.unreadable import UnreadablePlaces
 from storage.codecs.api import BodyInfo, Buffer
@@ -26,25 +27,6 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from storage.log.batch import Batch
     from storage.log.partition_log import PartitionLog
-
-BROKER_ERRORS: dict[type[storage.errors.StorageError], type[errors.BrokerError]] = {
-    storage.errors.StorageFull: errors.StorageFull,
-    storage.errors.StorageFailed: errors.StorageFailed,
-    storage.errors.DamagedLog: errors.DamagedLog,
-    storage.errors.CorruptBody: errors.CorruptBatch,
-    storage.errors.RecordTooLarge: errors.RecordTooLarge,
-    storage.errors.UnreadableBody: errors.UnreadableRecord,
-    storage.errors.UnwritableChange: errors.InvalidRequest,
-    storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
-}
-
-
-def broker_error(error: storage.errors.StorageError, place: str = "") -> errors.BrokerError:
-    """The broker error for an error of storage; `place` says where, in a client's words."""
-    if isinstance(error, storage.errors.OffsetOutOfRange):
-        return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
-    text = f"{place}: {error.told}" if place else error.told
-    return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)
 
 
 @dataclass(slots=True)
@@ -105,6 +87,25 @@ class Partition:
         """First offset kept."""
         return self.log.log_start_offset
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its segments."""
+        return self.log.size_bytes
+
+    def segments(self) -> Sequence[tuple[int, int, int]]:
+        """(base offset, time of the last append in microseconds, bytes) of each, oldest first."""
+        return self.log.segments()
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """About how many stored bytes lie between two offsets.
+
+        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        """
+        try:
+            return self.log.bytes_between(offset, end_offset)
+        except storage.errors.StorageError as error:
+            raise self._failed(error) from error
+
     def append(
         self,
         body: Sequence[Buffer],
@@ -130,7 +131,7 @@ class Partition:
         except storage.errors.StorageError as error:
             if isinstance(error, storage.errors.StorageFull):
                 self._no_room_for = sum(map(len, body))
-            raise self._refused(error) from error
+            raise self._failed(error) from error
         self._no_room_for = 0
         if log.high_watermark > base_offset:  # durability "written": to be delivered at once
             self._durability.waiters.wake(self)
@@ -144,7 +145,7 @@ class Partition:
         For a listener whose clients begin anew whenever a record is refused, and for ever.
         """
         if self._no_room_for and not self._has_room(self._no_room_for):
-            raise self._refused(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
+            raise self._failed(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
 
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.
@@ -162,11 +163,11 @@ class Partition:
             except storage.errors.WouldBlock:
                 return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
         except storage.errors.StorageError as error:
-            raise self._refused(error) from error
+            raise self._failed(error) from error
 
-    def _refused(self, error: storage.errors.StorageError) -> errors.BrokerError:
-        self._durability.refused(error)
-        return broker_error(error, f"{self.topic.name}/{self.index}")
+    def _failed(self, error: storage.errors.StorageError) -> errors.BrokerError:
+        self._durability.report_storage_error(error)
+        return to_broker_error(error, f"{self.topic.name}/{self.index}")
 
     async def wait_for(self, offset: int) -> None:
         """Return when the high watermark is above `offset`, the partition is removed or the

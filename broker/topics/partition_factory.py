@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -50,10 +50,11 @@ class Partitions:
         self._found_room = True
         self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
 
-    def create(
+    async def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
     ) -> Sequence[Partition]:
-        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+        """Make folders and files in a worker thread, on disk when this returns, and open them: all,
+        or none is left.
 
         Raises InvalidRequest for settings that cannot be, StorageFull, StorageFailed.
         """
@@ -61,8 +62,11 @@ class Partitions:
             NewPartition(partition_id, topic.name.full, index)
             for index, partition_id in enumerate(partition_ids, first_index)
         ]
-        made = self._data_dir.create_partitions(
-            new, self._settings(topic), self._durability.committer
+        made = await trio.to_thread.run_sync(
+            self._data_dir.create_partitions,
+            new,
+            self._settings(topic),
+            self._durability.committer,
         )
         return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
 
@@ -99,10 +103,6 @@ class Partitions:
         while self._discarded:
             self._data_dir.retire_partition(self._discarded.popleft().partition_id)
             yield
-
-    def spend_on(self, act: Callable[[], int]) -> int:
-        """Do what makes room, in the reserve's where there is no other. Raises what it raises."""
-        return self._data_dir.reserve.spend_on(act)
 
     async def run(self) -> None:
         """Remove the files of discarded partitions, and make the reserve whole again, until

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from storage.errors import StorageError, StorageFull
+from broker.commit.storage_errors import Report, as_broker_errors
+from broker.topics.catalogue import UseReserve
+from storage.errors import StorageFull
 from storage.log.retention import asks_for_positions, drops_anything
 
 if TYPE_CHECKING:
-    from broker.errors import BrokerError
     from broker.subscriptions.subscriptions import Subscriptions
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
@@ -36,19 +37,18 @@ class Retention:
         *,
         interval_ms: int,
         now_us: Callable[[], int],
-        spend_on: Callable[[Callable[[], int]], int],
-        translate: Callable[[StorageError], BrokerError],
+        use_reserve: UseReserve,
+        report: Report,
     ) -> None:
-        """`spend_on` does what makes room on a full disk; `translate` tells what listeners hear of
-        a
-        storage error (and may stop the broker).
+        """`use_reserve` may give a change that frees space the reserve of a full disk; `report` is
+        called with each error of storage before the broker error is raised.
         """
         self._topics = topics
         self._subscriptions = subscriptions
         self._interval_ms = interval_ms
         self._now_us = now_us
-        self._spend_on = spend_on
-        self._translate = translate
+        self._use_reserve = use_reserve
+        self._report = report
 
     async def run(self) -> None:
         """Look again and again until cancelled. Raises StorageFailed."""
@@ -59,10 +59,8 @@ class Retention:
 
     async def apply(self, topic: Topic) -> None:
         """Drop what one topic needs no longer keep, now. Raises the broker's StorageFailed."""
-        try:
+        with as_broker_errors(self._report):
             await self._retain(topic)
-        except StorageError as error:
-            raise self._translate(error) from error
 
     async def _retain(self, topic: Topic) -> None:
         for index, partition in enumerate(tuple(topic.partitions)):
@@ -77,9 +75,9 @@ class Retention:
         if asks_for_positions(partition.log.settings):
             acknowledged = min(self._positions(topic, partition.index), default=None)
         try:
-            self._spend_on(partial(partition.log.retain, self._now_us(), acknowledged))
+            self._use_reserve(partial(partition.log.retain, self._now_us(), acknowledged))
         except StorageFull as full:
-            self._translate(full)  # For the log alone: the next look tries again.
+            self._report(full)  # For the log alone: the next look tries again.
 
     def _positions(self, topic: Topic, index: int) -> Iterator[int]:
         """Where the subscriptions of a partition stand; one that was never set holds nothing."""

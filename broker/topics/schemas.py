@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.topics.catalogue import LocalCatalogue
 from storage.metadata.catalogue_records import SchemaMeta
 
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
-    from storage.metadata.catalogue import Catalogue
 
-__all__ = ["IncompatibleSchema", "SchemaMeta", "add_schema", "compatible", "version_of"]
+__all__ = ["IncompatibleSchema", "SchemaMeta", "Schemas", "compatible", "version_of"]
 
 
 class IncompatibleSchema(Exception):
@@ -40,14 +40,20 @@ def compatible(topic: Topic, schema: SchemaMeta) -> None:
         )
 
 
-def add_schema(catalogue: Catalogue, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
-    """The version that the schema has now, and the ticket after which that is on disk.
+class Schemas:
+    """Adds schemas to topics."""
 
-    Raises IncompatibleSchema and errors of storage.
-    """
-    version = version_of(topic, schema)
-    if version is None:
-        compatible(topic, schema)
-        version = len(topic.meta.schemas)
-        catalogue.add_schema(topic.meta.topic_id, schema)
-    return version, catalogue.ticket
+    def __init__(self, catalogue: LocalCatalogue) -> None:
+        self._catalogue = catalogue
+
+    def add(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
+        """The version that the schema has now, and the ticket after which that is on disk.
+
+        Raises IncompatibleSchema, StorageFull, StorageFailed.
+        """
+        version = version_of(topic, schema)
+        if version is None:
+            compatible(topic, schema)
+            version = len(topic.meta.schemas)
+            self._catalogue.add_schema(topic.meta.topic_id, schema)
+        return version, self._catalogue.ticket

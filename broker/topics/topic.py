@@ -6,13 +6,14 @@ Knows no file and no protocol; topics are made and changed by `broker/topics/top
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker import errors
 from broker.access.rights import Resource
 
 if TYPE_CHECKING:
+    from broker.cluster.placement import Placement
     from broker.topics.partition import Partition
     from storage.metadata.catalogue_records import Setting, TopicMeta
     from storage.metadata.names import TopicName
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 class PartitionFactory(Protocol):
     """Makes partitions over their folders. Raises errors of storage."""
 
-    def create(
+    async def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
     ) -> Sequence[Partition]:
         """Make folders and files, on disk when this returns, and open them: all, or none is left.
 
-        A new topic has its name and settings, no number yet. Any thread may call this.
+        A new topic has its name and settings, no number yet. A partition takes milliseconds: other
+        clients do not wait for those of a large topic.
         """
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
@@ -40,12 +42,6 @@ class PartitionFactory(Protocol):
 
     def discard(self, partition: Partition) -> None:
         """Close the partition and give its folder up: nothing names it any more."""
-
-    def spend_on(self, act: Callable[[], int]) -> int:
-        """Do what makes room, in the room that is kept for it where there is no other.
-
-        `act` changes nothing when it raises StorageFull.
-        """
 
 
 class TopicEvent(enum.Enum):
@@ -66,8 +62,9 @@ class TopicListener(Protocol):
 class Topic:
     """One topic while the broker runs."""
 
-    def __init__(self, meta: TopicMeta) -> None:
+    def __init__(self, meta: TopicMeta, placement: Placement) -> None:
         self.meta = meta
+        self.placement = placement
         self.resource = Resource.of_topic(meta.name)  # As access control knows it.
         self.partitions: list[Partition] = []
         self.ticket = 0
@@ -88,7 +85,11 @@ class Topic:
         return self.meta.partitioned
 
     def partition(self, index: int) -> Partition:
-        """The partition of that number, from 0. Raises PartitionNotFound."""
+        """The partition of that number, from 0, if this broker owns it.
+
+        Raises OwnedElsewhere, PartitionNotFound.
+        """
+        self.placement.check(self.meta.name)
         if not 0 <= index < len(self.partitions):
             raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
         return self.partitions[index]

@@ -115,6 +115,8 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.ProducerBusy: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.ProducerFenced: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.TopicInUse: ErrorCode.ERROR,
+    errors.Conflict: ErrorCode.ERROR,
+    errors.OwnedElsewhere: ErrorCode.ERROR,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
     errors.NotAuthenticated: ErrorCode.INVALID_CREDENTIALS,
     errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,

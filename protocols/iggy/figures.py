@@ -43,12 +43,12 @@ class Stored:
     def add(self, broker: Broker, topic: Topic) -> None:
         """One more topic."""
         self.topics += 1
-        self.groups += len(broker.catalogue.groups(topic.meta.topic_id))
+        self.groups += len(broker.named_groups.list(topic))
         for partition in topic.partitions:
             self.partitions += 1
-            self.segments += len(partition.log.segments())
+            self.segments += len(partition.segments())
             self.messages += messages_count(partition)
-            self.size_bytes += partition.log.size_bytes
+            self.size_bytes += partition.size_bytes
 
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:

@@ -8,7 +8,6 @@ from protocols.iggy import names
 from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
-from storage.errors import StorageError
 
 
 async def get_group(context: Context, request: m.GetGroup) -> Answer:
@@ -41,10 +40,7 @@ async def create_group(context: Context, request: m.CreateGroup) -> Answer:
     if any(group.name == name for group in groups):
         raise Refusal(ErrorCode.GROUP_NAME_ALREADY_EXISTS)
     names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
-    try:
-        ticket = broker.catalogue.create_group(topic.meta.topic_id, name, request.group_id)
-    except StorageError as error:
-        raise broker.translated(error) from error
+    ticket = broker.named_groups.create(topic, name, request.group_id)
     group = names.get_group(broker, topic, name)
     return Answer([_group_info(context, topic, group)], ticket=ticket)
 
@@ -58,10 +54,7 @@ async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
     subscription = broker.subscriptions.find(topic, group.name.encode())
     if subscription is not None:
         broker.subscriptions.delete(topic, subscription.name)
-    try:
-        return Answer(ticket=broker.catalogue.delete_group(topic.meta.topic_id, group.group_id))
-    except StorageError as error:
-        raise broker.translated(error) from error
+    return Answer(ticket=broker.named_groups.delete(topic, group.group_id))
 
 
 async def join_group(context: Context, request: m.JoinGroup) -> Answer:

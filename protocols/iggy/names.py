@@ -44,7 +44,7 @@ class Group:
 
 def streams(broker: Broker) -> list[Stream]:
     """All streams that are listed, by number."""
-    names = [meta.namespace for meta in broker.catalogue.namespaces() if meta.tenant == TENANT]
+    names = [meta.namespace for meta in broker.namespaces.all() if meta.tenant == TENANT]
     found = [find_stream(broker, name) for name in names]
     listed = [stream for stream in found if stream is not None and stream.listed]
     return sorted(listed, key=lambda stream: stream.stream_id)
@@ -52,15 +52,15 @@ def streams(broker: Broker) -> list[Stream]:
 
 def find_stream(broker: Broker, name: Name) -> Stream | None:
     """The stream of that name or number, listed or not."""
-    catalogue = broker.catalogue
+    namespaces = broker.namespaces
     if isinstance(name, str):
-        meta = catalogue.namespace(TENANT, name)
+        meta = namespaces.find(TENANT, name)
     else:
-        meta = catalogue.namespace_by_stream_id(name)
+        meta = namespaces.find_numbered(name)
     if meta is None or meta.tenant != TENANT:
         return None
-    listed = meta.iggy_id is not None or bool(catalogue.topics(TENANT, meta.namespace))
-    return Stream(catalogue.stream_id(meta), meta.namespace, meta.created_us, listed)
+    listed = meta.iggy_id is not None or namespaces.has_topics(TENANT, meta.namespace)
+    return Stream(namespaces.number(meta), meta.namespace, meta.created_us, listed)
 
 
 def get_stream(broker: Broker, name: Name, *, listed: bool = False) -> Stream:
@@ -84,8 +84,7 @@ def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
     if isinstance(topic, str):
         found = broker.topics.find(TopicName(TENANT, namespace, topic))
     else:
-        meta = broker.catalogue.topic_by_iggy_id(TENANT, namespace, topic)
-        found = broker.topics.find(meta.name) if meta else None
+        found = broker.topics.find_numbered(TENANT, namespace, topic)
     if found is None:
         raise Absent(_by(topic, ErrorCode.TOPIC_NAME_NOT_FOUND, ErrorCode.TOPIC_ID_NOT_FOUND))
     return found
@@ -93,19 +92,18 @@ def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
 
 def topic_number(broker: Broker, topic: Topic) -> int:
     """The number by which Iggy's clients know a topic within its stream."""
-    return broker.catalogue.topic_id(topic.meta)
+    return broker.topics.number(topic)
 
 
 def stream_number(broker: Broker, topic: Topic) -> int:
     """The number by which Iggy's clients know the stream of a topic."""
-    meta = broker.catalogue.namespace(TENANT, topic.name.namespace)
-    return 0 if meta is None else broker.catalogue.stream_id(meta)
+    meta = broker.namespaces.find(TENANT, topic.name.namespace)
+    return 0 if meta is None else broker.namespaces.number(meta)
 
 
 def groups(broker: Broker, topic: Topic) -> list[Group]:
     """The named groups of a topic, in the order they were made."""
-    metas = broker.catalogue.groups(topic.meta.topic_id)
-    return [Group(meta.group_id, meta.name) for meta in metas]
+    return [Group(meta.group_id, meta.name) for meta in broker.named_groups.list(topic)]
 
 
 def get_group(broker: Broker, topic: Topic, name: Name) -> Group:
@@ -136,7 +134,7 @@ def free_stream_id(broker: Broker) -> int:
 
     Raises Refusal if there is none left.
     """
-    taken = broker.catalogue.namespace_by_stream_id
+    taken = broker.namespaces.find_numbered
     return _first_free(lambda number: taken(number) is None, ErrorCode.INVALID_STREAM_ID)
 
 
@@ -145,7 +143,7 @@ def free_topic_id(broker: Broker, stream: Stream) -> int:
 
     Raises Refusal if there is none left.
     """
-    taken = broker.catalogue.topic_by_iggy_id
+    taken = broker.topics.find_numbered
     return _first_free(
         lambda number: taken(TENANT, stream.name, number) is None, ErrorCode.INVALID_TOPIC_ID
     )

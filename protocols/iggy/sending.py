@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from broker.topics.partition import Partition, broker_error
+from broker.commit.storage_errors import to_broker_error
+from broker.topics.partition import Partition
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
@@ -80,7 +81,7 @@ def _refusal(
         return _too_large(error)
     if request.count is None and _is_cut(request.messages):
         return CutMessages(str(error))
-    return broker_error(error)
+    return to_broker_error(error)
 
 
 def _choose(context: Context, topic: Topic, partitioning: m.Partitioning) -> Partition:

@@ -49,9 +49,9 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
         (there is not None and there.listed, ErrorCode.STREAM_NAME_ALREADY_EXISTS),
     )
     if there is None:
-        ticket = broker.topics.create_namespace(names.TENANT, request.name, iggy_id=stream_id)
+        ticket = await broker.namespaces.create(names.TENANT, request.name, iggy_id=stream_id)
     else:
-        ticket = broker.topics.number_namespace(names.TENANT, request.name, stream_id)
+        ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
     infos = await topic_infos(broker, names.topics(broker, stream))
     return Answer([_stream_info(stream, infos)], ticket=ticket)
@@ -75,10 +75,10 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     stream = names.get_stream(broker, request.stream)
     for topic in names.topics(context.broker, stream):
         forget_topic(context, topic)
-        broker.topics.delete(topic.name)
+        await broker.topics.delete(topic.name)
     if stream.name == DEFAULT_NAMESPACE:
-        return Answer(ticket=broker.topics.number_namespace(names.TENANT, stream.name, None))
-    return Answer(ticket=broker.topics.delete_namespace(names.TENANT, stream.name))
+        return Answer(ticket=await broker.namespaces.renumber(names.TENANT, stream.name, None))
+    return Answer(ticket=await broker.namespaces.delete(names.TENANT, stream.name))
 
 
 def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:

@@ -106,10 +106,10 @@ def _membership(context: Context, topic_id: int, name: str) -> r.Membership | No
     """The numbers of a group that somebody joined; None if another listener has deleted its topic
     since.
     """
-    catalogue = context.broker.catalogue
-    meta = catalogue.topic_by_id(topic_id)
-    if meta is None:
+    broker = context.broker
+    topic = broker.topics.find_by_id(topic_id)
+    if topic is None:
         return None
-    stream = names.get_stream(context.broker, meta.name.namespace)
-    group = next(group for group in catalogue.groups(topic_id) if group.name == name)
-    return r.Membership(stream.stream_id, catalogue.topic_id(meta), group.group_id)
+    stream = names.get_stream(broker, topic.name.namespace)
+    group = next(group for group in names.groups(broker, topic) if group.name == name)
+    return r.Membership(stream.stream_id, names.topic_number(broker, topic), group.group_id)

@@ -78,14 +78,14 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     _check_name(name)
     names.check_chosen(request.topic_id, ErrorCode.INVALID_TOPIC_ID)
     topic_id = request.topic_id or names.free_topic_id(broker, stream)
-    numbered = broker.catalogue.topic_by_iggy_id(names.TENANT, stream.name, topic_id)
+    numbered = broker.topics.find_numbered(names.TENANT, stream.name, topic_id)
     names.check_free(
         context.dialect.habits,
         (numbered is not None, ErrorCode.TOPIC_ID_ALREADY_EXISTS),
         (broker.topics.find(name) is not None, ErrorCode.TOPIC_NAME_ALREADY_EXISTS),
     )
     try:
-        topic = await broker.topics.create_aside(
+        topic = await broker.topics.create(
             name,
             request.partitions_count,
             settings=_settings(request, request.partitions_count),
@@ -116,14 +116,14 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     if request.options is not None:
         given = {**_given_options(topic), **request.options}
         changes[OPTIONS] = packed(given).hex()
-    return Answer(ticket=await broker.topics.alter_settings_in_turns(topic.name, changes))
+    return Answer(ticket=await broker.topics.alter_settings(topic.name, changes))
 
 
 async def delete_topic(context: Context, request: m.DeleteTopic) -> Answer:
     """Delete a topic with its groups and stored offsets. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     forget_topic(context, topic)
-    return Answer(ticket=context.broker.topics.delete(topic.name))
+    return Answer(ticket=await context.broker.topics.delete(topic.name))
 
 
 async def create_partitions(context: Context, request: m.CreatePartitions) -> Answer:
@@ -133,7 +133,7 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     total = len(topic.partitions) + request.count
     try:
-        return Answer(ticket=await context.broker.topics.add_partitions_aside(topic.name, total))
+        return Answer(ticket=await context.broker.topics.add_partitions(topic.name, total))
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
@@ -156,7 +156,7 @@ def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
         compression=compression,
         size_max=size_max,
         replication=int(settings.get(REPLICATION, REPLICATION_DEFAULT)),
-        size_bytes=sum(partition.log.size_bytes for partition in partitions),
+        size_bytes=sum(partition.size_bytes for partition in partitions),
         messages_count=sum(messages_count(partition) for partition in partitions),
         name=topic.name.topic,
         options=packed(given),
@@ -267,8 +267,8 @@ def _partition_info(topic: Topic, partition: Partition) -> r.PartitionInfo:
     return r.PartitionInfo(
         partition=partition.index,
         created_us=topic.meta.created_us,
-        segments_count=len(partition.log.segments()),
+        segments_count=len(partition.segments()),
         current_offset=current_offset(partition),
-        size_bytes=partition.log.size_bytes,
+        size_bytes=partition.size_bytes,
         messages_count=messages_count(partition),
     )

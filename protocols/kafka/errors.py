@@ -52,6 +52,9 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.ProducerBusy: Code.UNKNOWN,
     errors.ProducerFenced: Code.INVALID_PRODUCER_EPOCH,
     errors.TopicInUse: Code.UNKNOWN,
+    # Retriable: the client asks for metadata anew.
+    errors.Conflict: Code.LEADER_NOT_AVAILABLE,
+    errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
     errors.NotAuthenticated: Code.TOPIC_AUTHORIZATION_FAILED,
     errors.UserNotFound: Code.UNKNOWN,

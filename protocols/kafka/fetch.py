@@ -15,14 +15,12 @@ import trio
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
 from broker.reading.transcode import read_as
 from broker.server.output_budget import Reservation
-from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
 from protocols.turns import in_turns
 from storage.codecs.api import Buffer
 from storage.codecs.kafka import KAFKA
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.reading.transcode import ReadResult
@@ -231,10 +229,7 @@ def _close(reading: Reading, partition: Partition) -> None:
 
 def _count_beyond(reading: Reading, partition: Partition) -> None:
     """What cannot be added counts for whoever waits for more bytes. Raises BrokerError."""
-    try:
-        reading.beyond = partition.log.bytes_between(reading.offset, partition.high_watermark)
-    except StorageError as error:
-        raise broker_error(error) from error
+    reading.beyond = partition.bytes_between(reading.offset, partition.high_watermark)
 
 
 def _settle(context: Context, reading: Reading) -> None:

@@ -57,7 +57,7 @@ def known_offsets(partition: Partition, now_ms: int) -> list[tuple[int, int]]:
     """
     high_watermark = partition.high_watermark
     log_start = partition.log_start_offset
-    segments = partition.log.segments()
+    segments = partition.segments()
     known = [(max(base, log_start), time_us // US_PER_MS) for base, time_us, _ in segments]
     if segments and partition.next_offset > segments[-1][0]:
         known.append((partition.next_offset, now_ms))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.commit.storage_errors import to_broker_error
 from broker.errors import BrokerError
 from broker.reading.unpacking import run_unpacking
 from broker.server.adapters import EndConnection
-from broker.topics.partition import broker_error
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
@@ -83,7 +83,7 @@ class _Producing:
                 return await self._append_compressed(partition, message_set)
             return self._store(partition, kafka.stamp(checked, partition.next_offset))
         except BodyError as error:
-            return Produced(context.refused(broker_error(error)), -1)
+            return Produced(context.refused(to_broker_error(error)), -1)
         except BrokerError as error:
             return Produced(context.refused(error), -1)
 

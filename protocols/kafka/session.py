@@ -74,7 +74,7 @@ class KafkaSession:
             connection=connection,
             options=options,
             names=NameSpace(options.namespace),
-            address=messages.BrokerAddress(broker.node_id, host.encode(), port),
+            address=messages.BrokerAddress(broker.placement.node_id, host.encode(), port),
         )
         number = broker.metrics.number
         self._counted = {

@@ -5,12 +5,9 @@ Knows no command and no bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from protocols.pulsar.registry import ProducerRegistry
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -30,13 +27,3 @@ class PulsarClients:
         """A name for a producer that brings none: never given out before, over restarts too."""
         self._named += 1
         return f"braidlog-{self._started}-{self._named}"
-
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Around changes of the catalogue: errors of storage become the broker's, and one that is
-        final stops it.
-        """
-        try:
-            yield
-        except StorageError as error:
-            raise self.broker.translated(error) from error

@@ -29,6 +29,9 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.ProducerBusy: ServerError.ProducerBusy,
     errors.ProducerFenced: ServerError.ProducerFenced,
     errors.TopicInUse: ServerError.NotAllowedError,
+    # Clients look up the topic again.
+    errors.Conflict: ServerError.ServiceNotReady,
+    errors.OwnedElsewhere: ServerError.ServiceNotReady,
     errors.NotAuthorized: ServerError.AuthorizationError,
     errors.NotAuthenticated: ServerError.AuthenticationError,
     errors.UserNotFound: ServerError.NotAllowedError,

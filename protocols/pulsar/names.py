@@ -33,11 +33,10 @@ def resolve(session: PulsarSession, action: Action, text: str) -> tuple[TopicNam
     Raises InvalidName; NotAuthorized; NamespaceNotFound; Refused for non-persistent topics, which
     are not served.
     """
-    topics = session.broker.topics
-    name, index = _parsed(topics, text)
+    name, index = _parsed(session.broker.topics, text)
     session.connection.check(action, Resource.of_topic(name))
     try:
-        topics.namespace(name.tenant, name.namespace)
+        session.broker.namespaces.get(name.tenant, name.namespace)
     except NamespaceNotFound:
         raise NamespaceNotFound("Namespace not found") from None  # Apache's words.
     return name, index

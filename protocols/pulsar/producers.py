@@ -128,11 +128,10 @@ def _register(session: PulsarSession, command: CommandProducer, opened: Producer
     """What the catalogue and the cursors are to know of the producer. Returns a ticket."""
     ticket = 0
     if command.producer_name and command.user_provided_producer_name:
-        with session.listener.changing():
-            opened.number = session.broker.catalogue.producer_id(command.producer_name.encode())
-            ticket = session.broker.catalogue.ticket
+        name = command.producer_name.encode()
+        opened.number, ticket = session.broker.producers.number(name)
     elif opened.topic_epoch is not None:
-        ticket = session.broker.catalogue.ticket
+        ticket = session.broker.producers.ticket
     if command.initial_subscription_name:
         ticket = max(ticket, _make_subscription(session, command, opened.partition))
     return ticket

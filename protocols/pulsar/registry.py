@@ -157,8 +157,7 @@ class ProducerRegistry:
         meta = producer.partition.topic.meta
         if topic_epoch is None:
             topic_epoch = meta.topic_epoch
-            with self._listener.changing():
-                self._listener.broker.catalogue.bump_topic_epoch(meta.topic_id)
+            self._listener.broker.producers.raise_epoch(producer.partition.topic)
         producer.topic_epoch = topic_epoch
         self._granted[producer.partition.partition_id] = topic_epoch
         there.exclusive = producer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.access.rights import Action
 from broker.errors import BrokerError, TopicNotFound
-from broker.topics.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible
+from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import resolve
@@ -39,8 +39,7 @@ def of_producer(session: PulsarSession, topic: Topic, schema: Schema) -> tuple[b
     if schema.type in WITHOUT_DEFINITION:
         return NO_VERSION, 0
     try:
-        with session.listener.changing():
-            version, ticket = add_schema(session.broker.catalogue, topic, _stored(schema))
+        version, ticket = session.broker.schemas.add(topic, _stored(schema))
     except IncompatibleSchema as error:
         raise Refused(ServerError.IncompatibleSchema, str(error)) from None
     return VERSION.pack(version), ticket

@@ -254,7 +254,7 @@ class PulsarSession:
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now: its PRODUCER is answered again."""
-        producers.answer(self, producer, self.broker.catalogue.ticket)
+        producers.answer(self, producer, self.broker.producers.ticket)
 
     def fenced(self, producer: Producer) -> None:
         """A newer producer took over. One that waited is told; the next SEND of a ready one ends

@@ -73,6 +73,8 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.ProducerBusy: WireCode(409, 40905, "producer_busy"),
     errors.ProducerFenced: WireCode(409, 40906, "producer_fenced"),
     errors.TopicInUse: WireCode(409, 40907, "topic_in_use"),
+    errors.Conflict: WireCode(409, 40909, "conflict"),
+    errors.OwnedElsewhere: WireCode(421, 42101, "owned_elsewhere"),
     errors.InvalidName: INVALID_NAME,
     errors.InvalidRequest: WireCode(422, 42200, "invalid_request"),
     errors.CorruptBatch: WireCode(422, 42207, "corrupt_batch"),

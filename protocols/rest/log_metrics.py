@@ -67,7 +67,7 @@ class LogMetrics:
             labels = (name, str(partition.index))
             self._start.add_metric(labels, partition.log_start_offset)
             self._end.add_metric(labels, partition.next_offset)
-            self._bytes.add_metric(labels, partition.log.size_bytes)
+            self._bytes.add_metric(labels, partition.size_bytes)
         for group in self._broker.subscriptions.names(topic):
             subscription = self._broker.subscriptions.find(topic, group)
             if subscription is None:  # It ended meanwhile.

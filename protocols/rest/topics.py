@@ -61,7 +61,7 @@ class TopicsApi:
         given = read_settings(wanted.settings)
         settings = {key: value for key, value in given.items() if value is not None}
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
-        topic = await self._broker.topics.create_aside(name, partitions, settings=settings)
+        topic = await self._broker.topics.create(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
         return json_response(await self._detail(topic), 201)
 
@@ -75,16 +75,16 @@ class TopicsApi:
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.partitions not in (None, len(topic.partitions)):
-            await self._broker.topics.add_partitions_aside(name, wanted.partitions)
+            await self._broker.topics.add_partitions(name, wanted.partitions)
         if changes:
-            await self._broker.topics.alter_settings_in_turns(name, changes)
+            await self._broker.topics.alter_settings(name, changes)
             await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
         return json_response(await self._detail(topic))
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic with its records and groups; answered once that is on disk."""
-        ticket = self._broker.topics.delete(topic_name(request))
+        ticket = await self._broker.topics.delete(topic_name(request))
         await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
@@ -93,7 +93,7 @@ class TopicsApi:
             name=topic.name.full,
             partitions=len(topic.partitions),
             records=sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
-            size_bytes=sum(one.log.size_bytes for one in topic.partitions),
+            size_bytes=sum(one.size_bytes for one in topic.partitions),
             durability=str(self._in_force(topic)["durability"]),
         )
 
@@ -117,16 +117,15 @@ class TopicsApi:
 
 
 def _partition_info(partition: Partition) -> messages.PartitionInfo:
-    log = partition.log
     return messages.PartitionInfo(
         partition=partition.index,
         partition_id=partition.partition_id,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
-        log_end_offset=log.log_end_offset,
-        size_bytes=log.size_bytes,
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+        log_end_offset=partition.next_offset,
+        size_bytes=partition.size_bytes,
         segments=[
             messages.SegmentInfo(base_offset, size_bytes, last_modified_us)
-            for base_offset, last_modified_us, size_bytes in log.segments()
+            for base_offset, last_modified_us, size_bytes in partition.segments()
         ],
     )

@@ -89,8 +89,8 @@ class Reserve:
                 return not (full.is_out_of_space or full.number == errno.EROFS)
         return True
 
-    def spend_on(self, act: Callable[[], T]) -> T:
-        """Do what makes room, in the room of the reserve where there is no other.
+    def use_reserve(self, act: Callable[[], T]) -> T:
+        """Run a change that frees space; on a full disk it may use the reserve.
 
         `act` changes nothing when it raises StorageFull. Raises what it raises.
         """

@@ -1,6 +1,11 @@
 """Topics and subscriptions over journals in memory, with partitions that are only numbers."""
 
+import trio
+
+from broker.cluster.placement import Placement
 from broker.subscriptions.subscriptions import Subscriptions
+from broker.topics.catalogue import LocalCatalogue
+from broker.topics.namespaces import Namespaces
 from broker.topics.topics import TopicDefaults, Topics
 from storage.errors import StorageFull
 from storage.metadata.catalogue import Catalogue
@@ -30,7 +35,7 @@ class FakeFactory:
         self.folders = set()
         self.room = 1000
 
-    def create(self, topic, first_index, partition_ids):
+    async def create(self, topic, first_index, partition_ids):
         if len(self.folders) + len(partition_ids) > self.room:
             raise StorageFull("no room")
         self.folders |= set(partition_ids)
@@ -47,11 +52,11 @@ class FakeFactory:
     def alter(self, topic, changed):
         self.settings = changed
 
+    def alter_one(self, partition, changed):
+        """One partition follows."""
+
     def discard(self, partition):
         self.folders.remove(partition.partition_id)
-
-    def spend_on(self, act):
-        return act()
 
 
 class House:
@@ -61,17 +66,28 @@ class House:
         self.catalogue_journal = catalogue or MemoryJournal()
         self.cursor_journal = cursors or MemoryJournal()
         self.factory = factory or FakeFactory()
-        self.catalogue = Catalogue(self.catalogue_journal, now_us=NOW_US)
+        self.reported = []  # Errors of storage.
+        report = self.reported.append
+        state = Catalogue(self.catalogue_journal, now_us=NOW_US)
+        self.catalogue = LocalCatalogue(state, use_reserve=lambda act: act(), report=report)
         self.cursors = CursorStore(self.cursor_journal)
+        self.placement = Placement()
         self.topics = Topics(
             self.catalogue,
             self.cursors,
             self.factory,
             defaults=TopicDefaults(**defaults),
             now_us=lambda: NOW_US,
+            report=report,
+            placement=self.placement,
         )
         self.topics.open_all()
-        self.subscriptions = Subscriptions(self.topics, self.cursors)
+        self.namespaces = Namespaces(self.catalogue, lambda: NOW_US)
+        self.subscriptions = Subscriptions(self.topics, self.cursors, report=report)
+
+    def create(self, name, partitions):
+        """A topic, for a test that is no coroutine."""
+        return trio.run(self.topics.create, name, partitions)
 
     def restarted(self):
         return House(

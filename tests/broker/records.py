@@ -14,8 +14,9 @@ APPEND_US = 1_700_000_000_000_000
 STORED_HEAD = {"iggy": pack_key(None)}  # what a stored body has before what readers are handed
 
 
-def make_partition(broker, name="t"):
-    return broker.topics.create(parse_topic(name), 1).partitions[0]
+async def make_partition(broker, name="t"):
+    topic = await broker.topics.create(parse_topic(name), 1)
+    return topic.partitions[0]
 
 
 async def append(broker, partition, format_name, values, **fields):

@@ -34,7 +34,7 @@ async def test_everything_is_there_again_after_a_clean_stop_and_after_none(tmp_p
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.run)
             topic = broker.topics.find(parse_topic("t"))
-            partition = topic.partitions[0] if topic else make_partition(broker)
+            partition = topic.partitions[0] if topic else (await make_partition(broker))
             before = partition.high_watermark
             await append(broker, partition, "kafka", [b"%d" % before])
             subscription = broker.subscriptions.open(partition.topic, b"group")
@@ -63,19 +63,19 @@ async def test_a_directory_has_one_broker(tmp_path):
 
 async def test_unknown_folders_are_set_aside_and_their_numbers_not_used_again(tmp_path):
     broker = Broker.open(config_for(tmp_path))
-    known = make_partition(broker).partition_id
+    known = (await make_partition(broker)).partition_id
     broker.close()
     (tmp_path / "partitions" / "77").mkdir()
     broker = Broker.open(config_for(tmp_path))
     assert (tmp_path / "set-aside" / "77").is_dir()
     assert broker.topics.get(parse_topic("t")).partitions[0].partition_id == known
-    assert make_partition(broker, "u").partition_id > 77
+    assert (await make_partition(broker, "u")).partition_id > 77
     broker.close()
 
 
 async def test_a_missing_folder_of_a_known_topic_is_damage_and_frees_the_lock(tmp_path):
     broker = Broker.open(config_for(tmp_path))
-    partition_id = make_partition(broker).partition_id
+    partition_id = (await make_partition(broker)).partition_id
     broker.close()
     folder = tmp_path / "partitions" / str(partition_id)
     folder.rename(tmp_path / "elsewhere")
@@ -91,7 +91,7 @@ async def test_retention_drops_old_segments_while_the_broker_runs(autojump_clock
     broker = Broker.open(config_for(tmp_path, **settings))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
-        partition = make_partition(broker)
+        partition = await make_partition(broker)
         for _ in range(20):
             await append(broker, partition, "kafka", [b"x" * 30_000])
         await until(lambda: partition.log_start_offset, step_s=30)

@@ -12,7 +12,6 @@ from broker import errors
 from broker.broker import Broker
 from broker.topics.partition_factory import LOOK_S, TIDY_S
 from storage.codecs.api import BodyInfo
-from storage.errors import StorageFull
 from storage.log.data_dir import DataDir
 from storage.log.files import Files
 from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
@@ -38,7 +37,7 @@ class TightDir(DataDir):
 async def house(tmp_path):
     """A broker that runs on a small disk, with a topic of five segments."""
     async with trio.open_nursery() as running:
-        house = House(tmp_path)
+        house = await House.built(tmp_path)
         running.start_soon(house.broker.run)
         yield house
         await house.broker.durability.settled()
@@ -51,9 +50,15 @@ class House:
         self.disk = SmallDisk(folder, BLOCKS)
         data_dir = TightDir.open(folder, Files(folder, self.disk))
         self.broker = Broker(config_for(folder), data_dir)
-        self.partition = self.broker.topics.create(T, 1, settings=TWO_A_SEGMENT).partitions[0]
+
+    @classmethod
+    async def built(cls, folder):
+        house = cls(folder)
+        topic = await house.broker.topics.create(T, 1, settings=TWO_A_SEGMENT)
+        house.partition = topic.partitions[0]
         for _ in range(10):
-            self.append()
+            house.append()
+        return house
 
     def append(self):
         now_us = self.broker.now_us()
@@ -76,22 +81,23 @@ class House:
         with contextlib.suppress(errors.StorageFull):
             while True:
                 self.append()
-        with contextlib.suppress(StorageFull):
+        with contextlib.suppress(errors.StorageFull):
             for number in range(BLOCKS):
-                self.broker.catalogue.create_group(self.partition.topic.meta.topic_id, f"{number}")
+                self.broker.named_groups.create(self.partition.topic, f"{number}")
         assert self.reserve_bytes == TightDir.reserve_bytes
 
 
 async def test_what_only_needs_room_is_refused(house):
     await house.fill()
+    with pytest.raises(errors.StorageFull):
+        house.append()
     for change in (
-        lambda: house.append(),
         lambda: house.broker.topics.create(parse_topic("other"), 1),
-        lambda: house.broker.topics.create_namespace("public", "other"),
+        lambda: house.broker.namespaces.create("public", "other"),
         lambda: house.broker.topics.add_partitions(T, 2),
     ):
         with pytest.raises(errors.StorageFull):
-            change()
+            await change()
     assert house.reserve_bytes == TightDir.reserve_bytes
 
 
@@ -111,25 +117,26 @@ async def test_who_asks_for_room_is_told_when_there_is_some(house, autojump_cloc
 
 async def test_a_topic_is_deleted_and_its_room_is_free_and_the_reserve_whole_again(house):
     await house.fill()
-    house.broker.topics.delete(T)
+    await house.broker.topics.delete(T)
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
     await until(lambda: not house.partition_folders)
     await until(lambda: house.reserve_bytes == TightDir.reserve_bytes)
-    assert house.broker.topics.create(T, 1).partitions
+    assert (await house.broker.topics.create(T, 1)).partitions
 
 
 async def test_a_namespace_is_deleted_with_its_topics(house):
     broker = house.broker
-    broker.topics.create_namespace("public", "shop")
-    broker.topics.create(parse_topic("public/shop/t"), 1)
+    await broker.namespaces.create("public", "shop")
+    await broker.topics.create(parse_topic("public/shop/t"), 1)
     await house.fill()
-    broker.topics.delete_namespace("public", "shop", with_topics=True)
+    await broker.topics.delete(parse_topic("public/shop/t"))
+    await broker.namespaces.delete("public", "shop")
     assert house.reserve_bytes < TightDir.reserve_bytes
 
 
 async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
     await house.fill()
-    ticket = house.broker.topics.alter_settings(T, {"retention_bytes": 1})
+    ticket = await house.broker.topics.alter_settings(T, {"retention_bytes": 1})
     await house.broker.retention.apply(house.partition.topic)
     await house.broker.durability.reached(ticket)
     assert house.partition.log_start_offset == 8
@@ -140,7 +147,7 @@ async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
 async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(house):
     """It has to be followed by another one first, which takes a block."""
     await house.fill()
-    house.broker.topics.alter_settings(T, {"retention_ms": 1})
+    await house.broker.topics.alter_settings(T, {"retention_ms": 1})
     await trio.sleep(0.01)
     await house.broker.retention.apply(house.partition.topic)
     assert house.partition.log_start_offset == house.partition.log.log_end_offset
@@ -149,7 +156,7 @@ async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(h
 
 async def test_what_can_go_goes_though_the_reserve_is_used_up(house):
     await house.fill()
-    house.broker.topics.alter_settings(T, {"retention_ms": 1})
+    await house.broker.topics.alter_settings(T, {"retention_ms": 1})
     os.truncate(os.path.join(house.broker.data_dir, RESERVE_NAME), 0)
     house.disk.fill()
     await trio.sleep(0.01)
@@ -162,7 +169,7 @@ async def test_a_deletion_goes_on_where_a_folder_cannot_get_another_name(house):
         raise OSError(28, "No space left on device")
 
     house.disk.rename = refuse
-    house.broker.topics.delete(T)
+    await house.broker.topics.delete(T)
     await until(lambda: not house.partition_folders)
 
 
@@ -174,7 +181,7 @@ async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
         raise OSError(30, "Read-only file system")
 
     house.disk.unlink = refuse
-    house.broker.topics.delete(T)
+    await house.broker.topics.delete(T)
     await until(lambda: failing)
     del house.disk.unlink
     await until(lambda: not house.partition_folders, step_s=TIDY_S)
@@ -182,7 +189,7 @@ async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
 
 async def test_the_reserve_is_made_whole_soon_after_others_made_room(house, autojump_clock):
     await house.fill()
-    house.broker.topics.alter_settings(T, {"retention_ms": 3_600_000})
+    await house.broker.topics.alter_settings(T, {"retention_ms": 3_600_000})
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
     await trio.sleep(2 * TIDY_S)
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES

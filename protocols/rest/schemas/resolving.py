@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.topics.schemas import IncompatibleSchema, SchemaMeta, add_schema, compatible, version_of
+from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible, version_of
 from protocols.rest.errors import (
     BAD_KEY_SCHEMA,
     BAD_VALUE_SCHEMA,
@@ -24,7 +24,6 @@ from protocols.rest.schemas import types
 from protocols.rest.schemas.definitions import SchemaInfo, known_type, pair_info, read_info
 from protocols.rest.schemas.primitives import BadValue
 from protocols.rest.schemas.values import TEXT, RecordCodec, record_codec, value_codec
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -113,11 +112,9 @@ class SchemaRegistry:
         if chosen.new is None:
             return chosen.version, 0
         try:
-            return add_schema(self._broker.catalogue, topic, chosen.new)
+            return self._broker.schemas.add(topic, chosen.new)
         except IncompatibleSchema as error:
             raise Refused(BAD_VALUE_SCHEMA, str(error)) from None
-        except StorageError as error:
-            raise self._broker.translated(error) from error
 
     def _of_version(self, topic: Topic, version: int) -> Chosen:
         try:

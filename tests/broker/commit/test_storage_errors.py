@@ -1,9 +1,17 @@
-"""What the log says of refusals: the file and the reason, and not for each of thousands."""
+"""What storage errors become for clients, and what the log says of them: the file and the reason,
+and not for each of thousands.
+"""
 
 import pytest
 import structlog
 
-from broker.commit.storage_errors import Refusals
+import storage.errors
+from broker import errors
+from broker.commit.storage_errors import (
+    StorageErrorLog,
+    as_broker_errors,
+    to_broker_error,
+)
 from broker.config.logging import PAUSE_S
 from storage.errors import CorruptBody, DamagedLog, LogClosed, StorageFull
 
@@ -23,11 +31,11 @@ def logged():
 
 def test_the_first_refusal_is_told_with_its_file_and_later_ones_are_counted(logged):
     clock = Clock()
-    refusals = Refusals(clock)
+    error_log = StorageErrorLog(clock)
     for _ in range(1000):
-        refusals.note(StorageFull("cannot write to /data/x: No space left on device"))
+        error_log.note(StorageFull("cannot write to /data/x: No space left on device"))
     clock.seconds += PAUSE_S
-    refusals.note(StorageFull("cannot create /data/y: No space left on device"))
+    error_log.note(StorageFull("cannot create /data/y: No space left on device"))
     assert [(line["event"], line["count"]) for line in logged] == [
         ("storage_full", 1),
         ("storage_full", 1000),
@@ -37,13 +45,40 @@ def test_the_first_refusal_is_told_with_its_file_and_later_ones_are_counted(logg
 
 
 def test_each_kind_has_lines_of_its_own(logged):
-    refusals = Refusals(Clock())
-    refusals.note(StorageFull("a"))
-    refusals.note(DamagedLog("/data/z", 64, 7, "body checksum is wrong"))
+    error_log = StorageErrorLog(Clock())
+    error_log.note(StorageFull("a"))
+    error_log.note(DamagedLog("/data/z", 64, 7, "body checksum is wrong"))
     assert [line["event"] for line in logged] == ["storage_full", "damage_met"]
 
 
 @pytest.mark.parametrize("error", [CorruptBody("x"), LogClosed("/data/gone")])
 def test_what_is_the_clients_own_is_not_logged(logged, error):
-    Refusals(Clock()).note(error)
+    StorageErrorLog(Clock()).note(error)
     assert logged == []
+
+
+def all_subclasses(kind):
+    for inner in kind.__subclasses__():
+        yield inner
+        yield from all_subclasses(inner)
+
+
+def test_every_error_of_storage_has_a_broker_error():
+    examples = {
+        storage.errors.OffsetOutOfRange: (7, 1, 5),
+        storage.errors.DamagedLog: ("p", 0, 0, "bad"),
+        storage.errors.RecordTooLarge: (10, 5),
+    }
+    for kind in all_subclasses(storage.errors.StorageError):
+        if kind.__module__ != "storage.errors":
+            continue
+        error = kind(*examples.get(kind, ("text",)))
+        assert isinstance(to_broker_error(error), errors.BrokerError), kind
+
+
+def test_an_error_is_reported_before_it_is_a_broker_error():
+    reported = []
+    error = StorageFull("no room")
+    with pytest.raises(errors.StorageFull), as_broker_errors(reported.append):
+        raise error
+    assert reported == [error]

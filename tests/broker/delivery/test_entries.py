@@ -356,7 +356,7 @@ async def test_records_of_kafka_keep_their_ids_over_restarts_fetch_sizes_and_sta
         broker = Broker.open(settings)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.run)
-            topic = broker.topics.find(name) or broker.topics.create(name, 1)
+            topic = broker.topics.find(name) or (await broker.topics.create(name, 1))
             (partition,) = topic.partitions
             if run == 0:
                 for first in range(0, total, 10):

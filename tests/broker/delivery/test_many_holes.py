@@ -15,7 +15,7 @@ SHARE_BYTES_MAX = 3 * RECORD_BYTES_MAX
 def house():
     """A house with one subscription that acknowledged every other record."""
     made = House()
-    topic = made.topics.create(TopicName("public", "default", "t"), 1)
+    topic = made.create(TopicName("public", "default", "t"), 1)
     billing = made.subscriptions.open(topic, b"billing")
     billing.commit(0, 0)
     for first in range(0, HOLES, 1000):

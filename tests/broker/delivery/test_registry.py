@@ -42,7 +42,7 @@ async def test_kind_may_change_once_nobody_is_there():
 
 async def test_moves_of_other_listeners_reach_the_consumers_of_that_partition_alone():
     house = House()
-    topic = house.topics.create(TopicName("public", "default", "t"), 2)
+    topic = await house.topics.create(TopicName("public", "default", "t"), 2)
     subscription = house.subscriptions.open(topic, b"s")
     dispatchers = Dispatchers()
     consumers = []
@@ -60,7 +60,7 @@ async def test_moves_of_other_listeners_reach_the_consumers_of_that_partition_al
 
 async def test_link_to_the_cursor_ends_with_the_dispatcher():
     house = House()
-    topic = house.topics.create(TopicName("public", "default", "t"), 1)
+    topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
     dispatchers, cursor = Dispatchers(), SubscriptionCursor(subscription, 0)
@@ -106,7 +106,7 @@ async def test_position_in_memory_of_a_reader_that_stays_away_is_forgotten(autoj
 
 async def test_durable_position_needs_no_waiting():
     house = House()
-    topic = house.topics.create(TopicName("public", "default", "t"), 1)
+    topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
     dispatchers, cursor = Dispatchers(), SubscriptionCursor(subscription, 0)

@@ -32,8 +32,8 @@ ALL = 1 << 20
 
 
 @pytest.fixture
-def partition(broker):
-    return make_partition(broker)
+async def partition(broker):
+    return await make_partition(broker)
 
 
 class CountingPartition:

@@ -16,7 +16,7 @@ NAME = b"billing"
 @pytest.fixture
 def house():
     house = House()
-    house.topics.create(ORDERS, 2)
+    house.create(ORDERS, 2)
     return house
 
 
@@ -343,10 +343,10 @@ def test_deleting_tells_of_every_cursor(house, topic, billing, heard):
         house.subscriptions.delete(topic, NAME)
 
 
-def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, heard):
+async def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, heard):
     billing.commit(0, 5)
     heard.take()
-    ticket = house.topics.delete(ORDERS)
+    ticket = await house.topics.delete(ORDERS)
     assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
     assert billing.position(0) is None
     assert house.subscriptions.names(topic) == []

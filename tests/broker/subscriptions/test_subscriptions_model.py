@@ -55,10 +55,10 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_mix_of_listeners_is_what_the_model_says_and_survives_restarts(seed):
+async def test_any_mix_of_listeners_is_what_the_model_says_and_survives_restarts(seed):
     rng = random.Random(seed)
     house = House()
-    topic = house.topics.create(ORDERS, 1)
+    topic = await house.topics.create(ORDERS, 1)
     subscription = house.subscriptions.open(topic, NAME)
     model = Model()
     span = 60

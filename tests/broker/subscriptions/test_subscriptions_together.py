@@ -24,7 +24,7 @@ def house():
 def made():
     house = House()
     for name in (ORDERS, PAYMENTS):
-        house.topics.create(name, PARTITIONS)
+        house.create(name, PARTITIONS)
     return house
 
 
@@ -109,11 +109,11 @@ def state_of(house):
     ]
 
 
-def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
+async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
     monkeypatch.setattr(module, "TOPIC_SUBSCRIPTIONS_MAX", 1)
     house.subscriptions.open(house.topics.get(PAYMENTS), b"the only one")
-    gone = house.topics.create(TopicName("public", "default", "gone"), 1)
-    house.topics.delete(gone.name)
+    gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
+    await house.topics.delete(gone.name)
     commits = house.subscriptions.commits(NAME)
     commits.add(partition(house, ORDERS, 0), 4)
     with pytest.raises(errors.TopicNotFound):

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker.topics.partition import broker_error
 from broker.topics.retention import PASSED_OVER, Retention
 from storage.errors import StorageFailed, StorageFull
 from storage.log.settings import LogSettings
@@ -58,17 +57,13 @@ class House:
             self.subscriptions,
             interval_ms=1000,
             now_us=lambda: NOW_US,
-            spend_on=self.spend_on,
-            translate=self.translate,
+            use_reserve=self.use_reserve,
+            report=self.told.append,
         )
 
-    def spend_on(self, act):
+    def use_reserve(self, act):
         self.spent += 1
         return act()
-
-    def translate(self, error):
-        self.told.append(error)
-        return broker_error(error)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import pytest
 
 from broker import errors
+from broker.topics import topics as module
 from broker.topics.topic import TopicEvent
 from broker.topics.topics import TOPIC_PARTITIONS_MAX
 from storage.metadata.names import TopicName
@@ -20,8 +21,8 @@ def topics(house):
     return house.topics
 
 
-def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
-    topic = topics.create(ORDERS, 3, settings={"retention_ms": 5})
+async def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
+    topic = await topics.create(ORDERS, 3, settings={"retention_ms": 5})
     assert topics.get(ORDERS) is topics.find(ORDERS) is topic
     assert [partition.index for partition in topic.partitions] == [0, 1, 2]
     assert topic.meta.partition_ids == [1, 2, 3] == sorted(house.factory.folders)
@@ -35,14 +36,14 @@ def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
     assert len(again) == 1
 
 
-def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_said(topics):
+async def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_said(topics):
     made = [
-        topics.create(TopicName("public", "default", str(number)), count, partitioned=said)
+        (await topics.create(TopicName("public", "default", str(number)), count, partitioned=said))
         for number, (count, said) in enumerate([(1, None), (1, True), (2, None), (0, None)])
     ]
     assert [topic.partitioned for topic in made] == [False, True, True, False]
     with pytest.raises(errors.InvalidRequest):
-        topics.create(ORDERS, 2, partitioned=False)
+        await topics.create(ORDERS, 2, partitioned=False)
 
 
 @pytest.mark.parametrize(
@@ -56,31 +57,47 @@ def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_said(to
         (ORDERS, -1, errors.InvalidRequest),
     ],
 )
-def test_what_cannot_be_made_is_refused_and_leaves_nothing(house, name, partitions, error):
+async def test_what_cannot_be_made_is_refused_and_leaves_nothing(house, name, partitions, error):
     with pytest.raises(error):
-        house.topics.create(name, partitions)
+        await house.topics.create(name, partitions)
     assert len(house.topics) == 0
     assert house.factory.folders == set()
 
 
-def test_names_and_numbers_are_taken_once(topics):
-    topics.create(ORDERS, 1, iggy_id=4)
+async def test_a_broker_has_only_so_many_topics_and_partitions(topics, monkeypatch):
+    monkeypatch.setattr(module, "TOPICS_MAX", 2)
+    monkeypatch.setattr(module, "PARTITIONS_MAX", 5)
+    await topics.create(ORDERS, 3)
+    other = TopicName("public", "default", "other")
+    with pytest.raises(errors.LimitExceeded):
+        await topics.create(other, 3)
+    with pytest.raises(errors.LimitExceeded):
+        await topics.add_partitions(ORDERS, 6)
+    await topics.create(other, 2)
+    with pytest.raises(errors.LimitExceeded):
+        await topics.create(TopicName("public", "default", "third"), 0)
+    await topics.delete(ORDERS)
+    await topics.add_partitions(other, 5)
+
+
+async def test_names_and_numbers_are_taken_once(house, topics):
+    await topics.create(ORDERS, 1, iggy_id=4)
     with pytest.raises(errors.TopicExists):
-        topics.create(ORDERS, 1)
+        await topics.create(ORDERS, 1)
     with pytest.raises(errors.TopicExists):
-        topics.create(TopicName("public", "default", "other"), 1, iggy_id=4)
-    topics.create_namespace("public", "shop", iggy_id=9)
-    topics.create(SHOP, 1, iggy_id=4)
+        await topics.create(TopicName("public", "default", "other"), 1, iggy_id=4)
+    await house.namespaces.create("public", "shop", iggy_id=9)
+    await topics.create(SHOP, 1, iggy_id=4)
     with pytest.raises(errors.NamespaceExists):
-        topics.create_namespace("public", "shop")
+        await house.namespaces.create("public", "shop")
     with pytest.raises(errors.NamespaceExists):
-        topics.create_namespace("public", "other", iggy_id=9)
+        await house.namespaces.create("public", "other", iggy_id=9)
     with pytest.raises(errors.InvalidName):
-        topics.create_namespace("public", "a/b")
+        await house.namespaces.create("public", "a/b")
 
 
-def test_unknown_names_are_told_apart_from_unknown_partitions(topics):
-    topics.create(ORDERS, 1)
+async def test_unknown_names_are_told_apart_from_unknown_partitions(topics):
+    await topics.create(ORDERS, 1)
     assert topics.find(SHOP) is None
     with pytest.raises(errors.TopicNotFound):
         topics.get(SHOP)
@@ -89,10 +106,10 @@ def test_unknown_names_are_told_apart_from_unknown_partitions(topics):
             topics.partition(ORDERS, index)
 
 
-def test_listing_is_by_name_within_a_namespace(topics):
-    topics.create_namespace("public", "shop")
+async def test_listing_is_by_name_within_a_namespace(house, topics):
+    await house.namespaces.create("public", "shop")
     for name in (SHOP, ORDERS, TopicName("public", "default", "a")):
-        topics.create(name, 1)
+        await topics.create(name, 1)
     assert [topic.name.topic for topic in topics.list("public", "default")] == ["a", "orders"]
     assert next(topic.name for topic in topics.all()) == SHOP
 
@@ -105,17 +122,17 @@ async def test_topics_make_themselves_only_where_that_is_configured():
     topics = House(auto_create=False).topics
     with pytest.raises(errors.TopicNotFound):
         await topics.auto_create(ORDERS)
-    topic = topics.create(ORDERS, 1)
+    topic = await topics.create(ORDERS, 1)
     assert await topics.auto_create(ORDERS) is topic
 
 
-def test_growing_keeps_the_old_partitions_and_sets_every_cursor_of_the_new_to_0(house, topics):
-    topic = topics.create(ORDERS, 2)
+async def test_growing_keeps_old_partitions_and_sets_every_cursor_of_the_new_to_0(house, topics):
+    topic = await topics.create(ORDERS, 2)
     old = list(topic.partitions)
     billing = house.subscriptions.open(topic, b"billing")
     billing.commit(0, 7)
     house.subscriptions.open(topic, b"audit")
-    ticket = topics.add_partitions(ORDERS, 4)
+    ticket = await topics.add_partitions(ORDERS, 4)
     assert ticket == topic.ticket == house.catalogue_journal.ticket
     assert topic.partitions[:2] == old
     assert topic.meta.partition_ids == [1, 2, 3, 4]
@@ -128,63 +145,63 @@ def test_growing_keeps_the_old_partitions_and_sets_every_cursor_of_the_new_to_0(
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, TOPIC_PARTITIONS_MAX + 1])
-def test_a_topic_only_grows(topics, total):
-    topics.create(ORDERS, 2)
+async def test_a_topic_only_grows(topics, total):
+    await topics.create(ORDERS, 2)
     with pytest.raises(errors.InvalidRequest):
-        topics.add_partitions(ORDERS, total)
+        await topics.add_partitions(ORDERS, total)
 
 
-def test_an_unpartitioned_topic_grows_only_while_nobody_counts_on_that(topics):
-    topic = topics.create(ORDERS, 1)
+async def test_an_unpartitioned_topic_grows_only_while_nobody_counts_on_that(topics):
+    topic = await topics.create(ORDERS, 1)
     topic.layout_users += 1
     with pytest.raises(errors.TopicInUse):
-        topics.add_partitions(ORDERS, 2)
+        await topics.add_partitions(ORDERS, 2)
     assert len(topic.partitions) == 1
     topic.layout_users -= 1
-    topics.add_partitions(ORDERS, 2)
+    await topics.add_partitions(ORDERS, 2)
     assert topic.partitioned
     topic.layout_users += 1
-    topics.add_partitions(ORDERS, 3)
-    empty = topics.create(TopicName("public", "default", "empty"), 0)
-    topics.add_partitions(empty.name, 1)
+    await topics.add_partitions(ORDERS, 3)
+    empty = await topics.create(TopicName("public", "default", "empty"), 0)
+    await topics.add_partitions(empty.name, 1)
     assert not empty.partitioned
 
 
-def test_a_full_disk_leaves_no_half_made_topic(house, topics):
+async def test_a_full_disk_leaves_no_half_made_topic(house, topics):
     house.factory.room = 2
     with pytest.raises(errors.StorageFull):
-        topics.create(ORDERS, 3)
+        await topics.create(ORDERS, 3)
     assert house.factory.folders == set()
     house.catalogue_journal.full = True
     with pytest.raises(errors.StorageFull):
-        topics.create(ORDERS, 2)
+        await topics.create(ORDERS, 2)
     assert house.factory.folders == set()
     house.catalogue_journal.full = False
-    topic = topics.create(ORDERS, 2)
+    topic = await topics.create(ORDERS, 2)
     assert min(topic.meta.partition_ids) > 2
     with pytest.raises(errors.StorageFull):
-        topics.add_partitions(ORDERS, 3)
+        await topics.add_partitions(ORDERS, 3)
     assert len(topic.partitions) == len(house.factory.folders) == 2
 
 
-def test_a_growth_that_fails_late_can_be_tried_again(house, topics):
-    topic = topics.create(ORDERS, 1)
+async def test_a_growth_that_fails_late_can_be_tried_again(house, topics):
+    topic = await topics.create(ORDERS, 1)
     billing = house.subscriptions.open(topic, b"billing")
     billing.commit(0, 5)
     house.catalogue_journal.full = True
     with pytest.raises(errors.StorageFull):
-        topics.add_partitions(ORDERS, 3)
+        await topics.add_partitions(ORDERS, 3)
     assert len(topic.partitions) == 1
     assert house.restarted().cursors.get(topic.meta.topic_id, 1, b"billing") is None
     house.catalogue_journal.full = False
-    topics.add_partitions(ORDERS, 3)
+    await topics.add_partitions(ORDERS, 3)
     assert [billing.position(index) for index in range(3)] == [5, 0, 0]
 
 
-def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, topics):
-    topic = topics.create(ORDERS, 2)
+async def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, topics):
+    topic = await topics.create(ORDERS, 2)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
-    ticket = topics.delete(ORDERS)
+    ticket = await topics.delete(ORDERS)
     assert topic.deleted
     assert all(partition.removed for partition in topic.partitions)
     assert topics.find(ORDERS) is None
@@ -193,45 +210,45 @@ def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, 
     topics.leaving.round_ended(ticket)
     assert house.factory.folders == set()
     with pytest.raises(errors.TopicNotFound):
-        topics.delete(ORDERS)
-    new = topics.create(ORDERS, 1)
+        await topics.delete(ORDERS)
+    new = await topics.create(ORDERS, 1)
     assert house.subscriptions.names(new) == []
     assert house.restarted().subscriptions.names(new) == []
 
 
-def test_a_deletion_that_cannot_be_written_does_not_happen(house, topics):
-    topic = topics.create(ORDERS, 1)
+async def test_a_deletion_that_cannot_be_written_does_not_happen(house, topics):
+    topic = await topics.create(ORDERS, 1)
     house.catalogue_journal.full = True
     with pytest.raises(errors.StorageFull):
-        topics.delete(ORDERS)
+        await topics.delete(ORDERS)
     assert topics.get(ORDERS) is topic
     assert not topic.deleted
 
 
-def test_a_start_drops_the_cursors_of_topics_that_are_gone(house, topics):
-    topic = topics.create(ORDERS, 1)
+async def test_a_start_drops_the_cursors_of_topics_that_are_gone(house, topics):
+    topic = await topics.create(ORDERS, 1)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
     house.cursor_journal.full = True
-    topics.delete(ORDERS)
+    await topics.delete(ORDERS)
     again = house.restarted()
     assert again.cursors.topic_ids() == []
 
 
-def test_a_start_mends_a_growth_whose_cursors_were_lost(house, topics):
-    topic = topics.create(ORDERS, 1)
+async def test_a_start_mends_a_growth_whose_cursors_were_lost(house, topics):
+    topic = await topics.create(ORDERS, 1)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
     kept = house.cursor_journal.reopened()
-    topics.add_partitions(ORDERS, 2)
+    await topics.add_partitions(ORDERS, 2)
     again = House(house.catalogue_journal.reopened(), kept, house.factory)
     assert again.subscriptions.get(again.topics.get(ORDERS), b"billing").position(1) == 0
 
 
-def test_listeners_hear_of_topics(topics):
+async def test_listeners_hear_of_topics(topics):
     heard = Heard()
     topics.listeners.add(heard)
-    topics.create(ORDERS, 1)
-    topics.add_partitions(ORDERS, 2)
-    topics.delete(ORDERS)
+    await topics.create(ORDERS, 1)
+    await topics.add_partitions(ORDERS, 2)
+    await topics.delete(ORDERS)
     assert heard.take() == [
         ("orders", TopicEvent.CREATED),
         ("orders", TopicEvent.GROWN),
@@ -239,19 +256,21 @@ def test_listeners_hear_of_topics(topics):
     ]
 
 
-def test_a_namespace_goes_empty_or_with_its_topics(house, topics):
-    topics.create_namespace("public", "shop")
-    topics.create(SHOP, 1)
+async def test_a_namespace_goes_once_it_is_empty(house, topics):
+    namespaces = house.namespaces
+    await namespaces.create("public", "shop")
+    await topics.create(SHOP, 1)
     with pytest.raises(errors.TopicInUse):
-        topics.delete_namespace("public", "shop")
-    ticket = topics.delete_namespace("public", "shop", with_topics=True)
-    topics.leaving.round_ended(ticket)
-    assert house.factory.folders == set()
-    for call in (topics.namespace, topics.delete_namespace):
-        with pytest.raises(errors.NamespaceNotFound):
-            call("public", "shop")
+        await namespaces.delete("public", "shop")
+    await topics.delete(SHOP)
+    await namespaces.delete("public", "shop")
+    assert namespaces.find("public", "shop") is None
+    with pytest.raises(errors.NamespaceNotFound):
+        await namespaces.delete("public", "shop")
+    with pytest.raises(errors.NamespaceNotFound):
+        namespaces.get("public", "shop")
     with pytest.raises(errors.InvalidRequest):
-        topics.delete_namespace("public", "default")
+        await namespaces.delete("public", "default")
 
 
 @pytest.mark.parametrize(
@@ -273,8 +292,8 @@ def test_a_name_that_pulsar_would_refuse_is_refused(topics):
             topics.resolve_pulsar(text)
 
 
-def test_pulsar_reaches_an_unpartitioned_topic_by_both_names(topics):
-    topic = topics.create(ORDERS, 1)
+async def test_pulsar_reaches_an_unpartitioned_topic_by_both_names(topics):
+    topic = await topics.create(ORDERS, 1)
     assert topics.pulsar_partition(ORDERS, None) is topic.partitions[0]
     assert topics.pulsar_partition(ORDERS, 0) is topic.partitions[0]
     with pytest.raises(errors.PartitionNotFound):
@@ -283,8 +302,8 @@ def test_pulsar_reaches_an_unpartitioned_topic_by_both_names(topics):
         topics.pulsar_partition(SHOP, None)
 
 
-def test_pulsar_reaches_a_partitioned_topic_by_its_partitions_only(topics):
-    topic = topics.create(ORDERS, 1, partitioned=True)
+async def test_pulsar_reaches_a_partitioned_topic_by_its_partitions_only(topics):
+    topic = await topics.create(ORDERS, 1, partitioned=True)
     assert topics.pulsar_partition(ORDERS, 0) is topic.partitions[0]
     with pytest.raises(errors.InvalidRequest):
         topics.pulsar_partition(ORDERS, None)
@@ -292,17 +311,17 @@ def test_pulsar_reaches_a_partitioned_topic_by_its_partitions_only(topics):
         topics.pulsar_partition(ORDERS, 1)
 
 
-def test_a_missing_folder_ends_the_start(house, topics):
-    topics.create(ORDERS, 1)
+async def test_a_missing_folder_ends_the_start(house, topics):
+    await topics.create(ORDERS, 1)
     with pytest.raises(AssertionError):
         House(house.catalogue_journal.reopened(), house.cursor_journal.reopened(), FakeFactory())
 
 
-def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(topics):
-    topics.create_namespace("public", "shop", iggy_id=3)
+async def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(house):
+    await house.namespaces.create("public", "shop", iggy_id=3)
     with pytest.raises(errors.NamespaceExists):
-        topics.number_namespace("public", "default", 3)
+        await house.namespaces.renumber("public", "default", 3)
     with pytest.raises(errors.NamespaceNotFound):
-        topics.number_namespace("public", "nowhere", 4)
-    topics.number_namespace("public", "default", 4)
-    assert topics.namespace("public", "default").iggy_id == 4
+        await house.namespaces.renumber("public", "nowhere", 4)
+    await house.namespaces.renumber("public", "default", 4)
+    assert house.namespaces.get("public", "default").iggy_id == 4

@@ -1,8 +1,6 @@
-"""Topics made in a thread: the loop goes on, nobody sees half a topic, and of two who make the
-same one wins.
+"""Topics whose folders take their time: the loop goes on, nobody sees half a topic, and of two who
+make the same one wins.
 """
-
-import threading
 
 import pytest
 import trio
@@ -12,25 +10,25 @@ from broker import errors
 from broker.topics.topic import TopicEvent
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import FakeFactory, Heard, House
-from tests.waiting import HANG_S, until
+from tests.waiting import until
 
 ORDERS = TopicName("public", "default", "orders")
 
 
 class SlowFactory(FakeFactory):
-    """Makes folders when it is let, and only off the loop's thread while `gate` is closed."""
+    """Makes folders when it is let: what is asked while `is_slow` waits for `gate`."""
 
     def __init__(self):
         super().__init__()
-        self.gate = threading.Event()
-        self.loop_thread = threading.current_thread()
+        self.is_slow = True
+        self.gate = trio.Event()
         self.begun = 0
 
-    def create(self, topic, first_index, partition_ids):
+    async def create(self, topic, first_index, partition_ids):
         self.begun += 1
-        if threading.current_thread() is not self.loop_thread:
-            assert self.gate.wait(HANG_S)
-        return super().create(topic, first_index, partition_ids)
+        if self.is_slow:
+            await self.gate.wait()
+        return await super().create(topic, first_index, partition_ids)
 
 
 @pytest.fixture
@@ -38,8 +36,16 @@ def house():
     return House(factory=SlowFactory())
 
 
+async def made(house):
+    """A topic of one partition, made at once."""
+    house.factory.is_slow = False
+    topic = await house.topics.create(ORDERS, 1)
+    house.factory.is_slow = True
+    return topic
+
+
 async def begun(house, count=1):
-    """Wait until that many makings are in their threads."""
+    """Wait until that many makings have begun."""
     await until(lambda: house.factory.begun >= count)
 
 
@@ -47,7 +53,7 @@ async def test_a_topic_is_seen_once_its_folders_are_there(house):
     heard = Heard()
     house.topics.listeners.add(heard)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(house.topics.create_aside, ORDERS, 3)
+        nursery.start_soon(house.topics.create, ORDERS, 3)
         await begun(house)
         assert house.topics.find(ORDERS) is None
         assert heard.take() == []
@@ -63,12 +69,12 @@ async def test_a_topic_is_seen_once_its_folders_are_there(house):
 async def test_who_comes_second_is_told_and_leaves_no_folders(house):
     async def make():
         with pytest.raises(errors.TopicExists):
-            await house.topics.create_aside(ORDERS, 3)
+            await house.topics.create(ORDERS, 3)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(make)
         await begun(house)
-        quicker = house.topics.create(ORDERS, 1)
+        quicker = await made(house)
         house.factory.gate.set()
     assert house.topics.get(ORDERS) is quicker
     assert house.factory.folders == set(quicker.meta.partition_ids)
@@ -115,16 +121,16 @@ async def test_nothing_is_made_by_itself_where_that_is_off():
     house = House(auto_create=False)
     with pytest.raises(errors.TopicNotFound):
         await house.topics.auto_create(ORDERS)
-    house.topics.create(ORDERS, 1)
+    await house.topics.create(ORDERS, 1)
     assert await house.topics.auto_create(ORDERS)
 
 
 async def test_growing_adds_partitions_and_cursors_at_once(house):
-    topic = house.topics.create(ORDERS, 1)
+    topic = await made(house)
     billing = house.subscriptions.open(topic, b"billing")
     billing.commit(0, 5)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(house.topics.add_partitions_aside, ORDERS, 3)
+        nursery.start_soon(house.topics.add_partitions, ORDERS, 3)
         await begun(house, 2)
         assert len(topic.partitions) == 1
         house.factory.gate.set()
@@ -135,38 +141,54 @@ async def test_growing_adds_partitions_and_cursors_at_once(house):
 @pytest.mark.parametrize(
     ("meanwhile", "error"),
     [
-        (lambda topics: topics.delete(ORDERS), errors.TopicNotFound),
-        (lambda topics: topics.add_partitions(ORDERS, 2), errors.TopicInUse),
-        (lambda topics: topics.add_partitions(ORDERS, 3), errors.InvalidRequest),
-        (lambda topics: topics.alter_settings(ORDERS, {"retention_ms": 5}), errors.TopicInUse),
-        (lambda topics: (topics.delete(ORDERS), topics.create(ORDERS, 1)), errors.TopicInUse),
+        (["delete", ORDERS], errors.TopicNotFound),
+        (["add_partitions", ORDERS, 2], errors.Conflict),
+        (["add_partitions", ORDERS, 3], errors.InvalidRequest),
+        (["alter_settings", ORDERS, {"retention_ms": 5}], errors.Conflict),
     ],
 )
 async def test_a_growth_that_was_overtaken_is_refused_and_leaves_no_folders(
     house, meanwhile, error
 ):
-    house.topics.create(ORDERS, 1)
+    await made(house)
 
     async def grow():
         with pytest.raises(error):
-            await house.topics.add_partitions_aside(ORDERS, 3)
+            await house.topics.add_partitions(ORDERS, 3)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(grow)
         await begun(house, 2)
-        meanwhile(house.topics)
+        house.factory.is_slow = False
+        change, *arguments = meanwhile
+        await getattr(house.topics, change)(*arguments)
         house.topics.leaving.round_ended(1 << 62)
         house.factory.gate.set()
     topic = house.topics.find(ORDERS)
     assert house.factory.folders == set(topic.meta.partition_ids if topic else ())
 
 
+async def test_a_growth_of_a_topic_that_was_made_anew_meanwhile_is_refused(house):
+    await made(house)
+
+    async def grow():
+        with pytest.raises(errors.Conflict):
+            await house.topics.add_partitions(ORDERS, 3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(grow)
+        await begun(house, 2)
+        await house.topics.delete(ORDERS)
+        await made(house)
+        house.factory.gate.set()
+
+
 async def test_impossible_topics_are_refused_before_a_folder_is_made(house):
     with pytest.raises(errors.InvalidRequest):
-        await house.topics.create_aside(ORDERS, -1)
-    house.topics.create(ORDERS, 1)
+        await house.topics.create(ORDERS, -1)
+    await made(house)
     with pytest.raises(errors.TopicExists):
-        await house.topics.create_aside(ORDERS, 1)
+        await made(house)
     with pytest.raises(errors.InvalidRequest):
-        await house.topics.add_partitions_aside(ORDERS, 1)
+        await house.topics.add_partitions(ORDERS, 1)
     assert house.factory.begun == 1

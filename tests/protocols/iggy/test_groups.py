@@ -159,5 +159,5 @@ async def test_deleted_topic_takes_its_groups_along(grouped):
 
 async def test_topic_deleted_by_another_listener_is_no_membership_any_more(broker, grouped):
     await grouped.status(JOIN, **GROUP)
-    broker.topics.delete(partition_of(broker).topic.name)
+    await broker.topics.delete(partition_of(broker).topic.name)
     assert (await grouped.ask(20))["client"]["groups_count"] == 0

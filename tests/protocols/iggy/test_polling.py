@@ -261,7 +261,7 @@ async def test_mixed_batches_come_in_order(broker, talk):
 async def test_poll_below_the_log_start_begins_there(broker, talk):
     await talk.ask(202, stream_id=0, name="st")
     settings = {"segment_bytes": 64 * 1024, "retention_bytes": 1}
-    broker.topics.create(TopicName("public", "st", "tp"), 1, settings=settings)
+    await broker.topics.create(TopicName("public", "st", "tp"), 1, settings=settings)
     values = [b"%d" % number + bytes(40_000) for number in range(5)]
     for value in values:
         await append(broker, value)

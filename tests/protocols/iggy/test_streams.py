@@ -49,7 +49,7 @@ async def test_numbers_of_other_listeners_are_not_for_clients_to_choose(talk):
 async def test_namespace_is_listed_once_it_has_a_topic(broker, talk):
     assert await names(talk) == []
     assert await talk.ask(GET, stream=named("default")) == {"status": 0}
-    broker.topics.create(DEFAULT, 1)
+    await broker.topics.create(DEFAULT, 1)
     assert await names(talk) == [(MADE_ID_FIRST, "default")]
     answer = await talk.ask(GET, stream=named(MADE_ID_FIRST))
     assert [topic["name"] for topic in answer["topics"]] == ["orders"]
@@ -63,10 +63,10 @@ async def test_namespace_that_is_not_listed_can_be_created_and_then_is(broker, t
 
 
 async def test_namespaces_of_other_tenants_are_none(broker, talk):
-    broker.topics.create_namespace("acme", "shop")
-    broker.topics.create(TopicName("acme", "shop", "orders"), 1)
+    await broker.namespaces.create("acme", "shop")
+    await broker.topics.create(TopicName("acme", "shop", "orders"), 1)
     assert await names(talk) == []
-    stream_id = broker.catalogue.stream_id(broker.catalogue.namespace("acme", "shop"))
+    stream_id = broker.namespaces.number(broker.namespaces.get("acme", "shop"))
     assert await talk.ask(GET, stream=named(stream_id)) == {"status": 0}
 
 
@@ -82,10 +82,10 @@ async def test_stream_goes_with_its_topics(broker, talk):
 
 async def test_deleted_default_stream_is_empty_and_still_there_for_other_listeners(broker, talk):
     await create(talk, "default")
-    broker.topics.create(DEFAULT, 1)
+    await broker.topics.create(DEFAULT, 1)
     assert await talk.status(DELETE, stream=named("default")) == 0
     assert await names(talk) == []
-    broker.topics.create(DEFAULT, 1)
+    await broker.topics.create(DEFAULT, 1)
     assert await names(talk) == [(MADE_ID_FIRST, "default")]
 
 
@@ -109,4 +109,4 @@ async def test_streams_keep_their_names(talk, name, status):
 
 async def test_answer_to_a_creation_means_that_it_is_on_disk(broker, talk):
     await create(talk, "st")
-    assert broker.committer.durable_ticket >= broker.catalogue.ticket
+    assert broker.committer.durable_ticket >= broker.producers.ticket

@@ -62,14 +62,14 @@ async def test_unknown_compression_is_refused(talk, compression):
 
 async def test_bounds_are_settings_of_the_log_and_each_partition_has_its_share(broker, talk):
     await talk.create_topic(partitions=3, expiry=1_000_001, max_size=100)
-    meta = broker.catalogue.topic(TopicName("public", "st", "tp"))
+    meta = broker.catalogue.state.topic(TopicName("public", "st", "tp"))
     assert meta.settings == {"retention_ms": 1001, "retention_bytes": 34}
 
 
 async def test_no_bound_is_told_from_the_brokers_own(broker, talk):
     await talk.create_topic("never", expiry=NEVER, max_size=NEVER)
     await talk.create_topic("default", expiry=0, max_size=0)
-    settings = [meta.settings for meta in broker.catalogue.topics("public", "st")]
+    settings = [meta.settings for meta in broker.catalogue.state.topics("public", "st")]
     assert settings == [{}, {"retention_ms": -1, "retention_bytes": -1}]
 
 
@@ -102,7 +102,7 @@ async def test_stream_of_a_topic_must_be_there(talk):
 
 async def test_topic_of_another_listener_has_a_number_and_can_be_read_by_it(broker, talk):
     await talk.ask(202, stream_id=0, name="st")
-    broker.topics.create(TopicName("public", "st", "kafka"), 1)
+    await broker.topics.create(TopicName("public", "st", "kafka"), 1)
     (topic,) = (await talk.ask(LIST, stream=named("st")))["topics"]
     assert (topic["name"], topic["id"] >= MADE_ID_FIRST) == ("kafka", True)
     assert await talk.send(b"x", topic=topic["id"]) == 0

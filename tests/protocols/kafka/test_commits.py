@@ -189,7 +189,7 @@ async def all_committed(client: Client, indexes: range) -> list[int]:
 async def test_many_partitions_take_few_writes(
     broker: Broker, client: Client, disk: CountingDisk, version: int, count: int
 ) -> None:
-    broker.topics.create(BAR_NAME, count)
+    await broker.topics.create(BAR_NAME, count)
     await broker.durability.settled()
     disk.cursor_writes = 0
     answer = await commit_many(client, {BAR: {i: target(i) for i in range(count)}}, version)
@@ -202,7 +202,7 @@ async def test_many_partitions_take_few_writes(
 async def test_each_partition_has_an_error_of_its_own(
     broker: Broker, client: Client, version: int, unknown: int
 ) -> None:
-    broker.topics.create(BAR_NAME, 3)
+    await broker.topics.create(BAR_NAME, 3)
     targets = {
         BAR: {0: target(5), 1: target(6, b"m" * 4097), 2: target(7), 3: target(8)},
         b"nowhere": {0: target(9)},
@@ -217,7 +217,7 @@ async def test_each_partition_has_an_error_of_its_own(
 async def test_a_full_disk_refuses_those_that_could_be_written_and_moves_none(
     broker: Broker, client: Client, disk: CountingDisk
 ) -> None:
-    broker.topics.create(BAR_NAME, 2)
+    await broker.topics.create(BAR_NAME, 2)
     await commit_many(client, {BAR: {0: target(5)}})
     disk.fail("write", errno.ENOSPC)
     targets = {BAR: {0: target(6), 1: target(6, b"m" * 4097)}, FOO: {0: target(6), 1: target(6)}}

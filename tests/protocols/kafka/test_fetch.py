@@ -97,7 +97,7 @@ async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
 async def test_min_bytes_count_over_all_partitions_and_all_appends(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
-    broker.topics.create(TopicName("public", "default", "wide"), 3)
+    await broker.topics.create(TopicName("public", "default", "wide"), 3)
     producer = await another(open_client)
     size = len(message(bytes(74)))  # 100
     targets = dict.fromkeys(range(3), (0, 1000))
@@ -161,7 +161,7 @@ async def test_half_closed_client_still_gets_the_answer_to_its_fetch(
 async def test_deleting_a_topic_ends_the_wait_with_error_3(broker: Broker, client: Client) -> None:
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
-    broker.topics.delete(FOO_NAME)
+    await broker.topics.delete(FOO_NAME)
     reply = await client.answer(m.FetchRequest)
     assert reply == m.FetchReply({FOO: {0: m.Fetched(3, -1, [])}})
 
@@ -194,7 +194,7 @@ async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
 async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
     broker: Broker, client: Client
 ) -> None:
-    broker.topics.create(TopicName("public", "default", "wide"), 2)
+    await broker.topics.create(TopicName("public", "default", "wide"), 2)
     await client.call(produce(b"wide", {0: message_set(bytes(100), bytes(300))}))
     targets = {0: (0, 100), 1: (0, 100)}
     reply = await client.call(fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=200))
@@ -207,7 +207,7 @@ async def test_whole_answer_is_limited_and_every_partition_gets_its_turn(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", fetch_bytes_max=1024))
-    broker.topics.create(TopicName("public", "default", "wide"), 3)
+    await broker.topics.create(TopicName("public", "default", "wide"), 3)
     sets = {index: message_set(bytes(900)) for index in range(3)}
     await client.call(produce(b"wide", sets))
     served = []
@@ -263,7 +263,7 @@ async def test_what_a_waiting_fetch_has_read_is_counted_until_its_client_leaves(
 
 @pytest.mark.slow
 async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, client: Client) -> None:
-    broker.topics.create(TopicName("public", "default", "wide"), 1500)
+    await broker.topics.create(TopicName("public", "default", "wide"), 1500)
     wait = fetch(b"wide", dict.fromkeys(range(1500), (0, 1 << 20)), wait_ms=3_600_000, bytes_min=1)
     await client.send(wait)
     await until(lambda: len(broker.waiters))

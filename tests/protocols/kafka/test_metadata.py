@@ -47,10 +47,10 @@ async def test_illegal_name_is_refused_alone(client: Client) -> None:
 async def test_topics_that_kafka_cannot_name_or_of_other_namespaces_are_not_listed(
     broker: Broker, client: Client
 ) -> None:
-    broker.topics.create_namespace("public", "other")
-    broker.topics.create(TopicName("public", "default", "ünlawful"), 1)
-    broker.topics.create(TopicName("public", "other", "elsewhere"), 1)
-    broker.topics.create(TopicName("public", "default", "bar"), 3)
+    await broker.namespaces.create("public", "other")
+    await broker.topics.create(TopicName("public", "default", "ünlawful"), 1)
+    await broker.topics.create(TopicName("public", "other", "elsewhere"), 1)
+    await broker.topics.create(TopicName("public", "default", "bar"), 3)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     assert {topic.name: len(topic.partitions) for topic in reply.topics} == {b"bar": 3, FOO: 1}
@@ -101,7 +101,7 @@ async def test_one_request_makes_so_many_topics_and_the_next_one_more(
 async def test_ten_thousand_partitions_are_described_in_pieces(
     broker: Broker, client: Client
 ) -> None:
-    broker.topics.create(TopicName("public", "default", "wide"), 5000)
+    await broker.topics.create(TopicName("public", "default", "wide"), 5000)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     assert sum(len(topic.partitions) for topic in reply.topics) == 5001

@@ -269,7 +269,7 @@ async def test_one_request_may_unpack_to_so_much_over_all_its_partitions(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", inflated_bytes_max=10_000))
-    broker.topics.create(FOO_NAME, 3)
+    await broker.topics.create(FOO_NAME, 3)
     wrapper = gzipped(message(bytes(4_000)))
     reply = await client.call(produce(FOO, {0: wrapper, 1: wrapper, 2: wrapper}))
     assert isinstance(reply, m.ProduceReply)

@@ -71,7 +71,7 @@ async def test_advertised_address_is_what_clients_are_told(
 
 
 async def test_listener_serves_its_own_namespace(broker: Broker, open_client: OpenClient) -> None:
-    broker.topics.create_namespace("public", "sales")
+    await broker.namespaces.create("public", "sales")
     client = Client(await open_client("kafka", namespace="public/sales"))
     await client.call(m.MetadataRequest([b"orders"]))
     assert broker.topics.find(TopicName("public", "sales", "orders")) is not None

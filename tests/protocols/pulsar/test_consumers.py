@@ -52,7 +52,7 @@ async def test_entry_comes_back_as_it_was_sent(client):
 
 
 async def test_partition_number_is_told_for_partitioned_topics(broker, client):
-    broker.topics.create(NAME, 2)
+    await broker.topics.create(NAME, 2)
     await client.produce(TOPIC + "-partition-1")
     await client.put(entry())
     await client.subscribe(topic=TOPIC + "-partition-1", permits=1, **EARLIEST)
@@ -76,7 +76,7 @@ async def test_partition_number_is_told_for_partitioned_topics(broker, client):
     ],
 )
 async def test_refused_subscriptions(broker, client, fields, code):
-    broker.topics.create(NAME, 1)
+    await broker.topics.create(NAME, 1)
     fields = {"topic": TOPIC, "subscription": "s", "subType": 0, "consumer_id": 0, **fields}
     assert (await client.refused(Type.SUBSCRIBE, **fields))[0] == code
     await client.subscribe()
@@ -360,7 +360,7 @@ async def test_unsubscribe_of_an_unknown_consumer_is_refused(client):
 
 
 async def test_records_of_another_format_are_entries_of_their_own(broker, client):
-    partition = broker.topics.create(NAME, 1).partitions[0]
+    partition = (await broker.topics.create(NAME, 1)).partitions[0]
     put_records(partition, [b"x", b"y"])
     await client.subscribe(permits=10, **EARLIEST)
     for number, value in enumerate([b"x", b"y"]):
@@ -379,7 +379,7 @@ def put_records(partition, payloads):
 
 
 async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, client):
-    partition = broker.topics.create(NAME, 1).partitions[0]
+    partition = (await broker.topics.create(NAME, 1)).partitions[0]
     payload = bytes(range(256)) * 48 * 1024
     put_records(partition, [payload])
     await client.subscribe(permits=3, **EARLIEST)
@@ -404,7 +404,7 @@ async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, cl
 async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(
     broker, client
 ):
-    partition = broker.topics.create(NAME, 1).partitions[0]
+    partition = (await broker.topics.create(NAME, 1)).partitions[0]
     put_records(partition, [b"x"])
     base = partition.next_offset
     body = PLAIN.encode([Record(base, 0, value=b"y")], base)
@@ -455,7 +455,7 @@ async def test_entry_that_another_listener_left_half_done_comes_whole(broker, cl
 async def test_deleted_topic_closes_its_consumers(broker, client, five):
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
-    broker.topics.delete(NAME)
+    await broker.topics.delete(NAME)
     await client.next(Type.CLOSE_CONSUMER)
 
 
@@ -480,5 +480,5 @@ async def test_clients_below_version_4_are_ended_at_the_first_batch(open_client,
 async def test_clients_below_version_5_are_ended_instead_of_told(broker, open_client, client, five):
     async with talking(open_client, version=4) as old:
         await old.subscribe(**EARLIEST)
-        broker.topics.delete(NAME)
+        await broker.topics.delete(NAME)
         await old.closed()

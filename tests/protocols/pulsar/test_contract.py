@@ -43,7 +43,7 @@ class TestPulsarContract(AdapterContract):
 
     @pytest.fixture
     async def broker(self, broker):
-        broker.topics.create(parse_topic("g1"), 1)
+        await broker.topics.create(parse_topic("g1"), 1)
         return broker
 
     def answer_size(self, data: bytes) -> int | None:

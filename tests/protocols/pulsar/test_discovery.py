@@ -24,13 +24,13 @@ async def metadata(client, topic, **fields):
 async def test_topic_without_partitions_or_not_yet_made_has_0(broker, client):
     assert await metadata(client, TOPIC) == 0
     assert broker.topics.find(NAME) is None
-    broker.topics.create(NAME, 1)
+    await broker.topics.create(NAME, 1)
     assert await metadata(client, TOPIC) == 0
     assert await metadata(client, "t") == 0
 
 
 async def test_partitioned_topic_has_its_number_of_partitions(broker, client):
-    broker.topics.create(NAME, 3)
+    await broker.topics.create(NAME, 3)
     assert await metadata(client, TOPIC) == 3
     assert await metadata(client, TOPIC + "-partition-2") == 0
     assert await metadata(client, TOPIC + "-partition-3") == ServerError.TopicNotFound
@@ -130,9 +130,9 @@ async def listing(client, namespace="public/default", **fields):
 
 
 async def test_listing_has_full_names_partitions_one_by_one_and_no_system_topics(broker, client):
-    broker.topics.create(TopicName("public", "default", "b"), 1)
-    broker.topics.create(TopicName("public", "default", "a"), 2)
-    broker.topics.create(TopicName("public", "default", "__change_events"), 1)
+    await broker.topics.create(TopicName("public", "default", "b"), 1)
+    await broker.topics.create(TopicName("public", "default", "a"), 2)
+    await broker.topics.create(TopicName("public", "default", "__change_events"), 1)
     answer = await listing(client)
     assert list(answer.topics) == [
         "persistent://public/default/a-partition-0",

@@ -186,7 +186,7 @@ async def test_mark_delete_of_a_reader_is_right_from_the_start(client, four, sta
 
 
 async def test_partition_is_told_for_partitioned_topics(broker, client):
-    broker.topics.create(NAME, 2)
+    await broker.topics.create(NAME, 2)
     await client.produce(TOPIC + "-partition-1")
     await client.put(entry())
     await client.subscribe(topic=TOPIC + "-partition-1")

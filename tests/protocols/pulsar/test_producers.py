@@ -76,7 +76,7 @@ async def test_topic_is_not_made_where_that_is_switched_off(broker, client):
 
 
 async def test_partitioned_topic_needs_a_partition_that_is_there(broker, client):
-    broker.topics.create(NAME, 2)
+    await broker.topics.create(NAME, 2)
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
     assert code == ServerError.NotAllowedError
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC + "-partition-2", producer_id=0)
@@ -169,7 +169,7 @@ async def test_run_of_one_receive_is_one_stored_batch_of_untouched_entries(broke
     assert header.body_format == BodyFormat.PULSAR
     assert (header.record_count, header.last_offset_delta) == (50, 49)
     assert (header.first_sequence, header.last_sequence) == (7, 56)
-    assert header.producer_id == broker.catalogue.producer_id(b"p")
+    assert header.producer_id == broker.producers.number(b"p")[0]
 
 
 async def test_producer_whose_name_the_broker_made_has_no_number(broker, client):
@@ -290,7 +290,7 @@ async def test_send_behind_a_close_in_one_receive_closes_the_connection(client):
 
 async def test_producer_of_a_deleted_topic_is_closed_and_its_late_sends_dropped(broker, client):
     await client.produce()
-    broker.topics.delete(NAME)
+    await broker.topics.delete(NAME)
     await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
     assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
     await client.send(Type.SEND, entry(), producer_id=0, sequence_id=1)

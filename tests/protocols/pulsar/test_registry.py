@@ -1,6 +1,5 @@
 """Names and modes of access, every pair of them."""
 
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -38,15 +37,11 @@ class Listener:
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
         topic = SimpleNamespace(meta=self.meta, name="t", partitions=[None] * partitions)
         self.partition = SimpleNamespace(partition_id=7, topic=topic)
-        self.broker = SimpleNamespace(catalogue=self)
+        self.broker = SimpleNamespace(producers=self)
         self.registry = ProducerRegistry(self)
 
-    def bump_topic_epoch(self, topic_id):
-        self.meta.topic_epoch += 1
-
-    @contextmanager
-    def changing(self):
-        yield
+    def raise_epoch(self, topic):
+        topic.meta.topic_epoch += 1
 
     def admit(self, name, mode=SHARED, *, owner=None, epoch=None):
         producer = Producer(owner or Owner(), self.partition, 0, name, 0, mode, 1)

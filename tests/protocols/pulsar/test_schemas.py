@@ -51,7 +51,7 @@ async def test_versions(client):
 async def test_versions_survive_a_look_at_the_catalogue(broker, client):
     await client.produce(schema=schema())
     (topic,) = broker.topics.all()
-    assert [one.data for one in broker.catalogue.topic(topic.name).schemas] == [b"{}"]
+    assert [one.data for one in broker.catalogue.state.topic(topic.name).schemas] == [b"{}"]
 
 
 async def test_another_type_is_incompatible_and_none_is_not(client):

@@ -98,7 +98,7 @@ async def test_what_is_stored_can_be_read_by_the_next_start(broker, client):
         await client.stream.send_all(broken(kind, fields))
         await client.next(Type.ERROR)
     await broker.durability.settled()
-    broker.catalogue.rewrite()
+    broker.catalogue.state.rewrite()
     assert broker.topics.get(NAME).meta.schemas == []
 
 

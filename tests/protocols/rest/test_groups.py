@@ -13,7 +13,7 @@ PATH = "/api/v1/groups/public/default/orders"
 
 @pytest.fixture
 async def topic(broker):
-    topic = broker.topics.create(TopicName("public", "default", "orders"), 2)
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
     append_records(broker, topic.partition(0), 10)
     await broker.durability.settled()
     return topic
@@ -90,7 +90,7 @@ async def test_a_group_whose_name_is_no_text_is_told_and_asked_for_in_base64(app
 
 
 async def test_groups_come_by_topic_and_name_in_pages_of_whole_topics(app, broker, topic):
-    other = broker.topics.create(TopicName("public", "default", "zebra"), 1)
+    other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     for owner, name in ((other, b"c"), (topic, b"b"), (topic, b"a")):
         broker.subscriptions.open(owner, name)
     first = (await call(app, "GET", "/api/v1/groups?limit=1")).json
@@ -101,7 +101,7 @@ async def test_groups_come_by_topic_and_name_in_pages_of_whole_topics(app, broke
 
 
 async def test_groups_can_be_those_of_one_topic_or_of_one_name(app, broker, topic):
-    other = broker.topics.create(TopicName("public", "default", "zebra"), 1)
+    other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     for owner, name in ((other, b"a"), (topic, b"a"), (topic, b"b")):
         broker.subscriptions.open(owner, name)
     of_topic = (await call(app, "GET", "/api/v1/groups?topic=zebra")).json["groups"]

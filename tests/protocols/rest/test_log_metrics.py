@@ -6,7 +6,7 @@ from tests.protocols.rest.records import append_records
 
 
 async def test_offsets_sizes_and_backlogs_are_read_when_asked_for(app, broker):
-    topic = broker.topics.create(TopicName("public", "default", "orders"), 1)
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
     append_records(broker, topic.partition(0), 5)
     broker.subscriptions.open(topic, b"bill\xff").commit(0, 2)
     lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()

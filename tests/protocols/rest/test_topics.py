@@ -68,7 +68,7 @@ async def test_settings_are_kept_shown_and_followed(app, broker):
 
 
 async def test_show_tells_offsets_sizes_and_segments(app, broker):
-    topic = broker.topics.create(ORDERS, 1)
+    topic = await broker.topics.create(ORDERS, 1)
     append_records(broker, topic.partition(0), 5)
     await broker.durability.settled()
     (partition,) = (await call(app, "GET", PATH)).json["partitions"]
@@ -82,7 +82,7 @@ async def test_show_tells_offsets_sizes_and_segments(app, broker):
 
 
 async def test_show_tells_the_groups_and_how_far_behind_they_are(app, broker):
-    topic = broker.topics.create(ORDERS, 1)
+    topic = await broker.topics.create(ORDERS, 1)
     append_records(broker, topic.partition(0), 5)
     broker.subscriptions.open(topic, b"billing").commit(0, 2)
     (group,) = (await call(app, "GET", PATH)).json["groups"]
@@ -157,7 +157,7 @@ async def test_a_deleted_topic_is_gone(app, broker):
 
 async def test_topics_come_by_name_in_pages(app, broker):
     for name in ("c", "a", "b"):
-        broker.topics.create(TopicName("public", "default", name), 1)
+        await broker.topics.create(TopicName("public", "default", name), 1)
     first = (await call(app, "GET", "/api/v1/topics?limit=2")).json
     assert [one["name"] for one in first["topics"]] == ["public/default/a", "public/default/b"]
     second = (await call(app, "GET", f"/api/v1/topics?limit=2&after={first['next']}")).json
@@ -166,15 +166,15 @@ async def test_topics_come_by_name_in_pages(app, broker):
 
 
 async def test_topics_can_be_those_of_one_namespace(app, broker):
-    broker.topics.create_namespace("public", "other")
-    broker.topics.create(ORDERS, 1)
-    broker.topics.create(TopicName("public", "other", "x"), 1)
+    await broker.namespaces.create("public", "other")
+    await broker.topics.create(ORDERS, 1)
+    await broker.topics.create(TopicName("public", "other", "x"), 1)
     page = (await call(app, "GET", "/api/v1/topics?namespace=public/other")).json
     assert [one["name"] for one in page["topics"]] == ["public/other/x"]
 
 
 async def test_the_list_counts_what_can_be_read(app, broker):
-    topic = broker.topics.create(ORDERS, 2)
+    topic = await broker.topics.create(ORDERS, 2)
     append_records(broker, topic.partition(0), 5)
     append_records(broker, topic.partition(1), 2)
     await broker.durability.settled()

@@ -56,7 +56,7 @@ async def test_a_backlog_is_that_of_all_partitions():
     "path", ["/api/v1/topics/public/default/big", "/api/v1/groups", "/metrics"]
 )
 async def test_others_have_turns_while_a_large_topic_is_told_of(app, broker, path):
-    topic = broker.topics.create(TopicName("public", "default", "big"), 2 * TURN)
+    topic = await broker.topics.create(TopicName("public", "default", "big"), 2 * TURN)
     for name in (b"a", b"b", b"c"):
         broker.subscriptions.open(topic, name).commit(0, 0)
     answer = []

@@ -52,14 +52,14 @@ def test_its_blocks_are_really_there(home):
 
 
 def test_an_act_that_has_room_leaves_it_alone(home):
-    assert home.reserve.spend_on(home.write) == 0
+    assert home.reserve.use_reserve(home.write) == 0
     assert home.kept == SIZE
 
 
 @pytest.mark.parametrize("blocks", [1, 3, PIECE_BYTES // BLOCK_BYTES + 3, BLOCKS_KEPT])
 def test_an_act_on_a_full_disk_gets_the_blocks_that_it_needs_and_others_none(home, blocks):
     home.disk.fill()
-    assert home.reserve.spend_on(lambda: home.write(blocks)) == 0
+    assert home.reserve.use_reserve(lambda: home.write(blocks)) == 0
     assert home.kept == SIZE - blocks * BLOCK_BYTES
     assert not home.reserve.is_whole
     with pytest.raises(StorageFull):
@@ -70,10 +70,10 @@ def test_an_act_on_a_full_disk_gets_the_blocks_that_it_needs_and_others_none(hom
 def test_so_many_acts_have_room_and_the_next_is_refused(home):
     home.disk.fill()
     for _ in range(BLOCKS_KEPT):
-        home.reserve.spend_on(home.write)
+        home.reserve.use_reserve(home.write)
     assert home.kept == 0
     with pytest.raises(StorageFull):
-        home.reserve.spend_on(home.write)
+        home.reserve.use_reserve(home.write)
 
 
 def test_what_others_leave_of_a_piece_is_made_up_by_the_next_one(home):
@@ -86,13 +86,13 @@ def test_what_others_leave_of_a_piece_is_made_up_by_the_next_one(home):
             home.disk.fill()  # Quicker than the act.
         return home.write()
 
-    home.reserve.spend_on(act)
+    home.reserve.use_reserve(act)
     assert home.kept == SIZE - PIECE_BYTES - BLOCK_BYTES
 
 
 def test_it_is_whole_again_once_there_is_room(home):
     home.disk.fill()
-    home.reserve.spend_on(home.write)
+    home.reserve.use_reserve(home.write)
     home.reserve.make()
     assert not home.reserve.is_whole
     home.disk.blocks += BLOCKS_KEPT
@@ -156,7 +156,7 @@ def test_it_is_kept_where_room_is_not_what_is_missing(home, number):
         raise StorageFull("", number)
 
     with pytest.raises(StorageFull):
-        home.reserve.spend_on(act)
+        home.reserve.use_reserve(act)
     assert home.kept == SIZE
 
 
@@ -172,7 +172,7 @@ def test_a_file_system_that_cannot_do_it_leaves_acts_refused_as_before(tmp_path,
         raise StorageFull("")
 
     with pytest.raises(StorageFull):
-        reserve.spend_on(act)
+        reserve.use_reserve(act)
 
 
 def test_a_disk_that_has_no_room_for_the_file_itself_is_as_one_without_it(tmp_path):
@@ -197,7 +197,7 @@ def test_a_disk_that_cannot_truncate_it_leaves_the_act_refused(tmp_path):
         raise StorageFull("")
 
     with pytest.raises(StorageFull):
-        reserve.spend_on(act)
+        reserve.use_reserve(act)
 
 
 def test_a_disk_that_fails_is_no_full_one(tmp_path):

@@ -14,7 +14,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.reader import ReadOnlyLog, list_partitions
 from tests.storage.simulation.calls import TracedDisk
 from tests.storage.simulation.facts import Facts, agreed, catalogue_state, cursor_state
-from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.house import House, Shape, done
 from tests.storage.simulation.medium import Medium, State
 from tests.storage.simulation.scratch import empty, limited
 from tests.storage.simulation.steps import BODY_FORMAT, Workload
@@ -66,7 +66,7 @@ def long_tailed_directory(folder: str, seed: int, *, cleanly: bool) -> Sound:
     life = begun(folder, Shape(journal_factor=1, segment_bytes=1 << 20), random.Random(seed))
     topics = life.house.broker.topics
     name = topics.resolve_pulsar("tail")[0]
-    life.do(lambda life: topics.create(name, 1).ticket)
+    life.do(lambda life: done(topics.create, name, 1).ticket)
     partition = topics.partition(name, 0)
     while partition.log.size_bytes < TAIL_BYTES + 2000:
         life.do(lambda life: life.append_to(partition))
@@ -94,7 +94,7 @@ def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
     state = Medium.of(path, disk.names.numbers).pick(lambda path: True, lambda name: True)
     sound = Sound(state, life.facts, life.shape)
     house = House(path, disk, life.shape)
-    sound.catalogue = catalogue_state(house.broker.catalogue)
+    sound.catalogue = catalogue_state(house.broker.catalogue.state)
     sound.cursors = cursor_state(house.cursors)
     for partition_id, partition in house.partitions.items():
         log = partition.log
@@ -168,7 +168,7 @@ def check_batch(batch: Batch, known: SoundLog) -> None:
 def judge_house(sound: Sound, house: House) -> str:
     """How a broker that did start deals with the damage."""
     result = HARMLESS
-    catalogue, cursors = catalogue_state(house.broker.catalogue), cursor_state(house.cursors)
+    catalogue, cursors = catalogue_state(house.broker.catalogue.state), cursor_state(house.cursors)
     if catalogue != sound.catalogue or cursors != sound.cursors:
         if all(report.is_clean for report in house.journal_reports):
             raise Broken(f"catalogue or cursors changed in silence: {catalogue} {cursors}")

@@ -6,8 +6,12 @@ them. Rounds are run by hand, in their three steps.
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import trio
 
 from broker.broker import Broker
 from broker.config.settings import Config, LogConfig
@@ -91,6 +95,14 @@ class ShapedDir(DataDir):
 
     def _shaped(self, settings: LogSettings) -> LogSettings:
         return dataclasses.replace(settings, segment_bytes=self.shape.segment_bytes)
+
+
+T = TypeVar("T")
+
+
+def done(change: Callable[..., Awaitable[T]], *arguments: object, **named: object) -> T:
+    """What an awaited change gives. It may use a thread, and nothing else runs meanwhile."""
+    return trio.run(partial(change, *arguments, **named))
 
 
 class House:

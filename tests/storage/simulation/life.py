@@ -130,7 +130,7 @@ class Life:
     # Facts
 
     def _note_states(self, began: int) -> None:
-        catalogue = catalogue_state(self.house.broker.catalogue)
+        catalogue = catalogue_state(self.house.broker.catalogue.state)
         self.facts.catalogue.put(began, catalogue)
         # Those of a deleted topic too: where the catalogue still has it, they must be there.
         there = partitions_in(catalogue)
@@ -212,7 +212,11 @@ class Life:
             for number, one in self.house.partitions.items()
             if not one.log.recovery.gap
         }
-        return catalogue_state(self.house.broker.catalogue), cursor_state(self.house.cursors), ends
+        return (
+            catalogue_state(self.house.broker.catalogue.state),
+            cursor_state(self.house.cursors),
+            ends,
+        )
 
     def _check_refused(
         self, action: Callable[[Self], int | None], before: tuple[object, ...]

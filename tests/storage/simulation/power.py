@@ -137,7 +137,7 @@ class Scenario:
 def found_facts(house: House, before: Facts, now: int) -> Facts:
     """What a recovered broker holds, as facts for what comes after; `now`: its calls so far."""
     facts = Facts(
-        History(catalogue_state(house.broker.catalogue)), History(cursor_state(house.cursors))
+        History(catalogue_state(house.broker.catalogue.state)), History(cursor_state(house.cursors))
     )
     for name in os.listdir(os.path.join(house.path, SET_ASIDE_NAME)):
         # Until that is durable, readers from outside see it where it was.

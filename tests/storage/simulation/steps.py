@@ -9,6 +9,7 @@ from storage.codecs.api import BodyInfo
 from storage.metadata.catalogue_records import SchemaMeta
 from storage.metadata.names import TopicName
 from tests.storage.simulation.facts import Stored
+from tests.storage.simulation.house import done
 from tests.storage.simulation.life import Life
 
 TOPICS_MAX = 4
@@ -87,7 +88,7 @@ class Workload(Life):
             is not None
         ]
         now_us, position = self.house.broker.now_us() + later_us, min(positions, default=None)
-        self.house.reserve.spend_on(lambda: partition.log.retain(now_us, position))
+        self.house.reserve.use_reserve(lambda: partition.log.retain(now_us, position))
 
     # Topics
 
@@ -114,22 +115,23 @@ class Workload(Life):
         if len(topics) >= TOPICS_MAX:
             return None
         self._count += 1
-        namespace = self.rng.choice(topics.catalogue.namespaces())
+        namespace = self.rng.choice(self.house.broker.namespaces.all())
         name = TopicName(namespace.tenant, namespace.namespace, f"topic-{self._count}")
         count = self.rng.randint(1, PARTITIONS_MAX)
-        return topics.create(name, count, settings=self._settings()).ticket
+        return done(topics.create, name, count, settings=self._settings()).ticket
 
     def grow_topic(self) -> int | None:
         """One partition more."""
         topic = self._topic()
         if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
             return None
-        return self.house.broker.topics.add_partitions(topic.name, len(topic.partitions) + 1)
+        topics = self.house.broker.topics
+        return done(topics.add_partitions, topic.name, len(topic.partitions) + 1)
 
     def delete_topic(self) -> int | None:
         """A topic less."""
         topic = self._topic()
-        return None if topic is None else self.house.broker.topics.delete(topic.name)
+        return None if topic is None else done(self.house.broker.topics.delete, topic.name)
 
     def alter_topic(self) -> int | None:
         """Other settings: durability, retention."""
@@ -140,14 +142,14 @@ class Workload(Life):
         if changes.get("durability") == "written":  # In part, if this does not come to its end.
             for partition in topic.partitions:
                 self.facts.log(partition.partition_id).written_mode.put(self.now, True)
-        return self.house.broker.topics.alter_settings(topic.name, changes)
+        return done(self.house.broker.topics.alter_settings, topic.name, changes)
 
     def describe_topic(self) -> int | None:
         """A schema, a group, an epoch: what else the catalogue knows of a topic."""
         topic = self._topic()
         if topic is None:
             return None
-        catalogue, number = self.house.broker.catalogue, topic.meta.topic_id
+        catalogue, number = self.house.broker.catalogue.state, topic.meta.topic_id
         self._count += 1
         name = f"n{self._count}"
         groups = catalogue.groups(number)
@@ -165,22 +167,22 @@ class Workload(Life):
 
     def change_namespace(self) -> int | None:
         """A namespace more or less."""
-        topics = self.house.broker.topics
+        namespaces = self.house.broker.namespaces
         empty = [
             one
-            for one in topics.catalogue.namespaces()
-            if one.namespace != "default" and not topics.list(one.tenant, one.namespace)
+            for one in namespaces.all()
+            if one.namespace != "default" and not namespaces.has_topics(one.tenant, one.namespace)
         ]
         if empty and self.rng.random() < 0.5:
-            return topics.delete_namespace(empty[0].tenant, empty[0].namespace)
-        if len(topics.catalogue.namespaces()) > 3:
+            return done(namespaces.delete, empty[0].tenant, empty[0].namespace)
+        if len(namespaces.all()) > 3:
             return None
         self._count += 1
-        return topics.create_namespace("public", f"space-{self._count}")
+        return done(namespaces.create, "public", f"space-{self._count}")
 
     def name_producer(self) -> int | None:
         """A number for a producer's name."""
-        catalogue = self.house.broker.catalogue
+        catalogue = self.house.broker.catalogue.state
         self._count += 1
         catalogue.producer_id(b"p%d" % self._count)
         return catalogue.ticket

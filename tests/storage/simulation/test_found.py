@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from storage.errors import DamagedLog
 from tests.storage.simulation.calls import SYNC_FILE, TracedDisk
 from tests.storage.simulation.facts import Facts
-from tests.storage.simulation.house import House, Shape
+from tests.storage.simulation.house import House, Shape, done
 from tests.storage.simulation.medium import Medium
 from tests.storage.simulation.steps import Workload
 from tests.storage.simulation.verify import verify, verify_outside
@@ -53,7 +53,7 @@ class Story:
     def topic(self, name="a", partitions=1, **settings):
         topics = self.broker.topics
         full = topics.resolve_pulsar(name)[0]
-        self.do(lambda life: topics.create(full, partitions, settings=settings).ticket)
+        self.do(lambda life: done(topics.create, full, partitions, settings=settings).ticket)
         return full
 
     def partition(self, name):
@@ -116,7 +116,7 @@ def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path, journ
     name = story.topic()
     story.settle()
     story.topic("b")
-    story.do(lambda life: story.broker.topics.delete(name))
+    story.do(lambda life: done(story.broker.topics.delete, name))
     killed = story.life.now
     story.do(Workload.kill)
     story.crash_at_each_call_since(killed)
@@ -127,7 +127,7 @@ def test_cursors_go_only_once_the_deletion_of_their_topic_is_durable(tmp_path):
     name = story.topic()
     story.commit(name, 3)
     story.settle()
-    story.do(lambda life: story.broker.topics.delete(name), Workload.step_round)
+    story.do(lambda life: done(story.broker.topics.delete, name), Workload.step_round)
     story.crash(lambda path: path.startswith("cursors"))
     story.settle()
     assert not story.life.house.cursors.topic_ids()
@@ -213,7 +213,7 @@ def test_what_was_cut_off_a_journal_is_told(tmp_path):
     story = Story(tmp_path)
     name = story.topic()
     story.settle()
-    story.do(lambda life: story.broker.topics.delete(name))
+    story.do(lambda life: done(story.broker.topics.delete, name))
     state = story.now()
     state.files[CATALOGUE] = state.files[CATALOGUE][:-1]
     with capture_logs() as told:

@@ -18,7 +18,7 @@ from tests.storage.simulation.calls import (
     Refusal,
     TracedDisk,
 )
-from tests.storage.simulation.house import House
+from tests.storage.simulation.house import House, done
 from tests.storage.simulation.steps import Workload
 from tests.storage.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 from tests.storage.simulation.verify import verify
@@ -121,7 +121,7 @@ def test_a_growth_that_finds_no_room_leaves_no_cursors(tmp_path):
     story.settle()
     story.disk.plan = refusing(errno.ENOSPC, WRITE, path="catalogue")
     with pytest.raises(errors.StorageFull):
-        story.broker.topics.add_partitions(name, 3)
+        done(story.broker.topics.add_partitions, name, 3)
     story.disk.plan = refusing(0)
     found = story.life.house.cursors.find(1, b"group")
     assert (found.partitions, sorted(found.cursors)) == (2, [0])
@@ -204,7 +204,7 @@ def test_a_journal_waits_until_a_snapshot_begun_in_vain_is_gone(tmp_path):
     story.disk.plan = refusing(errno.EROFS, WRITE, UNLINK, path="catalogue/0", but=last, after=2)
     story.topic("b")
     with pytest.raises(StorageFull):
-        story.broker.catalogue.bump_topic_epoch(1)
+        story.broker.catalogue.state.bump_topic_epoch(1)
     story.disk.plan = refusing(0)
     story.topic("c")
     story.life.restart(cleanly=False)

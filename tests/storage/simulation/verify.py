@@ -30,7 +30,7 @@ def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) ->
 
     `is_whole`: the files were all there, so nothing that was written may be missing.
     """
-    catalogue = catalogue_state(house.broker.catalogue)
+    catalogue = catalogue_state(house.broker.catalogue.state)
     allowed = facts.catalogue.window(stamp)
     if catalogue not in allowed:
         raise Broken(f"catalogue is {catalogue}, not one of {len(allowed)}, first {allowed[0]}")

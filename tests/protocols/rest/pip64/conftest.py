@@ -9,10 +9,10 @@ NOW_US = 1_795_228_435_964_123
 
 
 @pytest.fixture
-def orders(broker):
+async def orders(broker):
     """A topic of two partitions, with ledgers 1 and 2, at a time that stands still."""
     broker.now_us = lambda: NOW_US
-    return broker.topics.create(ORDERS, 2)
+    return await broker.topics.create(ORDERS, 2)
 
 
 @pytest.fixture

@@ -1,0 +1,137 @@
+"""The one owner of the catalogue's changes: topics, namespaces, settings, and what a topic keeps.
+
+Changes of topics and namespaces are awaited and may lose against another one (`Conflict`): with
+several brokers one of them decides. This one shares its catalogue with nobody, so each change is in
+memory and in the journal at once, without a turn for another task. What belongs to one topic (named
+groups, schemas, epochs, producer numbers) is its owner's alone and never waits.
+
+Each change returns a commit ticket. Reads come from memory (`state`). Knows no partition, no
+connection and no protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from broker.commit.storage_errors import Report, as_broker_errors
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.catalogue_records import SchemaMeta, Setting, TopicMeta
+from storage.metadata.user_records import UserChange
+from storage.metadata.users import UserBook
+
+T = TypeVar("T")
+UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees space.
+
+
+class LocalCatalogue:
+    """The catalogue of a broker by itself. What is asked for must make sense already."""
+
+    def __init__(self, state: Catalogue, *, use_reserve: UseReserve, report: Report) -> None:
+        """`use_reserve` may give a change the space that is kept for it on a full disk; `report` is
+        called with each error of storage before the broker error is raised.
+        """
+        self.state = state  # What it says now, for reading only.
+        self._use_reserve = use_reserve
+        self._report = report
+
+    @property
+    def ticket(self) -> int:
+        """After this ticket every change so far is on disk."""
+        return self.state.ticket
+
+    # Users and permissions.
+
+    @property
+    def users(self) -> UserBook:
+        """Who there is, for reading only."""
+        return self.state.users
+
+    def change_users(self, change: UserChange) -> int:
+        """Change users or permissions. Raises StorageFull, StorageFailed."""
+        return self._change(lambda: self.state.change_users(change))
+
+    # Topics and namespaces. All raise Conflict, StorageFull, StorageFailed.
+
+    async def new_partition_ids(self, count: int) -> Sequence[int]:
+        """Numbers that no partition has ever had."""
+        return [self.state.next_partition_id() for _ in range(count)]
+
+    async def create_topic(self, planned: TopicMeta, partition_ids: Sequence[int]) -> int:
+        """Make a topic over existing folders; its number is the catalogue's to choose."""
+        return self._change(
+            lambda: self.state.create_topic(
+                planned.name,
+                [*partition_ids],
+                partitioned=planned.partitioned,
+                created_us=planned.created_us,
+                settings=planned.settings,
+                iggy_id=planned.iggy_id,
+            )
+        )
+
+    async def set_partitions(
+        self, topic_id: int, partition_ids: Sequence[int], *, partitioned: bool
+    ) -> int:
+        """Give a topic these partitions: all their ids by number."""
+        return self._change(
+            lambda: self.state.set_partitions(topic_id, [*partition_ids], partitioned=partitioned)
+        )
+
+    async def alter_settings(self, topic_id: int, settings: Mapping[str, Setting]) -> int:
+        """Replace all settings of a topic."""
+        return self._free(lambda: self.state.alter_settings(topic_id, dict(settings)))
+
+    async def delete_topic(self, topic_id: int) -> int:
+        """Remove a topic."""
+        return self._free(lambda: self.state.delete_topic(topic_id))
+
+    async def create_namespace(
+        self, tenant: str, namespace: str, *, created_us: int, iggy_id: int | None
+    ) -> int:
+        """Make a namespace."""
+        return self._change(
+            lambda: self.state.create_namespace(
+                tenant, namespace, created_us=created_us, iggy_id=iggy_id
+            )
+        )
+
+    async def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
+        """Give a namespace this number among Iggy's clients, or the one made here again."""
+        return self._change(lambda: self.state.number_namespace(tenant, namespace, iggy_id))
+
+    async def delete_namespace(self, tenant: str, namespace: str) -> int:
+        """Remove a namespace that has no topics."""
+        return self._free(lambda: self.state.delete_namespace(tenant, namespace))
+
+    # What a topic keeps. All raise StorageFull, StorageFailed.
+
+    def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:
+        """Make a named group, with the next number if none is given."""
+        return self._change(lambda: self.state.create_group(topic_id, name, group_id))
+
+    def delete_group(self, topic_id: int, group_id: int) -> int:
+        """Remove a named group."""
+        return self._change(lambda: self.state.delete_group(topic_id, group_id))
+
+    def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
+        """Add a schema behind the others."""
+        return self._change(lambda: self.state.add_schema(topic_id, schema))
+
+    def raise_topic_epoch(self, topic_id: int) -> int:
+        """Raise the topic's epoch by one."""
+        return self._change(lambda: self.state.bump_topic_epoch(topic_id))
+
+    def producer_number(self, name: bytes) -> tuple[int, int]:
+        """The number that stands for a producer's name, and the ticket behind which it does."""
+        number = self._change(lambda: self.state.producer_id(name))
+        return number, self.state.ticket
+
+    def _change(self, change: Callable[[], T]) -> T:
+        with as_broker_errors(self._report):
+            return change()
+
+    def _free(self, change: Callable[[], int]) -> int:
+        """A change that frees space: on a full disk it may use the reserve."""
+        with as_broker_errors(self._report):
+            return self._use_reserve(change)

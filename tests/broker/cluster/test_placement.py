@@ -1,0 +1,35 @@
+"""A topic of another broker is refused before anything is changed."""
+
+import pytest
+
+from broker.cluster.placement import Owner, Placement
+from broker.errors import OwnedElsewhere
+from storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import House
+
+ORDERS = TopicName("public", "default", "orders")
+
+
+class Elsewhere(Placement):
+    """Broker 2 owns every topic."""
+
+    def owner(self, name):
+        return Owner(2, {"kafka": ("other", 9092)})
+
+
+def test_one_broker_owns_every_topic():
+    placement = Placement()
+    assert placement.is_here(ORDERS)
+    placement.check(ORDERS)
+
+
+async def test_partitions_of_topics_elsewhere_are_not_handed_out():
+    house = House()
+    await house.topics.create(ORDERS, 1)
+    house.topics.get(ORDERS).placement = Elsewhere()
+    assert house.topics.find(ORDERS) is not None
+    with pytest.raises(OwnedElsewhere, match="broker 2") as raised:
+        house.topics.partition(ORDERS, 0)
+    assert raised.value.node_id == 2
+    with pytest.raises(OwnedElsewhere):
+        house.topics.pulsar_partition(ORDERS, 0)
