@@ -69,7 +69,9 @@ class Broker:
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
-        self.dispatchers = Dispatchers()  # one delivery for every listener's consumers
+        self.dispatchers = Dispatchers(
+            now_us=self.now_us
+        )  # one delivery for every listener's consumers
         self.committer = Committer(data_dir.files)
         self.durability = Durability(
             self.committer,
@@ -142,6 +144,7 @@ class Broker:
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self._partitions.run)
+                nursery.start_soon(self.dispatchers.run)
                 await self.durability.run()
         finally:
             trio.lowlevel.remove_instrument(turns)

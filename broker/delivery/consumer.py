@@ -1,14 +1,21 @@
 """What a dispatcher and a listener share about one consumer: permits, what it holds, what it is
 sent.
 
-Knows neither the log nor a protocol.
+A listener makes a subclass of `Consumer` and attaches it (`Dispatchers.attach`). The dispatcher's
+pump then calls `send` with entries, as long as there are permits (`Dispatcher.flow`) and
+`takes_more()` says so. Knows neither the log nor a protocol.
 """
+
+from __future__ import annotations
 
 import abc
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import trio
+if TYPE_CHECKING:
+    from broker.delivery.entries import Entry
 
 
 class SubscriptionKind(enum.Enum):
@@ -16,6 +23,8 @@ class SubscriptionKind(enum.Enum):
 
     EXCLUSIVE = "Exclusive"
     SHARED = "Shared"
+    FAILOVER = "Failover"
+    KEY_SHARED = "Key_Shared"
 
 
 @dataclass(slots=True)
@@ -25,28 +34,43 @@ class Pending:
     record_count: int
     wanted: int  # Messages of it that are not acknowledged.
     chunk_uuid: bytes  # Empty unless it is a piece of a chunked message.
+    slot: int = 0  # Of its key, on a Key_Shared subscription.
 
 
 @dataclass(slots=True, eq=False)
 class Consumer(abc.ABC):
-    """One consumer; the adapter says how its client is told and whether it still lives."""
+    """One consumer; the adapter says how its client is sent entries and whether it still lives."""
 
     name: str
+    priority: int = 0  # Lower ones first (Shared); the lowest alone may be active (Failover).
+    key_ranges: Sequence[tuple[int, int]] = ()  # Its own slots, ends included (sticky Key_Shared).
     permits: int = 0  # Messages it still takes; may go below zero, since an entry is sent whole.
-    unacked: int = 0  # Messages delivered and neither acknowledged nor returned (Shared only).
+    unacked: int = 0  # Messages delivered and neither acknowledged nor returned (not Exclusive).
     is_blocked: bool = False  # At its limit of unacknowledged messages.
     is_attached: bool = False
-    pending: dict[int, Pending] = field(default_factory=dict)  # By entry offset (Shared only).
-    own: set[int] = field(default_factory=set)  # Entries only this one can use: pieces of chunks.
+    pending: dict[int, Pending] = field(default_factory=dict)  # By entry offset (not Exclusive).
     messages_out: int = 0
     bytes_out: int = 0
     messages_redelivered: int = 0
     messages_acked: int = 0
-    _lot: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+
+    @abc.abstractmethod
+    def send(self, entries: Sequence[Entry], size: int) -> None:
+        """Hand these entries, `size` bytes together, to its client. Called by the pump, which they
+        are no longer known to; must not wait, and must take them.
+
+        Bodies are views of pages that were read for many: whoever keeps one copies it.
+        """
+
+    @abc.abstractmethod
+    def takes_more(self) -> bool:
+        """Whether its client's connection has room. If not, `Dispatcher.wake` is to be called once
+        it has.
+        """
 
     @abc.abstractmethod
     def let_go(self) -> None:
-        """The dispatcher has detached it for a seek or a deletion: stop its task, tell its client.
+        """The dispatcher has detached it for a seek or a deletion: tell its client.
 
         Called within the change that causes it.
         """
@@ -55,15 +79,17 @@ class Consumer(abc.ABC):
     async def is_alive(self) -> bool:
         """Whether its client answers; takes some seconds to find out that it does not."""
 
+    def lost(self, reason: str) -> None:
+        """Its client does not answer and another one takes its place: end what there is of it."""
+        self.let_go()
+
+    def active_changed(self, *, is_active: bool) -> None:  # noqa: B027 (few protocols tell)
+        """Whether it is the one that a Failover subscription sends to now."""
+
+    def reached_end(self) -> None:  # noqa: B027 (few protocols tell)
+        """Everything of a terminated topic is acknowledged."""
+
     @property
     def can_take(self) -> bool:
         """Whether it has permits and is below its limit."""
         return self.permits > 0 and self.is_attached and not self.is_blocked
-
-    def wake(self) -> None:
-        """Let its task look again."""
-        self._lot.unpark_all()
-
-    async def changed(self) -> None:
-        """Wait for the next `wake`."""
-        await self._lot.park()

@@ -1,17 +1,19 @@
-"""Delivery of one partition to the Pulsar consumers of one subscription: permits, turns, read-
-ahead, redelivery.
+"""Delivery of one partition to the consumers of one subscription: permits, read-ahead,
+acknowledging, resets.
 
-A `Dispatcher` exists while consumers are attached. Each consumer's connection runs one task that
-pulls: it waits for permits and for its turn, and takes what may go now in one step without a wait,
-so that a cancelled task loses nothing. The consumer whose turn it is reads for all. Subclasses
-decide what may go and what comes back. Knows no protocol command and no socket.
+A `Dispatcher` exists while consumers are attached, and has one task, the pump (`run`): it reads
+ahead for all consumers, skips what is acknowledged, and hands entries to whoever may have them.
+Subclasses decide who that is and what comes back. Knows no protocol command and no socket.
 """
 
 from __future__ import annotations
 
 import abc
+import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,11 +25,14 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import Cursor, CursorState
 from broker.delivery.entries import Entry, EntryId, Span
-from broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
+from broker.delivery.read_ahead import ReadAhead
+from broker.errors import BrokerError, OffsetOutOfRange
 from storage.codecs.api import BatchFlag
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
+
+log = structlog.get_logger()
 
 READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half the throughput.
 # The same where entries are made of records of another format: more than these are not made at once
@@ -37,59 +42,88 @@ READ_AHEAD_BYTES_FOREIGN = 128 * 1024
 TURN_ENTRIES_SHARED = 20
 TURN_ENTRIES = 200  # The same where no other consumer waits: one send for all of them.
 CHUNK = int(BatchFlag.CHUNK)  # Operators of a flag class cost more than an entry may.
+DELAYED = int(BatchFlag.DELAYED)
 # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
 
-log = structlog.get_logger()
+
+def wall_clock_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the dispatchers of one broker share."""
+
+    budget: ReadAhead = field(default_factory=ReadAhead)
+    now_us: Callable[[], int] = wall_clock_us
 
 
 class Dispatcher(abc.ABC):
-    """What every kind shares: turns, reading ahead, acknowledging, resets."""
+    """What every kind shares: the pump, acknowledging, resets."""
 
     kind: SubscriptionKind
+    _special = 0  # Flags of entries that `_is_for` is to be asked about.
 
-    def __init__(self, partition: Partition, name: bytes, cursor: Cursor) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        name: bytes,
+        cursor: Cursor,
+        surroundings: Surroundings | None = None,
+    ) -> None:
         """`name` is the subscription's."""
+        surroundings = surroundings or Surroundings()
         self.partition = partition
         self.name = name
         self.cursor = cursor
         self.consumers: list[Consumer] = []
         self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
-        self._turns: deque[Consumer] = deque()  # The first one may take; the others wait behind it.
+        self.stopped_at: int | None = None  # Where the log cannot be read, or not for Pulsar.
+        self._budget = surroundings.budget
+        self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()
+        self._ahead_bytes = 0  # Of the pages that they are in.
         self._read_position = cursor.position
         self._read_bytes = READ_AHEAD_BYTES
         self._generation = 0  # Grows when what is being read is no longer wanted.
-        self._wait: trio.CancelScope | None = None  # Around the wait for new records.
+        self._is_woken = False
+        self._pausing: trio.CancelScope | None = None  # Around the pump's wait.
         self._acking = False  # A move of the cursor is our own.
-        self._stopped_at = -1  # Where the log could not be read, and the operator was told.
+        self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
 
     # Consumers come and go.
 
     def attach(self, consumer: Consumer) -> None:
-        """Add a consumer. Raises SubscriptionBusy."""
-        self.check_room()
+        """Add a consumer. Raises SubscriptionBusy, InvalidRequest."""
+        self.check_room(consumer)
         if not self.consumers:
             self.rewind()
         self.consumers.append(consumer)
         consumer.is_attached = True
+        self._joined(consumer)
+        self.wake()
 
     def detach(self, consumer: Consumer) -> None:
-        """Take a consumer off; what it did not acknowledge goes to the others.
-
-        Its task gets nothing from now on, and is to be cancelled.
+        """Take a consumer off, which gets nothing from now on; what it did not acknowledge goes to
+        the others.
         """
         self.consumers.remove(consumer)
         consumer.is_attached = False
-        self._give_back(consumer)
+        self._left(consumer)
+        self.wake()
 
-    def check_room(self) -> None:  # noqa: B027 (most kinds take any number)
-        """Raises SubscriptionBusy if the kind takes no further consumer."""
+    def check_room(self, consumer: Consumer) -> None:  # noqa: B027 (most kinds take any number)
+        """Whether the kind takes this consumer besides those that it has.
+
+        Raises SubscriptionBusy, InvalidRequest.
+        """
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """Let a consumer take `permits` more messages."""
         consumer.permits += permits
-        consumer.wake()
+        self.wake()
 
     def close_consumers(self) -> None:
         """Let every consumer go, and tell each one's connection."""
@@ -97,113 +131,147 @@ class Dispatcher(abc.ABC):
             self.detach(consumer)
             consumer.let_go()
 
-    # Delivery.
+    # The pump.
 
-    async def pull(self, consumer: Consumer) -> list[Entry]:
-        """What this consumer is to be sent next: at least one entry.
-
-        Where the log goes on with what is damaged, or with a record that Pulsar cannot be given,
-        it waits there: until the cursor is moved past it, or for ever. The consumer stays, so that
-        what it was sent before can be acknowledged and sent again.
-        """
+    async def run(self) -> None:
+        """Read ahead and give out, until cancelled."""
         while True:
-            while not (consumer.can_take and self._may_send()):
-                await consumer.changed()
-            if consumer.own:
-                taken = await self._take_own(consumer)
-            else:
-                taken = await self._take_turn(consumer)
-            if taken:
-                return taken
-
-    async def _take_turn(self, consumer: Consumer) -> list[Entry]:
-        self._turns.append(consumer)
-        try:
-            while consumer.can_take and self._may_send() and not consumer.own:
-                if self._turns[0] is not consumer:
-                    await consumer.changed()
-                elif taken := self._take(consumer):
-                    return taken
+            await trio.lowlevel.checkpoint()
+            if not self._can_give():
+                await self._pause()
+            elif not self._give():
+                if self._can_read():
+                    await self._fill()  # What it read goes out without another turn of the loop.
+                    if self._can_give():
+                        self._give()
                 else:
-                    await self._fill()
-            return []
-        finally:
-            self._turns.remove(consumer)
-            if self._turns:
-                self._turns[0].wake()
+                    await self._pause()
+            self._hold()
 
-    async def _take_own(self, consumer: Consumer) -> list[Entry]:
-        raise AssertionError(f"{self.kind} gives no entry to one consumer alone")
+    def wake(self) -> None:
+        """Let the pump look again: permits, acknowledgements or room have come."""
+        self._is_woken = True
+        if self._pausing is not None:
+            self._pausing.cancel()
 
-    def _take(self, consumer: Consumer) -> list[Entry]:
-        """Take what may go to this consumer now out of what was read. No wait: what is taken gets
-        sent.
+    def drop_ahead(self) -> None:
+        """Forget what is read ahead, to be read again when somebody can take it."""
+        if self._ahead:
+            self._read_position = self._ahead[0].offset
+            self._ahead.clear()
+
+    def close(self) -> None:
+        """Nobody needs it any more: what it holds goes back to the budget."""
+        self._ahead.clear()
+        self._hold()
+
+    def rewind(self) -> None:
+        """Start again at the first entry that is not acknowledged."""
+        self._generation += 1
+        self._ahead.clear()
+        self._hold()
+        self._read_position = self.cursor.position
+        self.stopped_at = None
+        self.wake()
+
+    def _take(self, consumer: Consumer, room: int, entries_max: int) -> bool:
+        """Send a consumer what comes next of what was read, about `room` messages. False if that
+        is nothing. No wait: what is taken gets sent.
         """
-        turn_entries = TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES
         taken: list[Entry] = []
         size = wanted = 0
-        room = self._room(consumer)
         ahead = self._ahead
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
-        while ahead and wanted < room and len(taken) < turn_entries and size < TURN_BYTES:
+        special = self._special
+        while ahead and wanted < room and len(taken) < entries_max and size < TURN_BYTES:
             entry = ahead.popleft()  # hot: see make bench
             if has_holes or entry.offset < position:
                 if state.covers(entry.offset, entry.end):
-                    self._passed(entry)
+                    self._passed(entry.offset)
                     continue
                 tell_acked(entry, state)
-            if entry.flags & CHUNK and not self._is_for(consumer, entry):
+            if entry.flags & special and not self._is_for(consumer, entry):
                 continue
             taken.append(entry)
             size += len(entry.body)
             wanted += entry.wanted if entry.ack_set else entry.record_count
-        self._hand_out(consumer, taken, wanted, size)
-        return taken
+        if taken:
+            self._hand_out(consumer, taken, wanted, size)
+        return bool(taken)
 
     def _hand_out(self, consumer: Consumer, taken: list[Entry], wanted: int, size: int) -> None:
-        """Account for entries that go to this consumer, of which so many messages are wanted."""
+        """Send entries to this consumer, of which so many messages are wanted."""
         consumer.permits -= wanted
         consumer.messages_out += wanted
         consumer.bytes_out += size
         self._sent(consumer, taken)
+        consumer.send(taken, size)
+
+    def _can_read(self) -> bool:
+        """Whether more may be read ahead."""
+        return self.stopped_at is None and not self._ahead
 
     async def _fill(self) -> None:
-        """Read ahead, or wait for records; returns early when something else may have changed."""
-        generation = self._generation
-        position = max(self._read_position, self.cursor.position)
+        """Read ahead, after waiting for records if need be; may return without."""
+        position = self._next_wanted(max(self._read_position, self.cursor.position))
         if position >= self.partition.high_watermark:
-            await self._interruptible(self._arrival(position))
-            return
-        try:
-            read = await ids.read_entries(self.partition, position, self._read_bytes)
-        except OffsetOutOfRange:
-            self._below_start()
-            return
-        except (DamagedLog, UnreadableRecord) as error:
-            if generation == self._generation:
-                await self._stop_at(position, error)
-            return
-        if generation == self._generation:
+            await self._pause(position)
+            position = self._next_wanted(max(self._read_position, self.cursor.position))
+            if position >= self.partition.high_watermark or not self._can_give():
+                return
+        read = await self._read(position, self._read_bytes)
+        if read is not None:
             self._ahead.extend(read.entries)
+            self._ahead_bytes = read.size
             self._read_position = read.next_offset
             self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
 
-    async def _stop_at(self, position: int, error: DamagedLog | UnreadableRecord) -> None:
-        """Nothing can be read there, and nothing is passed over in silence: wait until there is
-        something else to deliver.
+    def _next_wanted(self, position: int) -> int:
+        """The first offset from there on that is not acknowledged: what is, is not even read."""
+        acked = self.cursor.state().acked
+        return acked.next_gap(position) if acked else position
+
+    async def _read(self, position: int, bytes_max: int) -> ids.EntryRead | None:
+        """Entries from there on; None if they are no longer wanted, or none can be had."""
+        generation = self._generation
+        bytes_max = self._budget.may_read(bytes_max, trio.current_time())
+        try:
+            read = await ids.read_entries(self.partition, position, bytes_max)
+        except OffsetOutOfRange:
+            if generation == self._generation:
+                self._below_start()
+            return None
+        except BrokerError as error:
+            if generation == self._generation:
+                self._stop_at(position, error)
+            return None
+        return read if generation == self._generation else None
+
+    def _stop_at(self, position: int, error: BrokerError) -> None:
+        """The log goes on with what cannot be had: everything before it was given out, nothing
+        behind it is. Consumers stay, since a new one would get no further: an operator has to act.
         """
-        if position != self._stopped_at:  # Once: each redelivery comes back to the same place.
-            self._stopped_at = position
-            log.error(
-                "delivery_stopped",
-                topic=self.partition.topic.name.full,
-                partition=self.partition.index,
-                subscription=self.name.decode(errors="backslashreplace"),
-                offset=position,
-                reason=str(error),
-            )
-        await self._interruptible(trio.sleep_forever())
+        self.stopped_at = position
+        if position != self._reported_at:  # Once: each redelivery comes back to the same place.
+            self._reported_at = position
+            self._report(position, error)
+
+    def _report(self, position: int, error: BrokerError) -> None:
+        """Tell the operator of a place that cannot be delivered."""
+        log.error(
+            "delivery_stopped",
+            topic=self.partition.topic.name.full,
+            partition=self.partition.index,
+            subscription=self.name.decode(errors="backslashreplace"),
+            offset=position,
+            reason=str(error),
+        )
+
+    def _hold(self) -> None:
+        """Tell the budget what is held now: pages stay for their last entry."""
+        size = self._ahead_bytes if self._ahead else 0
+        self._budget.hold(self, size, trio.current_time())
 
     def _below_start(self) -> None:
         """Retention has passed the cursor: what is gone counts as acknowledged."""
@@ -211,30 +279,20 @@ class Dispatcher(abc.ABC):
         self._own_move(partial(self.cursor.ack_to, start, lazy=True))
         self._read_position = max(self._read_position, start)
 
-    async def _arrival(self, position: int) -> None:
-        await self.partition.wait_for(position)
-        if self.partition.high_watermark <= position:  # Removed, or the broker stops: that was all.
-            await trio.sleep_forever()
-
-    async def _interruptible(self, waiting: Awaitable[None]) -> None:
-        with trio.CancelScope() as scope:
-            self._wait = scope
-            try:
-                await waiting
-            finally:
-                self._wait = None
-
-    def _interrupt(self) -> None:
-        """Something to deliver that does not come from the end of the log."""
-        if self._wait is not None:
-            self._wait.cancel()
-
-    def rewind(self) -> None:
-        """Start again at the first entry that is not acknowledged."""
-        self._generation += 1
-        self._ahead.clear()
-        self._read_position = self.cursor.position
-        self._interrupt()
+    async def _pause(self, position: int | None = None) -> None:
+        """Wait for `wake`, for what falls due, or for records at `position`."""
+        if not self._is_woken:
+            with trio.CancelScope(deadline=self._due_at()) as scope:
+                self._pausing = scope
+                try:
+                    if position is not None:
+                        await self.partition.wait_for(position)
+                    # Else, and if it was removed or the broker stops, nothing more comes by itself.
+                    if position is None or self.partition.high_watermark <= position:
+                        await trio.sleep_forever()
+                finally:
+                    self._pausing = None
+        self._is_woken = False
 
     # Acknowledging.
 
@@ -261,6 +319,7 @@ class Dispatcher(abc.ABC):
         for message_id in message_ids:
             span = self._delivered_span(message_id)
             if span is None:
+                await trio.lowlevel.checkpoint()  # A client may name any number of them.
                 span = await ids.resolve_individual(self.partition, message_id)
             if span is not None:
                 spans.append(span)
@@ -277,7 +336,7 @@ class Dispatcher(abc.ABC):
                 found = (self._delivered_span(self._id(entry)) for entry in entries)
                 spans += [span for span in found if span is not None]
             for span in spans:
-                self._acked(consumer, span, _left(span, state))
+                self._acked(consumer, span, wanted_of(span, state))
 
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
@@ -332,8 +391,10 @@ class Dispatcher(abc.ABC):
             self.close_consumers()
             self.rewind()
         else:
+            if self.stopped_at is not None and self.stopped_at < self.cursor.position:
+                self.stopped_at = None
             self._moved_ahead()
-            self._interrupt()  # A wait at what cannot be read may have something to go on with.
+            self.wake()
 
     def _own_move(self, move: Callable[[], int]) -> int:
         """Move the cursor without hearing of it as another protocol's doing."""
@@ -352,8 +413,8 @@ class Dispatcher(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _give_back(self, consumer: Consumer) -> None:
-        """A consumer leaves."""
+    def _left(self, consumer: Consumer) -> None:
+        """A consumer was detached: what it holds comes back."""
 
     @abc.abstractmethod
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
@@ -381,19 +442,26 @@ class Dispatcher(abc.ABC):
     def _moved_ahead(self) -> None:
         """The cursor was moved forward from outside."""
 
-    def _may_send(self) -> bool:
-        """Whether the subscription as a whole is below its limits."""
-        return True
+    @abc.abstractmethod
+    def _can_give(self) -> bool:
+        """Whether any consumer can take anything now."""
 
-    def _room(self, consumer: Consumer) -> int:
-        """After how many messages a consumer that can take some takes no more."""
-        return consumer.permits
+    @abc.abstractmethod
+    def _give(self) -> bool:
+        """Hand out one turn's worth of what is there; False if there was nothing to be done."""
+
+    def _joined(self, consumer: Consumer) -> None:  # noqa: B027 (most kinds need not know)
+        """A consumer was attached."""
+
+    def _due_at(self) -> float:
+        """When the pump has to look again by itself, in trio's seconds."""
+        return math.inf
 
     def _is_for(self, consumer: Consumer, entry: Entry) -> bool:
-        """Whether this consumer may have the entry, which is a piece of a chunked message."""
+        """Whether this consumer may have an entry with any of the flags `_special`."""
         return True
 
-    def _passed(self, entry: Entry) -> None:  # noqa: B027 (most kinds keep nothing to forget)
+    def _passed(self, offset: int) -> None:  # noqa: B027 (most kinds keep nothing to forget)
         """An entry was read that is acknowledged already."""
 
 
@@ -403,7 +471,7 @@ def tell_acked(entry: Entry, state: CursorState) -> None:
         entry.ack_set = ack_sets.ack_set_of(entry, acked)
 
 
-def _left(span: Span, state: CursorState) -> int:
+def wanted_of(span: Span, state: CursorState) -> int:
     """How many messages of the entry are still wanted."""
     if state.covers(span.offset, span.end):
         return 0

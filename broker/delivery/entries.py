@@ -11,6 +11,8 @@ command.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +81,7 @@ class Entry:
     flags: int  # The batch's: which entries may be chunks, which may be delayed.
     redelivery_count: int = 0
     ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
+    slot: int = 0  # Of its key, on a Key_Shared subscription.
 
     @property
     def end(self) -> int:
@@ -98,6 +101,7 @@ class EntryRead:
     entries: list[Entry]
     next_offset: int
     is_foreign: bool = False  # Some were made of records of another format: few in one read.
+    size: int = 0  # Bytes of the bodies that the entries are in.
 
 
 class EntryId(NamedTuple):
@@ -130,9 +134,10 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
     if told is not None and offset >= partition.log_start_offset and not partition.removed:
         raise UnreadableRecord(told)
     entries: list[Entry] = []
-    next_offset, is_foreign = offset, False
+    next_offset, is_foreign, size = offset, False, 0
     for batch in await partition.read(offset, bytes_max):
         header = batch.header
+        size += len(batch.body)
         if header.flags & _GAP:
             next_offset = batch.next_offset
         elif header.body_format == BodyFormat.PULSAR:
@@ -148,7 +153,7 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
             entries += made
             if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
-    return EntryRead(entries, next_offset, is_foreign)
+    return EntryRead(entries, next_offset, is_foreign, size)
 
 
 def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
@@ -221,6 +226,21 @@ def entry_metadata(body: Buffer) -> EntryMetadata:
 def entry_chunk(entry: Entry) -> Chunk | None:
     """Which piece of a chunked message the entry is, if it is one."""
     return chunk_of(entry_metadata(entry.body)) if entry.flags & _CHUNK else None
+
+
+def sticky_key(metadata: EntryMetadata) -> bytes:
+    """What decides who gets an entry: a batch counts as one key, that of its first message."""
+    if metadata.HasField("ordering_key"):
+        return metadata.ordering_key
+    if metadata.HasField("partition_key"):
+        key = metadata.partition_key
+        if metadata.partition_key_b64_encoded:
+            try:
+                return base64.b64decode(key, validate=True)
+            except binascii.Error:
+                return key
+        return key
+    return b"%b-%d" % (metadata.producer_name, metadata.sequence_id)
 
 
 def is_batched(body: Buffer) -> bool:

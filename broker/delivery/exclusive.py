@@ -1,8 +1,7 @@
-"""Exclusive delivery: one consumer, order kept, a redelivery starts again at the first
-unacknowledged entry.
+"""Delivery in order to one consumer at a time: Exclusive, and what Failover shares with it.
 
-Also what Pulsar's readers are. No limit of unacknowledged messages: the consumer's permits are its
-only brake.
+A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive. No
+limit of unacknowledged messages: the consumer's permits are its only brake.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from itertools import repeat
 
 from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.dispatcher import Dispatcher
+from broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.errors import SubscriptionBusy
 
@@ -19,16 +18,19 @@ from broker.errors import SubscriptionBusy
 DELIVERED_MAX = 100_000
 
 
-class ExclusiveDispatcher(Dispatcher):
-    """Delivers to one consumer."""
+class OrderedDispatcher(Dispatcher):
+    """Delivers to the active one of its consumers."""
 
-    kind = SubscriptionKind.EXCLUSIVE
+    active: Consumer | None = None
     _delivered: dict[int, int]  # Record count of delivered entries by offset, oldest first.
 
-    def check_room(self) -> None:
-        """Raises SubscriptionBusy while a consumer is attached."""
-        if self.consumers:
-            raise SubscriptionBusy("Exclusive consumer is already connected")
+    def _can_give(self) -> bool:
+        active = self.active
+        return active is not None and active.can_take and active.takes_more()
+
+    def _give(self) -> bool:
+        assert self.active is not None
+        return self._take(self.active, self.active.permits, TURN_ENTRIES)
 
     def rewind(self) -> None:
         """Start again at the first entry that is not acknowledged."""
@@ -37,8 +39,10 @@ class ExclusiveDispatcher(Dispatcher):
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
         """Send everything unacknowledged again; single entries cannot be asked for, as in Apache
-        Pulsar.
+        Pulsar. Only the active consumer has any.
         """
+        if consumer is not self.active:
+            return
         consumer.messages_redelivered += sum(self._delivered.values())
         self.rewind()
 
@@ -63,9 +67,6 @@ class ExclusiveDispatcher(Dispatcher):
         while delivered and (first := next(iter(delivered))) < position:
             del delivered[first]
         return ticket
-
-    def _give_back(self, consumer: Consumer) -> None:
-        self.rewind()
 
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """Redelivery counts stay 0: Apache Pulsar counts on Shared subscriptions only."""
@@ -94,3 +95,21 @@ class ExclusiveDispatcher(Dispatcher):
 
     def _moved_ahead(self) -> None:
         """Nothing to undo: what is acknowledged now is passed over when its turn comes."""
+
+
+class ExclusiveDispatcher(OrderedDispatcher):
+    """Delivers to one consumer."""
+
+    kind = SubscriptionKind.EXCLUSIVE
+
+    def check_room(self, consumer: Consumer) -> None:
+        """Raises SubscriptionBusy while a consumer is attached."""
+        if self.consumers:
+            raise SubscriptionBusy("Exclusive consumer is already connected")
+
+    def _joined(self, consumer: Consumer) -> None:
+        self.active = consumer
+
+    def _left(self, consumer: Consumer) -> None:
+        self.active = None
+        self.rewind()

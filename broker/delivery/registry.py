@@ -1,4 +1,4 @@
-"""The dispatchers that have consumers, by partition and subscription name.
+"""The dispatchers that have consumers, by partition and subscription name, and their pumps.
 
 Links each to its cursor, so that commits, seeks and deletions by other listeners reach its
 consumers. A non-durable position outlives the close that its own seek caused, for a while. Knows no
@@ -7,14 +7,21 @@ protocol.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import structlog
 import trio
 
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import Cursor, SubscriptionCursor
+from broker.delivery.dispatcher import Surroundings, wall_clock_us
 from broker.delivery.exclusive import ExclusiveDispatcher
+from broker.delivery.failover import FailoverDispatcher
+from broker.delivery.key_shared import KeySharedDispatcher
+from broker.delivery.key_slots import KeyRanges, KeyRing
+from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.subscriptions.subscriptions import CursorEvent
 
@@ -22,10 +29,7 @@ if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
     from broker.topics.partition import Partition
 
-KINDS: Final[dict[SubscriptionKind, type[Dispatcher]]] = {
-    SubscriptionKind.EXCLUSIVE: ExclusiveDispatcher,
-    SubscriptionKind.SHARED: SharedDispatcher,
-}
+log = structlog.get_logger()
 
 # How long a non-durable position waits for its reader after a seek closed it: clients come back
 # within their reconnection backoff, which is far shorter than this at first.
@@ -51,10 +55,22 @@ class CursorLink:
             self.dispatcher.foreign_move(is_seek=event is CursorEvent.SOUGHT)
 
 
+@dataclass(slots=True, frozen=True)
+class KeySharing:
+    """How the consumers of a Key_Shared subscription share its keys; all want it the same way."""
+
+    is_sticky: bool = False  # By the ranges that each asks for.
+    in_order: bool = True  # A key goes to another consumer only when the last one holds none of it.
+
+
 class Dispatchers:
     """Every dispatcher of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, now_us: Callable[[], int] = wall_clock_us) -> None:
+        self._now_us = now_us
+        self._budget = ReadAhead()
+        self._nursery: trio.Nursery | None = None  # Of the pumps; None: none runs yet.
+        self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
         self._links: dict[Key, CursorLink] = {}
         self._kept: dict[Key, float] = {}  # When it is forgotten, in trio's seconds; oldest first.
@@ -67,23 +83,76 @@ class Dispatchers:
         self._forget()
         return self._dispatchers.get((partition.partition_id, name))
 
+    async def run(self) -> None:
+        """Run every dispatcher's pump, and have what is read in vain dropped, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for dispatcher, scope in self._pumps.items():
+                nursery.start_soon(self._pump, dispatcher, scope)
+            while True:
+                await trio.sleep(IDLE_S)
+                self._budget.sweep(trio.current_time())
+
+    async def _pump(self, dispatcher: Dispatcher, scope: trio.CancelScope) -> None:
+        """A bug ends the dispatcher's consumers and nothing else."""
+        with scope:
+            try:
+                await dispatcher.run()
+            except Exception:
+                log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
+                dispatcher.close_consumers()
+                self._drop(_key(dispatcher))
+
     def make(
-        self, partition: Partition, name: bytes, kind: SubscriptionKind, cursor: Cursor
+        self,
+        partition: Partition,
+        name: bytes,
+        kind: SubscriptionKind,
+        cursor: Cursor,
+        *,
+        keys: KeySharing | None = None,
     ) -> Dispatcher:
-        """A dispatcher of that kind from now on, in the place of one that has no consumers."""
+        """A dispatcher of that kind from now on, in the place of one that has no consumers; `keys`
+        is for Key_Shared alone.
+        """
         key = (partition.partition_id, name)
         if (old := self._dispatchers.get(key)) is not None:
             assert not old.consumers
             self._drop(key)
-        dispatcher = KINDS[kind](partition, name, cursor)
+        dispatcher = self._made(partition, name, kind, cursor, keys or KeySharing())
         self._dispatchers[key] = dispatcher
+        scope = self._pumps[dispatcher] = trio.CancelScope()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._pump, dispatcher, scope)
         if isinstance(cursor, SubscriptionCursor):
             link = self._links[key] = CursorLink(dispatcher, cursor.index)
             cursor.subscription.listeners.add(link)
         return dispatcher
 
+    def _made(
+        self,
+        partition: Partition,
+        name: bytes,
+        kind: SubscriptionKind,
+        cursor: Cursor,
+        keys: KeySharing,
+    ) -> Dispatcher:
+        shared = Surroundings(self._budget, self._now_us)
+        match kind:
+            case SubscriptionKind.EXCLUSIVE:
+                return ExclusiveDispatcher(partition, name, cursor, shared)
+            case SubscriptionKind.FAILOVER:
+                return FailoverDispatcher(partition, name, cursor, shared)
+            case SubscriptionKind.SHARED:
+                return SharedDispatcher(partition, name, cursor, shared)
+            case SubscriptionKind.KEY_SHARED:
+                policy = KeyRanges() if keys.is_sticky else KeyRing()
+                return KeySharedDispatcher(
+                    partition, name, cursor, shared, policy=policy, in_order=keys.in_order
+                )
+
     def attach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
-        """Attach a consumer. Raises SubscriptionBusy."""
+        """Attach a consumer. Raises SubscriptionBusy, InvalidRequest."""
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
 
@@ -119,7 +188,11 @@ class Dispatchers:
                 self.release(dispatcher)
 
     def _drop(self, key: Key) -> None:
-        dispatcher = self._dispatchers.pop(key)
+        dispatcher = self._dispatchers.pop(key, None)
+        if dispatcher is None:
+            return
+        self._pumps.pop(dispatcher).cancel()
+        dispatcher.close()
         self._kept.pop(key, None)
         link = self._links.pop(key, None)
         if link is not None and isinstance(dispatcher.cursor, SubscriptionCursor):

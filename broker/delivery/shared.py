@@ -3,20 +3,35 @@ goes to another.
 
 Order is not kept. Redeliveries are counted per entry, in memory, until it is acknowledged or the
 last consumer leaves. The pieces of a chunked message go to one consumer, since another could not
-put them together.
+put them together. What its writer wants delivered later is held until then.
 """
 
 from __future__ import annotations
 
-import heapq
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import trio
+
 from broker.delivery import entries as ids
+from broker.delivery.again import ANYBODY, Again, Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.dispatcher import CHUNK, READ_AHEAD_BYTES, Dispatcher, tell_acked
+from broker.delivery.cursor import CursorState
+from broker.delivery.delays import Delays
+from broker.delivery.dispatcher import (
+    CHUNK,
+    DELAYED,
+    READ_AHEAD_BYTES,
+    TURN_ENTRIES,
+    TURN_ENTRIES_SHARED,
+    Dispatcher,
+    Surroundings,
+    tell_acked,
+)
 from broker.delivery.entries import Entry, EntryId, Span
-from broker.errors import OffsetOutOfRange
+from broker.errors import BrokerError, OffsetOutOfRange
 
 if TYPE_CHECKING:
     from broker.delivery.cursor import Cursor
@@ -27,30 +42,48 @@ UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
 # Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
 CHUNKED_MAX = 1000
+# Delayed entries that are due are looked for in such pieces.
+DUE_MAX = 1000
+DUE_CHECK_S = 60.0  # The wall clock may be set: the time of the next one is worked out again.
 
 
 class SharedDispatcher(Dispatcher):
     """Delivers to any number of consumers in turns."""
 
     kind = SubscriptionKind.SHARED
+    _special = CHUNK | DELAYED
+    _released: Callable[[Pending], None] | None = None  # Told of what a consumer no longer holds.
 
-    def __init__(self, partition: Partition, name: bytes, cursor: Cursor) -> None:
-        """`name` is the subscription's."""
-        super().__init__(partition, name, cursor)
-        self._replay: set[int] = set()  # Entries to be sent again, lowest first.
-        self._replay_heap: list[int] = []  # The same, and some that are no longer in the set.
+    def __init__(
+        self,
+        partition: Partition,
+        name: bytes,
+        cursor: Cursor,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        """See Dispatcher."""
+        super().__init__(partition, name, cursor, surroundings)
+        self._turns: deque[Consumer] = deque()  # Longest without a turn first.
+        self._again = Again()
+        self._again_bytes = 1  # For the next read of what goes again: one batch, or many.
+        self._delays = Delays()
         self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0
         self._is_blocked = False
+
+    @property
+    def delayed(self) -> int:
+        """Entries that are held until their time."""
+        return len(self._delays)
 
     def rewind(self) -> None:
         """Start again at the first entry that is not acknowledged. Only without consumers, which
         hold entries.
         """
         assert not any(consumer.pending for consumer in self.consumers)
-        self._replay.clear()
-        self._replay_heap.clear()
+        self._again.clear()
+        self._delays.clear()
         self._redeliveries.clear()
         self._chunk_consumer.clear()
         super().rewind()
@@ -73,9 +106,9 @@ class SharedDispatcher(Dispatcher):
         for offset in offsets:
             consumer.messages_redelivered += pending[offset].wanted
             self._redeliveries[offset] = self._redeliveries.get(offset, 0) + 1
-            self._release(consumer, offset)
-        self._send_again(offsets)
+        self._send_again(consumer, offsets)
         self._unblock(consumer)
+        self.wake()
 
     @staticmethod
     def _with_all_chunks(pending: dict[int, Pending], offsets: set[int]) -> set[int]:
@@ -85,75 +118,193 @@ class SharedDispatcher(Dispatcher):
             return offsets
         return offsets | {offset for offset, p in pending.items() if p.chunk_uuid in uuids}
 
-    # Reading: what comes back goes before what is new.
+    def _send_again(self, consumer: Consumer, offsets: Iterable[int]) -> None:
+        """The consumer no longer holds these entries, and somebody is to have them."""
+        for offset in offsets:
+            pending = consumer.pending[offset]
+            self._release(consumer, offset)
+            self._wait(offset, self._lane_of(pending))
+
+    def _wait(self, offset: int, lane: Lane) -> None:
+        """An entry of that lane is to be read again when somebody may have it."""
+        self._again.add(offset, lane)
+
+    def _lane_of(self, pending: Pending) -> Lane:
+        return pending.chunk_uuid or ANYBODY
+
+    # The pump: what comes back goes before what is new.
+
+    def _can_give(self) -> bool:
+        self._collect_due()
+        if self._is_blocked:
+            return False
+        return any(c.can_take and c.takes_more() for c in self.consumers)
+
+    def _give(self) -> bool:
+        if self._ready_lanes():
+            return False
+        return self._give_ahead()
+
+    def _give_ahead(self) -> bool:
+        entries_max = TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES
+        gave = False
+        if not self._ahead:
+            return False
+        for _ in range(TURN_ENTRIES // entries_max):
+            consumer = self._next()
+            if consumer is None or not self._take(consumer, self._room(consumer), entries_max):
+                break
+            gave = True
+        return gave
+
+    def _next(self) -> Consumer | None:
+        """Whose turn it is: of those with the best priority who can take, the longest without."""
+        best: Consumer | None = None
+        if not self._is_blocked:
+            for consumer in self._turns:
+                is_better = best is None or consumer.priority < best.priority
+                if is_better and consumer.can_take and consumer.takes_more():
+                    best = consumer
+        if best is not None and len(self._turns) > 1:
+            self._turns.remove(best)
+            self._turns.append(best)
+        return best
+
+    def _can_read(self) -> bool:
+        return bool(self._ready_lanes()) or (super()._can_read() and not self._delays.is_full)
 
     async def _fill(self) -> None:
-        first = self._first_replay()
-        if first is None:
+        lanes = self._ready_lanes()
+        if lanes:
+            await self._give_again(lanes)
+        else:
             await super()._fill()
-            return
+
+    def _ready_lanes(self) -> Sequence[Lane]:
+        """Lanes of which something can go again now."""
+        if not self._again:
+            return ()
+        owner_of = self._chunk_consumer.get
+        lanes: list[Lane] = []
+        for lane in self._again.lanes:
+            owner = owner_of(lane) if isinstance(lane, bytes) else None
+            if owner is None or (owner.can_take and owner.takes_more()):
+                lanes.append(lane)
+        return lanes
+
+    async def _give_again(self, lanes: Sequence[Lane]) -> None:
+        """Read the lowest of what goes again, and what else of it lies near, and send it."""
+        first = self._again.lowest(lanes)
+        assert first is not None
         generation = self._generation
-        read = await self._read_again(first)
-        if generation == self._generation:
-            again = [entry for entry in read.entries if entry.offset in self._replay]
-            self._replay.difference_update(entry.offset for entry in again)
-            self._replay.discard(first)  # Retention or compaction may have taken it.
-            self._ahead.extendleft(reversed(again))
-
-    async def _read_again(self, offset: int) -> ids.EntryRead:
         try:
-            return await ids.read_entries(self.partition, offset, READ_AHEAD_BYTES)
+            read = await ids.read_entries(self.partition, first, self._again_bytes)
         except OffsetOutOfRange:
-            return ids.EntryRead([], offset)
+            read = ids.EntryRead([], first)
+        except BrokerError as error:
+            self._report(first, error)
+            read = ids.EntryRead([], first)
+        if generation != self._generation:
+            return
+        found = [entry for entry in read.entries if entry.offset in self._again]
+        if not found or found[0].offset != first:  # Retention or compaction may have taken it.
+            self._again.discard(first)
+        self._again_bytes = READ_AHEAD_BYTES if 2 * len(found) > len(read.entries) else 1
+        self._give_found(found)
 
-    def _first_replay(self) -> int | None:
-        heap = self._replay_heap
-        while heap and heap[0] not in self._replay:
-            heapq.heappop(heap)
-        return heap[0] if heap else None
-
-    def _send_again(self, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            if offset not in self._replay:
-                self._replay.add(offset)
-                heapq.heappush(self._replay_heap, offset)
-        self._interrupt()
-
-    async def _take_own(self, consumer: Consumer) -> list[Entry]:
-        """The next pieces of chunked messages that this consumer has begun."""
-        first = min(consumer.own)
-        read = await self._read_again(first)
-        taken: list[Entry] = []
+    def _give_found(self, found: Sequence[Entry]) -> None:
+        """Send what goes again, each to one who may have it; the rest stays."""
+        shares = Shares(TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES)
         state = self.cursor.state()
-        for entry in read.entries:
-            if entry.offset in consumer.own and consumer.can_take:
-                consumer.own.discard(entry.offset)
-                if state.covers(entry.offset, entry.end):
-                    self._passed(entry)
-                else:
-                    tell_acked(entry, state)
-                    self._hand_out(consumer, [entry], entry.wanted, len(entry.body))
-                    taken.append(entry)
-        if not taken:
-            consumer.own.discard(first)
-        return taken
+        for entry in found:
+            offset = entry.offset
+            if state.covers(offset, entry.end):
+                self._again.discard(offset)
+                self._passed(offset)
+                continue
+            lane = self._again.lane(offset)
+            if lane != ANYBODY and self._again.first(lane) != offset:
+                continue  # In their order.
+            consumer = self._target(lane, shares)
+            if consumer is not None:
+                self._again.discard(offset)
+                entry.slot = lane if isinstance(lane, int) else 0
+                self._share(shares, consumer, entry, state)
+        shares.send()
 
-    # Accounting.
+    def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
+        """Who may have what goes again of that lane now; None: nobody yet."""
+        owner = self._chunk_consumer.get(lane) if isinstance(lane, bytes) else None
+        if owner is not None:
+            return owner if owner.can_take and shares.takes_more(owner) else None
+        if shares.current is None or not shares.current.can_take or shares.is_full:
+            shares.begin(self._next())
+        return shares.current
+
+    def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
+        """Count an entry as the consumer's, to be sent at the end of the turn."""
+        tell_acked(entry, state)
+        wanted = entry.wanted
+        consumer.permits -= wanted
+        consumer.messages_out += wanted
+        consumer.bytes_out += len(entry.body)
+        if entry.flags & CHUNK:
+            self._chunk_given(consumer, entry)
+        self._sent(consumer, (entry,))
+        shares.add(consumer, entry)
+
+    # Delayed delivery.
+
+    def _collect_due(self) -> None:
+        """Let delayed entries go whose time has come."""
+        if not self._delays or len(self._again) >= DUE_MAX:
+            return
+        for offset, slot in self._delays.pop_due(self._now_us() // 1000, DUE_MAX):
+            self._wait(offset, self._due_lane(slot))
+
+    def _due_lane(self, slot: int) -> Lane:
+        return ANYBODY
+
+    def _due_at(self) -> float:
+        first_ms = self._delays.first_ms
+        if first_ms is None or len(self._again) >= DUE_MAX:
+            return math.inf
+        left_s = first_ms / 1000 - self._now_us() / 1_000_000
+        return trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S)
+
+    def _is_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
+        """Hold an entry that is to be delivered later."""
+        if due_ms <= self._now_us() // 1000:
+            return False
+        self._delays.add(due_ms, entry.offset, slot)
+        return True
 
     def _is_for(self, consumer: Consumer, entry: Entry) -> bool:
+        metadata = ids.entry_metadata(entry.body)
+        if entry.flags & DELAYED and self._is_early(entry, metadata.deliver_at_time, 0):
+            return False
+        if metadata.num_chunks_from_msg <= 1:
+            return True
+        owner = self._chunk_consumer.get(metadata.uuid, consumer)
+        if owner is consumer and metadata.uuid not in self._again.lanes:
+            self._chunk_given(consumer, entry)
+            return True
+        self._wait(entry.offset, metadata.uuid)
+        return False
+
+    def _chunk_given(self, consumer: Consumer, entry: Entry) -> None:
+        """The consumer has a piece of a chunked message: it is to have the others too."""
         chunk = ids.entry_chunk(entry)
         if chunk is None:
-            return True
-        owner = self._chunk_consumer.setdefault(chunk.uuid, consumer)
+            return
         if chunk.chunk_id == chunk.chunk_count - 1:
-            del self._chunk_consumer[chunk.uuid]
-        elif len(self._chunk_consumer) > CHUNKED_MAX:
+            self._chunk_consumer.pop(chunk.uuid, None)
+            return
+        self._chunk_consumer[chunk.uuid] = consumer
+        if len(self._chunk_consumer) > CHUNKED_MAX:
             del self._chunk_consumer[next(iter(self._chunk_consumer))]
-        if owner is consumer:
-            return True
-        owner.own.add(entry.offset)
-        owner.wake()
-        return False
+
+    # Accounting.
 
     def _room(self, consumer: Consumer) -> int:
         left = UNACKED_MAX_CONSUMER - consumer.unacked, UNACKED_MAX_SUBSCRIPTION - self._unacked
@@ -167,7 +318,7 @@ class SharedDispatcher(Dispatcher):
             if entry.flags & CHUNK and (chunk := ids.entry_chunk(entry)) is not None:
                 uuid = chunk.uuid
             wanted = entry.wanted if entry.ack_set else entry.record_count
-            pending[entry.offset] = Pending(entry.record_count, wanted, uuid)
+            pending[entry.offset] = Pending(entry.record_count, wanted, uuid, entry.slot)
             total += wanted
             if redeliveries:
                 entry.redelivery_count = redeliveries.get(entry.offset, 0)
@@ -175,20 +326,17 @@ class SharedDispatcher(Dispatcher):
         consumer.is_blocked = consumer.is_blocked or consumer.unacked >= UNACKED_MAX_CONSUMER
         self._is_blocked = self._is_blocked or self._unacked >= UNACKED_MAX_SUBSCRIPTION
 
-    def _may_send(self) -> bool:
-        return not self._is_blocked
+    def _passed(self, offset: int) -> None:
+        self._redeliveries.pop(offset, None)
 
-    def _passed(self, entry: Entry) -> None:
-        self._redeliveries.pop(entry.offset, None)
+    def _joined(self, consumer: Consumer) -> None:
+        self._turns.append(consumer)
 
-    def _give_back(self, consumer: Consumer) -> None:
-        offsets = set(consumer.pending)
-        for offset in offsets:
-            self._release(consumer, offset)
-        self._send_again(offsets | consumer.own)
-        consumer.own.clear()
+    def _left(self, consumer: Consumer) -> None:
+        self._turns.remove(consumer)
         for uuid in [u for u, owner in self._chunk_consumer.items() if owner is consumer]:
             del self._chunk_consumer[uuid]
+        self._send_again(consumer, list(consumer.pending))
         self._unblock(consumer)
 
     def _delivered_span(self, message_id: EntryId) -> Span | None:
@@ -213,6 +361,7 @@ class SharedDispatcher(Dispatcher):
 
     def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
         redeliveries, release = self._redeliveries, consumer.pending.pop
+        released = self._released
         wanted = 0
         for entry in entries:  # hot: see make bench
             pending = release(entry, None)
@@ -222,6 +371,8 @@ class SharedDispatcher(Dispatcher):
             wanted += pending.wanted
             if redeliveries:
                 redeliveries.pop(entry, None)
+            if released is not None:
+                released(pending)
         consumer.messages_acked += wanted
         self._count_unacked(consumer, -wanted)
         self._unblock(consumer)
@@ -256,6 +407,8 @@ class SharedDispatcher(Dispatcher):
         """The consumer no longer holds that entry."""
         pending = consumer.pending.pop(offset)
         self._count_unacked(consumer, -pending.wanted)
+        if self._released is not None:
+            self._released(pending)
 
     def _count_unacked(self, consumer: Consumer, change: int) -> None:
         consumer.unacked += change
@@ -265,8 +418,46 @@ class SharedDispatcher(Dispatcher):
         """Let go on what was stopped by a limit, once half of it is free."""
         if consumer.is_blocked and consumer.unacked <= UNACKED_MAX_CONSUMER // 2:
             consumer.is_blocked = False
-            consumer.wake()
+            self.wake()
         if self._is_blocked and self._unacked <= UNACKED_MAX_SUBSCRIPTION // 2:
             self._is_blocked = False
-            for other in self.consumers:
-                other.wake()
+            self.wake()
+
+
+class Shares:
+    """What each consumer is sent at the end of a turn."""
+
+    def __init__(self, entries_max: int) -> None:
+        """`entries_max`: how many one consumer takes before the next one has its turn."""
+        self.current: Consumer | None = None  # Whose turn it is.
+        self._entries_max = entries_max
+        self._left = 0
+        self._takes_more: dict[Consumer, bool] = {}
+        self._entries: dict[Consumer, list[Entry]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the current consumer had its turn."""
+        return self._left <= 0
+
+    def begin(self, consumer: Consumer | None) -> None:
+        """It is this consumer's turn."""
+        self.current = consumer
+        self._left = self._entries_max
+
+    def takes_more(self, consumer: Consumer) -> bool:
+        """Whether the consumer's connection had room at the beginning of the turn."""
+        takes = self._takes_more.get(consumer)
+        if takes is None:
+            takes = self._takes_more[consumer] = consumer.takes_more()
+        return takes
+
+    def add(self, consumer: Consumer, entry: Entry) -> None:
+        """The consumer is to be sent this."""
+        self._entries.setdefault(consumer, []).append(entry)
+        self._left -= 1
+
+    def send(self) -> None:
+        """Send everything."""
+        for consumer, entries in self._entries.items():
+            consumer.send(entries, sum([len(entry.body) for entry in entries]))

@@ -66,6 +66,6 @@ def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMes
         return
     if command.HasField("consumer_epoch") and not command.message_ids:
         # A lower one redelivers too, under the higher number.
-        consumer.epoch = max(consumer.epoch or 0, command.consumer_epoch)
+        consumer.set_epoch(max(consumer.epoch or 0, command.consumer_epoch))
     ids = [entry_id(data) for data in command.message_ids]
     consumer.dispatcher.redeliver(consumer, ids)

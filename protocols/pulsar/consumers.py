@@ -1,4 +1,4 @@
-"""A consumer on a connection: its task that delivers, FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
+"""A consumer on a connection: what it is sent, FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
 
 "Consumer" in Apache Pulsar's binary protocol document.
 """
@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-
-import trio
 
 from broker.access.rights import Action, Resource
 from broker.delivery.consumer import Consumer
@@ -39,6 +37,7 @@ LANE = "consumer"
 
 # What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
+ACTIVE_CHANGE_VERSION = 12
 CHECKSUM_VERSION = 11
 
 # Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
@@ -53,10 +52,49 @@ class PulsarConsumer(Consumer):
     session: PulsarSession
     consumer_id: int
     dispatcher: Dispatcher | None = None
+    writer: messages.MessageWriter | None = None
     epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
     holds_layout: bool = False  # It was opened by the name of a topic without partitions.
     connected_at_us: int = 0
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def attached_to(self, dispatcher: Dispatcher) -> None:
+        """It is served from here on."""
+        partition = dispatcher.partition
+        self.dispatcher = dispatcher
+        self.writer = messages.MessageWriter(
+            self.consumer_id, partition.partition_id, partition_number(partition)
+        )
+        self.set_epoch(self.epoch)
+
+    def set_epoch(self, epoch: int | None) -> None:
+        """Messages carry this epoch from now on."""
+        self.epoch = epoch
+        if epoch is not None and self.writer is not None:
+            self.writer.set_epoch(epoch)
+
+    def send(self, entries: Sequence[Entry], size: int) -> None:
+        """Put MESSAGE frames on their way."""
+        session = self.session
+        assert self.writer is not None
+        if session.protocol_version < BATCH_VERSION and has_batch(entries):
+            session.end("a batch for a client that knows none")
+            return
+        session.outbox.put(frames(self, self.writer, entries))
+        count(self, entries, size)
+
+    def takes_more(self) -> bool:
+        """Whether the socket takes what is sent; the session wakes the dispatcher when it does."""
+        outbox = self.session.outbox
+        if outbox.over_limit:
+            self.session.watch_room()
+            return False
+        return not outbox.is_broken
+
+    def active_changed(self, *, is_active: bool) -> None:
+        """Tell the client, behind the answer to its SUBSCRIBE."""
+        if self.session.protocol_version >= ACTIVE_CHANGE_VERSION:
+            change = messages.active_consumer_change(self.consumer_id, is_active=is_active)
+            self.session.outbox.answer([change])
 
     def let_go(self) -> None:
         """Detached by the dispatcher: the client is to look up the topic and come again."""
@@ -67,6 +105,11 @@ class PulsarConsumer(Consumer):
         else:
             session.end("its consumer was closed")
 
+    def lost(self, reason: str) -> None:
+        """The client has lost its connection without a sign: end it here too."""
+        self.leave()
+        self.session.end(reason)
+
     async def is_alive(self) -> bool:
         """Whether the client answers."""
         return await self.session.is_alive()
@@ -76,45 +119,11 @@ class PulsarConsumer(Consumer):
         session = self.session
         if session.consumers.get(self.consumer_id) is self:
             del session.consumers[self.consumer_id]
-        self.scope.cancel()
         if self.dispatcher is not None:
             if self.holds_layout:
                 self.holds_layout = False
                 self.dispatcher.partition.topic.layout_users -= 1
             session.listener.dispatchers.detach(self.dispatcher, self)
-
-
-async def deliver(consumer: PulsarConsumer) -> None:
-    """Send the consumer what is its own, as long as it has permits and its socket takes it."""
-    session, dispatcher = consumer.session, consumer.dispatcher
-    assert dispatcher is not None
-    partition = dispatcher.partition
-    writer = messages.MessageWriter(
-        consumer.consumer_id, partition.partition_id, partition_number(partition)
-    )
-    with consumer.scope:
-        try:
-            while True:
-                await trio.lowlevel.checkpoint()
-                await session.outbox.drained()
-                bytes_before = consumer.bytes_out
-                entries = await dispatcher.pull(consumer)
-                # Atomic: no wait until what was taken is on its way.
-                if consumer.epoch is not None:
-                    writer.set_epoch(consumer.epoch)
-                if session.protocol_version < BATCH_VERSION and has_batch(entries):
-                    session.end("a batch for a client that knows none")
-                    return
-                session.outbox.put(frames(consumer, writer, entries))
-                count(consumer, entries, consumer.bytes_out - bytes_before)
-        except BrokerError as error:
-            session.connection.log.error(
-                "delivery_stopped",
-                topic=partition.topic.name.full,
-                partition=partition.index,
-                reason=str(error),
-            )
-            consumer.let_go()
 
 
 def frames(
@@ -171,8 +180,10 @@ def flow(session: PulsarSession, command: CommandFlow) -> None:
         raise ProtocolError("FLOW without permits")
     consumer = session.consumers.get(command.consumer_id)
     if consumer is not None:
-        consumer.permits += command.messagePermits
-        consumer.wake()
+        if consumer.dispatcher is not None and consumer.is_attached:
+            consumer.dispatcher.flow(consumer, command.messagePermits)
+        else:
+            consumer.permits += command.messagePermits
 
 
 def close_consumer(session: PulsarSession, command: CommandCloseConsumer) -> None:

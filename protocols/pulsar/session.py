@@ -116,6 +116,8 @@ class PulsarSession:
         self._lane_ended = trio.lowlevel.ParkingLot()
         self._heard = 0  # Commands so far: any is a sign of life.
         self._listening = trio.lowlevel.ParkingLot()
+        self._room_wanted = trio.lowlevel.ParkingLot()
+        self._watches_room = False
         self._next_tick: float | None = None
         self._heard_at_ping = -1  # Commands when the last PING left; -1: none is unanswered.
 
@@ -236,6 +238,25 @@ class PulsarSession:
             producer.holds_layout = False
             producer.partition.topic.layout_users -= 1
         self.listener.producers.remove(producer)
+
+    def watch_room(self) -> None:
+        """A consumer was not sent what it could have: let it be once the socket takes more."""
+        self._room_wanted.unpark_all()
+
+    def serve_consumers(self) -> None:
+        """Begin to watch the socket for the connection's consumers."""
+        if not self._watches_room:
+            self._watches_room = True
+            self.connection.nursery.start_soon(self._wake_dispatchers)
+
+    async def _wake_dispatchers(self) -> None:
+        while True:
+            if not self.outbox.over_limit:
+                await self._room_wanted.park()
+            await self.outbox.drained()
+            for consumer in self.consumers.values():
+                if consumer.dispatcher is not None:
+                    consumer.dispatcher.wake()
 
     # What the registry of producers and other connections call.
 

@@ -13,20 +13,22 @@ from broker.access.rights import Action, Resource
 from broker.delivery import entries
 from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import Cursor, MemoryCursor, SubscriptionCursor
+from broker.delivery.key_shared import KeySharedDispatcher
+from broker.delivery.registry import KeySharing
 from broker.errors import (
     BrokerError,
-    NotSupported,
+    InvalidRequest,
     OffsetOutOfRange,
     PartitionNotFound,
     ProducerBusy,
     SubscriptionBusy,
 )
 from protocols.pulsar import messages, names, schemas
-from protocols.pulsar.consumers import LANE, PulsarConsumer, deliver
+from protocols.pulsar.consumers import LANE, PulsarConsumer
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import CONSUMERS_MAX
 from protocols.pulsar.positions import entry_id
-from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
+from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode, ServerError
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
@@ -38,6 +40,8 @@ SubType = CommandSubscribe.SubType
 KINDS: Final[dict[int, SubscriptionKind]] = {
     SubType.Exclusive: SubscriptionKind.EXCLUSIVE,
     SubType.Shared: SubscriptionKind.SHARED,
+    SubType.Failover: SubscriptionKind.FAILOVER,
+    SubType.Key_Shared: SubscriptionKind.KEY_SHARED,
 }
 METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consumer.
 MICROSECONDS: Final = 1_000_000
@@ -66,6 +70,8 @@ def _consumer(session: PulsarSession, command: CommandSubscribe) -> PulsarConsum
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     consumer = PulsarConsumer(
         command.consumer_name,
+        command.priority_level,
+        [(one.start, one.end) for one in command.keySharedMeta.hashRanges],
         session=session,
         consumer_id=command.consumer_id,
         epoch=epoch,
@@ -90,7 +96,7 @@ async def _subscribe(
         session.refuse(command.request_id, error)
     else:
         session.outbox.answer([messages.success(command.request_id)])
-        session.connection.nursery.start_soon(deliver, consumer)
+        session.serve_consumers()
 
 
 async def _attach(
@@ -101,30 +107,39 @@ async def _attach(
     if command.force_topic_creation:
         await names.make_missing(session, Action.CONSUME, command.topic)
     partition, holds_layout = _partition(session, command)
-    kind = KINDS.get(command.subType)
+    kind = KINDS[command.subType]
+    dispatchers, name = session.listener.dispatchers, command.subscription.encode()
     while True:
-        dispatcher = await _there(session, command, partition)
-        if kind is None:
-            name = SubType.Name(command.subType)
-            raise NotSupported(f"subscriptions of type {name} are not served yet")
+        dispatcher = await _there(session, command, partition, consumer)
         if dispatcher is not None and dispatcher.consumers:
             break
         cursor, ticket = await _cursor(session, command, partition, dispatcher)
         await session.broker.durability.reached(max(ticket, partition.topic.ticket))
         await _check_readable(partition, cursor.position)
-        dispatcher = session.listener.dispatchers.find(partition, command.subscription.encode())
+        dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting):
             continue  # Another one was quicker.
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
-            dispatcher = session.listener.dispatchers.make(
-                partition, command.subscription.encode(), kind, cursor
-            )
+            keys = _key_sharing(command)
+            dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)
         break
     # Atomic from the last look at the dispatcher on.
-    session.listener.dispatchers.attach(dispatcher, consumer)
-    consumer.dispatcher = dispatcher
+    try:
+        dispatchers.attach(dispatcher, consumer)
+    except InvalidRequest as error:
+        dispatchers.release(dispatcher)
+        raise Refused(ServerError.ConsumerAssignError, str(error)) from error
+    consumer.attached_to(dispatcher)
     consumer.holds_layout = holds_layout
     partition.topic.layout_users += holds_layout
+
+
+def _key_sharing(command: CommandSubscribe) -> KeySharing:
+    meta = command.keySharedMeta
+    return KeySharing(
+        is_sticky=meta.keySharedMode == KeySharedMode.STICKY,
+        in_order=not meta.allowOutOfOrderDelivery,
+    )
 
 
 def _check(command: CommandSubscribe) -> None:
@@ -157,7 +172,10 @@ def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Parti
 
 
 async def _there(
-    session: PulsarSession, command: CommandSubscribe, partition: Partition
+    session: PulsarSession,
+    command: CommandSubscribe,
+    partition: Partition,
+    consumer: PulsarConsumer,
 ) -> Dispatcher | None:
     """The dispatcher that the subscription has, once a newcomer may join it.
 
@@ -175,7 +193,9 @@ async def _there(
             return dispatcher
         _check_same(dispatcher, command)
         try:
-            dispatcher.check_room()
+            dispatcher.check_room(consumer)
+        except InvalidRequest as error:
+            raise Refused(ServerError.ConsumerAssignError, str(error)) from error
         except SubscriptionBusy:
             if await _holder_lives(session, dispatcher):
                 raise
@@ -184,8 +204,7 @@ async def _there(
 
 
 def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
-    kind = KINDS.get(command.subType)
-    if dispatcher.kind is not kind:
+    if dispatcher.kind is not KINDS[command.subType]:
         raise SubscriptionBusy(
             "Subscription is of different type. Active subscription type of"
             f" '{dispatcher.kind.value}' is different than the connecting consumer's type"
@@ -195,6 +214,11 @@ def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
         raise Refused(
             ServerError.NotAllowedError, "A durable and a non-durable subscription of one name"
         )
+    if isinstance(dispatcher, KeySharedDispatcher):
+        if dispatcher.policy.is_sticky != _key_sharing(command).is_sticky:
+            raise SubscriptionBusy("Subscription is of different key_shared mode")
+        if dispatcher.in_order != _key_sharing(command).in_order:
+            raise SubscriptionBusy("Subscription has another setting of out-of-order delivery")
 
 
 async def _holder_lives(session: PulsarSession, dispatcher: Dispatcher) -> bool:
@@ -202,11 +226,11 @@ async def _holder_lives(session: PulsarSession, dispatcher: Dispatcher) -> bool:
     ended, since its client may have lost it without a sign.
     """
     holder = dispatcher.consumers[0]
-    assert isinstance(holder, PulsarConsumer)
-    if holder.session is session or await holder.is_alive():
+    is_own = isinstance(holder, PulsarConsumer) and holder.session is session
+    if is_own or await holder.is_alive():
         return holder.is_attached
-    holder.leave()
-    holder.session.end("another connection's consumer takes the place of a silent one")
+    session.listener.dispatchers.detach(dispatcher, holder)
+    holder.lost("another connection's consumer takes the place of a silent one")
     return False
 
 

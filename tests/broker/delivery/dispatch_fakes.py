@@ -8,7 +8,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.delivery.consumer import Consumer
 from broker.delivery.cursor import MemoryCursor
+from broker.delivery.dispatcher import Surroundings
 from broker.delivery.entries import EntryId
+from broker.delivery.read_ahead import ReadAhead
 from tests.broker.delivery.entry_fakes import FakePartition
 
 
@@ -18,11 +20,21 @@ class FakeConsumer(Consumer):
 
     inbox: list = field(default_factory=list)
     was_let_go: bool = False
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    is_full: bool = False  # Its connection takes nothing.
+    changes: list = field(default_factory=list)  # What it heard of being active.
+
+    def send(self, entries, size):
+        assert size == sum(len(entry.body) for entry in entries)
+        self.inbox += entries
+
+    def takes_more(self):
+        return not self.is_full
+
+    def active_changed(self, *, is_active):
+        self.changes.append(is_active)
 
     def let_go(self):
         self.was_let_go = True
-        self.scope.cancel()
 
     async def is_alive(self):
         return True
@@ -32,20 +44,32 @@ class FakeConsumer(Consumer):
         return [delivery.offset for delivery in self.inbox]
 
 
-class Stage:
-    """One partition, one dispatcher, consumers with a task each."""
+class Clock:
+    """A wall clock that tests set, in microseconds."""
 
-    def __init__(self, nursery, kind, cursor=None, partition=None):
+    def __init__(self):
+        self.now_us = 1_000_000_000
+
+    def __call__(self):
+        return self.now_us
+
+
+class Stage:
+    """One partition, one dispatcher and its pump, consumers."""
+
+    def __init__(self, nursery, kind, cursor=None, partition=None, **settings):
         self.partition = partition or FakePartition()
         self.cursor = cursor or MemoryCursor(0)
-        self.dispatcher = kind(self.partition, b"s", self.cursor)
-        self._nursery = nursery
+        self.clock = Clock()
+        self.budget = ReadAhead()
+        surroundings = Surroundings(self.budget, self.clock)
+        self.dispatcher = kind(self.partition, b"s", self.cursor, surroundings, **settings)
+        nursery.start_soon(self.dispatcher.run)
 
-    def join(self, permits=0, name="c"):
+    def join(self, permits=0, name="c", **settings):
         """A new consumer."""
-        consumer = FakeConsumer(name)
+        consumer = FakeConsumer(name, **settings)
         self.dispatcher.attach(consumer)
-        self._nursery.start_soon(self._pull, consumer)
         self.dispatcher.flow(consumer, permits)
         return consumer
 
@@ -57,17 +81,14 @@ class Stage:
 
     def leave(self, consumer):
         self.dispatcher.detach(consumer)
-        consumer.scope.cancel()
-
-    async def _pull(self, consumer):
-        with consumer.scope:
-            while True:
-                consumer.inbox += await self.dispatcher.pull(consumer)
-                await trio.lowlevel.checkpoint()
 
     async def settled(self):
         """Everybody has what they can have."""
         await wait_all_tasks_blocked()
+
+    async def passed(self, seconds):
+        """So much time goes by on trio's clock, which jumps."""
+        await trio.sleep(seconds)
 
     def id(self, offset, *ack_set):
         return EntryId(self.partition.partition_id, offset, ack_set)

@@ -249,16 +249,6 @@ async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):
         assert other.offsets == [0]
 
 
-async def test_cancelled_reader_gives_its_turn_to_the_next():
-    async with stage(SharedDispatcher) as play:
-        first, second = play.join(permits=10), play.join(permits=10)
-        await play.settled()  # The first one waits for records on behalf of both.
-        play.leave(first)
-        play.partition.entries(1, 1)
-        await play.settled()
-        assert second.offsets == [0, 1]
-
-
 class AskedPartition(FakePartition):
     """Remembers how much was asked for."""
 
@@ -282,3 +272,46 @@ async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, 
         assert consumer.offsets == list(range(8))
         most, less = dispatch.READ_AHEAD_BYTES, dispatch.READ_AHEAD_BYTES_FOREIGN
         assert partition.asked == [most, less, less, less, most]
+
+
+async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
+    """However much lies acknowledged behind one open message."""
+    partition = AskedPartition()
+    partition.asked = []
+    monkeypatch.setattr(dispatch, "READ_AHEAD_BYTES", 1)
+    for _ in range(500):
+        partition.entries(1)
+    async with stage(kind, partition=partition) as play:
+        play.cursor.ack([(1, 200), (201, 499)], lazy=True)
+        play.dispatcher.rewind()
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == [0, 200, 499]
+        assert len(partition.asked) == 3
+
+
+async def test_consumer_whose_connection_is_full_is_sent_nothing_until_it_has_room(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        consumer.is_full = True
+        play.partition.entries(1, 1)
+        await play.settled()
+        assert consumer.offsets == []
+        consumer.is_full = False
+        play.dispatcher.wake()
+        await play.settled()
+        assert consumer.offsets == [0, 1]
+
+
+async def test_what_was_read_ahead_and_dropped_is_read_again(kind):
+    async with stage(kind) as play:
+        play.partition.entries(1, 1, 1, 1)
+        consumer = play.join(permits=1)
+        await play.settled()
+        assert play.budget.bytes_held > 0
+        play.budget.sweep(trio.current_time() + 10)
+        assert play.budget.bytes_held == 0
+        play.dispatcher.flow(consumer, 9)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3]
+        assert play.budget.bytes_held == 0

@@ -10,7 +10,7 @@ from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.metadata_fakes import House
 
-EXCLUSIVE, SHARED = SubscriptionKind
+EXCLUSIVE, SHARED = SubscriptionKind.EXCLUSIVE, SubscriptionKind.SHARED
 
 
 def attached(dispatchers, partition, cursor, kind=EXCLUSIVE):

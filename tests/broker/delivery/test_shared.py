@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from broker.delivery import delays
 from broker.delivery import dispatcher as dispatch
 from broker.delivery import shared as dispatch_shared
 from broker.delivery.shared import SharedDispatcher
@@ -11,7 +12,7 @@ from tests.broker.delivery.dispatch_fakes import stage
 
 
 async def test_consumers_take_turns(monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 2)
+    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 2)
     async with stage(SharedDispatcher) as play:
         first, second, third = [await play.join_settled(permits=100) for _ in range(3)]
         play.partition.entries(*[1] * 12)
@@ -154,7 +155,7 @@ def chunk(number, of=3, uuid=b"u"):
 
 
 async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         consumers = [play.join(permits=100) for _ in range(3)]
         await play.settled()
@@ -167,7 +168,7 @@ async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
 
 
 async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
@@ -182,7 +183,7 @@ async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatc
 
 
 async def test_unfinished_message_starts_again_at_its_first_piece(monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN_ENTRIES_SHARED", 1)
+    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
@@ -335,3 +336,58 @@ class Game:
         if any(consumer.permits > 0 for consumer in self.consumers):
             left = set(self.counts) - self.acked - set(self.held)
             assert not left, f"{left} are with nobody, though one wants them"
+
+
+# Priorities and delays.
+
+
+async def test_better_priority_is_served_first_while_it_has_permits():
+    async with stage(SharedDispatcher) as play:
+        later = play.join(permits=100, priority=1)
+        first = play.join(permits=3, priority=0)
+        play.partition.entries(*[1] * 10)
+        await play.settled()
+        assert first.offsets == [0, 1, 2]
+        assert later.offsets == list(range(3, 10))
+
+
+async def test_delayed_entry_comes_at_its_time_and_holds_up_nobody(autojump_clock):
+    async with stage(SharedDispatcher) as play:
+        due_ms = play.clock.now_us // 1000 + 2000
+        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
+        play.partition.entries(1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert (consumer.offsets, play.dispatcher.delayed) == ([1], 1)
+        play.clock.now_us += 2_000_000
+        await play.passed(3)
+        assert (consumer.offsets, play.dispatcher.delayed) == ([1, 0], 0)
+
+
+async def test_delayed_entry_that_another_listener_acknowledged_never_comes(autojump_clock):
+    async with stage(SharedDispatcher) as play:
+        due_ms = play.clock.now_us // 1000 + 2000
+        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
+        consumer = play.join(permits=10)
+        await play.settled()
+        play.cursor.ack_to(1, lazy=True)
+        play.dispatcher.foreign_move(is_seek=False)
+        play.clock.now_us += 2_000_000
+        await play.passed(3)
+        assert consumer.offsets == []
+
+
+async def test_full_tracker_ends_reading_ahead_until_some_are_due(monkeypatch, autojump_clock):
+    monkeypatch.setattr(delays, "DELAYED_MAX", 2)
+    async with stage(SharedDispatcher) as play:
+        due_ms = play.clock.now_us // 1000 + 2000
+        for _ in range(2):
+            play.partition.entries(1, metadata={"deliver_at_time": due_ms})
+        consumer = play.join(permits=10)
+        await play.settled()
+        play.partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == []
+        play.clock.now_us += 2_000_000
+        await play.passed(3)
+        assert sorted(consumer.offsets) == [0, 1, 2]

@@ -253,10 +253,3 @@ def test_non_persistent_is_refused_at_once(client: Any, topic: str) -> None:
 def test_missing_namespace_is_refused(client: Any, topic: str) -> None:
     with pytest.raises((pulsar.TopicNotFound, pulsar.LookupError)):
         client.create_producer(f"persistent://public/nowhere/{topic}")
-
-
-@pytest.mark.parametrize("kind", ["KeyShared", "Failover"])
-def test_other_kinds_are_refused_or_served(client: Any, topic: str, kind: str) -> None:
-    consumer_type = getattr(pulsar.ConsumerType, kind)
-    with pytest.raises(pulsar.NotAllowedError):
-        client.subscribe(topic, "s", consumer_type=consumer_type)

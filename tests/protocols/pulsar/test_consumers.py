@@ -66,8 +66,6 @@ async def test_partition_number_is_told_for_partitioned_topics(broker, client):
         ({"subscription": ""}, ServerError.ProducerBusy),
         ({"metadata": [{"key": "k", "value": "v" * 1024}]}, ServerError.MetadataError),
         ({"subType": 1, "read_compacted": True}, ServerError.NotAllowedError),
-        ({"subType": 2}, ServerError.NotAllowedError),
-        ({"subType": 3}, ServerError.NotAllowedError),
         ({"topic": "persistent://public/default"}, ServerError.NotAllowedError),
         ({"topic": "non-persistent://public/default/t"}, ServerError.NotAllowedError),
         ({"topic": "persistent://public/nowhere/t"}, ServerError.TopicNotFound),

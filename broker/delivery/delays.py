@@ -1,0 +1,53 @@
+"""Entries whose writer wants them delivered later: when, and which.
+
+Kept in memory alone. They are not acknowledged, so after a restart they are read, and put here,
+again. Knows no entry and no clock.
+"""
+
+import heapq
+from typing import Final
+
+# Of one subscription, some 50 bytes each; beyond it nothing more is read ahead until some are due.
+DELAYED_MAX: Final = 1_000_000
+_OFFSET_BITS: Final = 64
+_SLOT_BITS: Final = 16
+_SLOT_MASK: Final = (1 << _SLOT_BITS) - 1
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+
+
+class Delays:
+    """A heap of (time, offset, slot), each packed into one number."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more are taken."""
+        return len(self._heap) >= DELAYED_MAX
+
+    @property
+    def first_ms(self) -> int | None:
+        """When the next one is due, in milliseconds since 1970."""
+        return self._heap[0] >> (_OFFSET_BITS + _SLOT_BITS) if self._heap else None
+
+    def add(self, due_ms: int, offset: int, slot: int) -> None:
+        """Deliver the entry at `offset` at that time; `slot` is its key's, or 0."""
+        packed = (due_ms << (_OFFSET_BITS + _SLOT_BITS)) | (offset << _SLOT_BITS) | slot
+        heapq.heappush(self._heap, packed)
+
+    def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
+        """(offset, slot) of those that are due, at most so many; they are no longer here."""
+        found: list[tuple[int, int]] = []
+        heap, bound = self._heap, (now_ms + 1) << (_OFFSET_BITS + _SLOT_BITS)
+        while heap and heap[0] < bound and len(found) < count_max:
+            packed = heapq.heappop(heap)
+            found.append(((packed >> _SLOT_BITS) & _OFFSET_MASK, packed & _SLOT_MASK))
+        return found
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._heap.clear()

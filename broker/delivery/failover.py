@@ -1,0 +1,93 @@
+"""Failover delivery: any number of consumers, one of which is sent everything, in order.
+
+Which one follows from priorities and names alone, as in AbstractDispatcherSingleActiveConsumer.java
+of apache/pulsar, so that the partitions of a topic are spread over its consumers.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+import mmh3
+import trio
+
+from broker.delivery.consumer import Consumer, SubscriptionKind
+from broker.delivery.exclusive import OrderedDispatcher
+
+# How long the consumer that another one displaces may still acknowledge what it has, before that
+# is sent to the other one; Apache's activeConsumerFailoverDelayTimeMillis.
+DELAY_S: Final = 1.0
+RING_POINTS: Final = 100  # Of each consumer, as in Apache.
+
+
+class FailoverDispatcher(OrderedDispatcher):
+    """Delivers to one of its consumers, and to the next one when that leaves."""
+
+    kind = SubscriptionKind.FAILOVER
+    _change_at = math.inf  # When the chosen one becomes active, in trio's seconds.
+
+    def _joined(self, consumer: Consumer) -> None:
+        if self._chosen() is not consumer:
+            consumer.active_changed(is_active=False)
+        elif self.active is not None:  # It is displaced, and sent nothing more.
+            self.active = None
+            self._change_at = trio.current_time() + DELAY_S
+        elif self._change_at == math.inf:
+            self._change_at = trio.current_time()
+
+    def _left(self, consumer: Consumer) -> None:
+        if not self.consumers:
+            self.active, self._change_at = None, math.inf
+            self.rewind()
+        elif consumer is self.active:
+            self.active = None
+            self._change_at = trio.current_time()
+
+    def _due_at(self) -> float:
+        return self._change_at
+
+    def _can_give(self) -> bool:
+        if self._change_at <= trio.current_time():
+            self._change()
+        return super()._can_give()
+
+    def _change(self) -> None:
+        """Let the chosen one be active, tell everybody, and begin again for it."""
+        self._change_at = math.inf
+        self.active = self._chosen()
+        self.rewind()
+        for consumer in self.consumers:
+            consumer.active_changed(is_active=consumer is self.active)
+
+    def _chosen(self) -> Consumer:
+        best = min(consumer.priority for consumer in self.consumers)
+        able = [consumer for consumer in self.consumers if consumer.priority == best]
+        able.sort(key=_name)
+        topic = self.partition.topic
+        if topic.partitioned:
+            return able[self.partition.index % len(able)]
+        return able[_place_on_ring(f"persistent://{topic.name.full}", [*map(_name, able)])]
+
+
+def _name(consumer: Consumer) -> str:
+    return consumer.name
+
+
+def _place_on_ring(topic: str, names: Sequence[str]) -> int:
+    """Which of the names is the first at or above the topic's hash, or the first of all."""
+    points: dict[int, int] = {}
+    for place, name in enumerate(names):
+        for number in range(RING_POINTS):
+            points[_hash(f"{name}{number}")] = place
+    ring = sorted(points)
+    found = bisect_left(ring, _hash(topic))
+    return points[ring[found % len(ring)]]
+
+
+def _hash(text: str) -> int:
+    """Apache's Murmur3_32Hash: without the sign bit."""
+    number: int = mmh3.hash(text.encode(), 0, signed=False)
+    return number & 0x7FFF_FFFF

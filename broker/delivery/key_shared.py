@@ -1,0 +1,209 @@
+"""Key_Shared delivery: like Shared, but the entries of one key go to one consumer at a time, in
+order.
+
+Each key has a slot, each slot an owner among the consumers: by a ring of hashes, or by the ranges
+that the consumers ask for. What cannot go to its owner yet is only remembered by its offset, and
+read again when it can. A slot with unacknowledged entries at one consumer goes to no other before
+these are acknowledged or returned, so that a key is never at two, also when consumers come and go;
+other slots are not held up by it. PIP-119, PIP-379.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from broker.delivery import entries as ids
+from broker.delivery.again import Lane
+from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from broker.delivery.dispatcher import DELAYED, TURN_BYTES, TURN_ENTRIES, Surroundings
+from broker.delivery.entries import Entry
+from broker.delivery.key_slots import KeyPolicy
+from broker.delivery.shared import SharedDispatcher, Shares
+
+if TYPE_CHECKING:
+    from broker.delivery.cursor import Cursor, CursorState
+    from broker.topics.partition import Partition
+
+# Offsets that wait for their key's consumer, before nothing more is read ahead for the others;
+# Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
+LOOK_AHEAD_MAX: Final = 20_000
+READY_LANES_MAX: Final = 100  # Slots whose waiting entries are looked at in one turn.
+
+
+@dataclass(slots=True)
+class _Holder:
+    """Who has unacknowledged entries of a slot, and how many."""
+
+    consumer: Consumer
+    count: int
+
+
+class KeySharedDispatcher(SharedDispatcher):
+    """Delivers each key to one consumer."""
+
+    kind = SubscriptionKind.KEY_SHARED
+
+    def __init__(
+        self,
+        partition: Partition,
+        name: bytes,
+        cursor: Cursor,
+        surroundings: Surroundings | None = None,
+        *,
+        policy: KeyPolicy,
+        in_order: bool = True,
+    ) -> None:
+        """`in_order`: a slot waits for what another consumer holds of it."""
+        super().__init__(partition, name, cursor, surroundings)
+        self.policy = policy
+        self.in_order = in_order
+        self._holders: dict[int, _Holder] = {}
+        self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
+        # Slots of which something goes again, by the consumer who may have it.
+        self._ready: dict[Consumer, dict[Lane, None]] = {}
+        if in_order:
+            self._released = self._slot_released
+
+    def check_room(self, consumer: Consumer) -> None:
+        """Raises InvalidRequest for ranges that cannot be, or that another consumer has."""
+        self.policy.check(consumer, self.consumers)
+
+    def rewind(self) -> None:
+        """Start again at the first entry that is not acknowledged."""
+        self._ready.clear()
+        super().rewind()
+
+    def _joined(self, consumer: Consumer) -> None:
+        super()._joined(consumer)
+        self.policy.add(consumer)
+        self._share_out_slots()
+
+    def _left(self, consumer: Consumer) -> None:
+        self.policy.remove(consumer)
+        self._owners.clear()
+        super()._left(consumer)
+        self._share_out_slots()
+
+    def _share_out_slots(self) -> None:
+        """Slots may have other owners than before."""
+        self._owners.clear()
+        self._ready.clear()
+        for slot in self._again.lanes:
+            self._note_ready(slot)
+
+    # Who may have what.
+
+    def _owner(self, slot: int) -> Consumer | None:
+        owners = self._owners
+        if slot not in owners:
+            owners[slot] = self.policy.owner(slot)
+        return owners[slot]
+
+    def _free_owner(self, slot: Lane) -> Consumer | None:
+        """The owner of a slot, unless another consumer still holds entries of it."""
+        assert isinstance(slot, int)
+        owner, holder = self._owner(slot), self._holders.get(slot)
+        return owner if holder is None or holder.consumer is owner else None
+
+    def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
+        owner = self._free_owner(lane)
+        if owner is None or not owner.can_take or not shares.takes_more(owner):
+            return None
+        return owner
+
+    def _lane_of(self, pending: Pending) -> Lane:
+        return pending.slot
+
+    def _due_lane(self, slot: int) -> Lane:
+        return slot
+
+    def _wait(self, offset: int, lane: Lane) -> None:
+        super()._wait(offset, lane)
+        self._note_ready(lane)
+
+    def _note_ready(self, slot: Lane) -> None:
+        """Something of a slot goes again: remember who may have it, if somebody may."""
+        owner = self._free_owner(slot)
+        if owner is not None:
+            self._ready.setdefault(owner, {})[slot] = None
+
+    def _ready_lanes(self) -> Sequence[Lane]:
+        if not self._again:
+            return ()
+        found: list[Lane] = []
+        for consumer, slots in self._ready.items():
+            if slots and consumer.can_take and consumer.takes_more():
+                found += self._some_waiting(slots)
+        return found
+
+    def _some_waiting(self, slots: dict[Lane, None]) -> Sequence[Lane]:
+        """Some of the slots, without those of which nothing goes again any more."""
+        found: list[Lane] = []
+        for slot in list(slots):
+            if slot not in self._again.lanes:
+                del slots[slot]
+            elif len(found) < READY_LANES_MAX:
+                found.append(slot)
+            else:
+                break
+        return found
+
+    # Giving.
+
+    def _give_ahead(self) -> bool:
+        shares = Shares(TURN_ENTRIES)
+        state = self.cursor.state()
+        position, has_holes = state.position, bool(state.acked)
+        ahead = self._ahead
+        count = size = 0
+        while ahead and count < TURN_ENTRIES and size < TURN_BYTES and not self._is_blocked:
+            entry = ahead[0]  # hot: see make bench
+            if (has_holes or entry.offset < position) and state.covers(entry.offset, entry.end):
+                self._passed(entry.offset)
+            elif not self._route(entry, shares, state):
+                break
+            ahead.popleft()
+            count += 1
+            size += len(entry.body)
+        shares.send()
+        return count > 0
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more may wait for their key's consumer."""
+        return len(self._again) >= LOOK_AHEAD_MAX
+
+    def _route(self, entry: Entry, shares: Shares, state: CursorState) -> bool:
+        """Give an entry to its key's consumer, or let it wait; False if no more may wait."""
+        metadata = ids.entry_metadata(entry.body)
+        slot = entry.slot = self.policy.slot(ids.sticky_key(metadata))
+        if entry.flags & DELAYED and self._is_early(entry, metadata.deliver_at_time, slot):
+            return True
+        consumer = None if slot in self._again.lanes else self._target(slot, shares)
+        if consumer is not None:
+            self._share(shares, consumer, entry, state)
+        elif self._is_full:
+            return False
+        else:
+            self._wait(entry.offset, slot)
+        return True
+
+    def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
+        if self.in_order:
+            holder = self._holders.get(entry.slot)
+            if holder is None:
+                self._holders[entry.slot] = _Holder(consumer, 1)
+            else:
+                holder.count += 1
+        super()._share(shares, consumer, entry, state)
+
+    def _slot_released(self, pending: Pending) -> None:
+        holder = self._holders[pending.slot]
+        holder.count -= 1
+        if not holder.count:
+            del self._holders[pending.slot]
+            if pending.slot in self._again.lanes:
+                self._note_ready(pending.slot)
+                self.wake()

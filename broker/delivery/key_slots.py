@@ -1,0 +1,142 @@
+"""Which consumer of a Key_Shared subscription a key belongs to: hashes, slots and their owners.
+
+As in Apache Pulsar: AUTO_SPLIT is the broker's own business (a ring of hashes, as Apache's), STICKY
+follows from the ranges that the consumers ask for, and its slots are part of the protocol. Knows no
+entry.
+"""
+
+from __future__ import annotations
+
+import abc
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from typing import Final
+
+import mmh3
+
+from broker.delivery.consumer import Consumer
+from broker.errors import InvalidRequest
+
+SLOTS: Final = 65536
+RING_POINTS: Final = 100  # Of each consumer, as in Apache.
+
+
+def key_hash(key: bytes) -> int:
+    """Apache's Murmur3_32Hash of a key: 31 bits."""
+    number: int = mmh3.hash(key, 0, signed=False)
+    return number & 0x7FFF_FFFF
+
+
+class KeyPolicy(abc.ABC):
+    """Says whose a slot is."""
+
+    is_sticky: bool
+
+    @abc.abstractmethod
+    def slot(self, key: bytes) -> int:
+        """The slot of a key, from 1 on."""
+
+    @abc.abstractmethod
+    def owner(self, slot: int) -> Consumer | None:
+        """Whose slot it is; None: nobody's."""
+
+    @abc.abstractmethod
+    def add(self, consumer: Consumer) -> None:
+        """A consumer has come, which `check` let in."""
+
+    @abc.abstractmethod
+    def remove(self, consumer: Consumer) -> None:
+        """A consumer has left."""
+
+    def check(self, consumer: Consumer, others: Sequence[Consumer]) -> None:  # noqa: B027
+        """Raises InvalidRequest for ranges that cannot be let in."""
+
+
+class KeyRing(KeyPolicy):
+    """AUTO_SPLIT: each consumer has many points on a ring of slots, and what lies before them."""
+
+    is_sticky = False
+
+    def __init__(self) -> None:
+        self._points: list[tuple[int, int]] = []  # Slot, number of the consumer; sorted.
+        self._consumers: dict[int, Consumer] = {}
+        self._next = 0
+
+    def slot(self, key: bytes) -> int:
+        """As Apache's ring counts: the hash modulo 65535, plus 1."""
+        return key_hash(key) % (SLOTS - 1) + 1
+
+    def owner(self, slot: int) -> Consumer | None:
+        """The consumer of the next point on the ring."""
+        points = self._points
+        if not points:
+            return None
+        place = bisect_left(points, (slot, -1)) % len(points)
+        return self._consumers[points[place][1]]
+
+    def add(self, consumer: Consumer) -> None:
+        """Give the consumer its points; its number keeps those of equal names apart."""
+        number = self._next
+        self._next += 1
+        self._consumers[number] = consumer
+        for point in range(RING_POINTS):
+            slot = self.slot(f"{consumer.name}{number}-{point}".encode())
+            insort(self._points, (slot, number))
+
+    def remove(self, consumer: Consumer) -> None:
+        """Take its points away."""
+        number = next(n for n, known in self._consumers.items() if known is consumer)
+        del self._consumers[number]
+        self._points = [point for point in self._points if point[1] != number]
+
+
+class KeyRanges(KeyPolicy):
+    """STICKY: each consumer has the ranges of slots that it asked for."""
+
+    is_sticky = True
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, Consumer]] = []  # By start; ends included.
+
+    def slot(self, key: bytes) -> int:
+        """The hash modulo 65536; slot 0 counts as 1."""
+        return key_hash(key) % SLOTS or 1
+
+    def owner(self, slot: int) -> Consumer | None:
+        """The consumer with a range that holds the slot."""
+        place = bisect_left(self._ranges, slot + 1, key=_start) - 1
+        if place < 0:
+            return None
+        _, end, consumer = self._ranges[place]
+        return consumer if slot <= end else None
+
+    def add(self, consumer: Consumer) -> None:
+        """The ranges are the consumer's."""
+        for start, end in consumer.key_ranges:
+            insort(self._ranges, (start, end, consumer), key=_start)
+
+    def remove(self, consumer: Consumer) -> None:
+        """The ranges are nobody's."""
+        self._ranges = [one for one in self._ranges if one[2] is not consumer]
+
+    def check(self, consumer: Consumer, others: Sequence[Consumer]) -> None:
+        """Raises InvalidRequest for no ranges, one that ends before it starts, and overlaps
+        with each other or with another consumer's.
+        """
+        wanted = sorted(consumer.key_ranges)
+        if not wanted:
+            raise InvalidRequest("Ranges for KeyShared policy must not be empty.")
+        taken = [one for other in others for one in other.key_ranges]
+        last = -1
+        for start, end in wanted:
+            if start > end or start < 0:
+                raise InvalidRequest(f"Fixed hash range start {start} > end {end}")
+            if start <= last:
+                raise InvalidRequest("Ranges for KeyShared policy with overlap")
+            if any(start <= high and low <= end for low, high in taken):
+                raise InvalidRequest(f"Range conflict with consumer: {start} to {end}")
+            last = end
+
+
+def _start(one: tuple[int, int, Consumer]) -> int:
+    return one[0]

@@ -1,0 +1,69 @@
+"""How much all dispatchers together may have read ahead: one budget of bytes.
+
+Who is about to read asks how much; where the budget is short, those who could not give anything out
+for the longest time drop what they hold, which is read again when it is wanted. Nobody waits here:
+a dispatcher always may read a little. Knows no log and no consumer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
+READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is used up.
+IDLE_S: Final = 1.0  # What nobody could take for so long is dropped, budget or not.
+BUSY_S: Final = 0.05  # Nobody drops what was used since: it would be read again at once.
+
+
+class Holder(Protocol):
+    """A dispatcher."""
+
+    def drop_ahead(self) -> None:
+        """Forget what is read ahead; nothing of it was given out."""
+
+
+class ReadAhead:
+    """The budget."""
+
+    def __init__(self, bytes_max: int = READ_AHEAD_BYTES_ALL) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_held = 0
+        self._held: dict[Holder, int] = {}  # Least recently used first.
+        self._used_at: dict[Holder, float] = {}
+
+    def may_read(self, wanted: int, now: float) -> int:
+        """How many bytes may be read of those wanted; idle holders make room for them. `now` is in
+        seconds of any one clock.
+        """
+        if self.bytes_held + wanted > self.bytes_max:
+            self._reclaim(wanted, now)
+        if self.bytes_held + wanted > self.bytes_max:
+            return min(wanted, READ_AHEAD_BYTES_MIN)
+        return wanted
+
+    def hold(self, holder: Holder, size: int, now: float) -> None:
+        """The holder has `size` bytes now, instead of what it had."""
+        self.bytes_held += size - self._held.pop(holder, 0)
+        if size:
+            self._held[holder] = size
+            self._used_at[holder] = now
+        else:
+            self._used_at.pop(holder, None)
+
+    def sweep(self, now: float) -> None:
+        """Let go of what nobody could use for a while."""
+        for holder in list(self._held):
+            if now - self._used_at[holder] < IDLE_S:
+                return
+            self._drop(holder)
+
+    def _reclaim(self, wanted: int, now: float) -> None:
+        for holder in list(self._held):
+            is_busy = now - self._used_at[holder] < BUSY_S
+            if is_busy or self.bytes_held + wanted <= self.bytes_max:
+                return
+            self._drop(holder)
+
+    def _drop(self, holder: Holder) -> None:
+        self.hold(holder, 0, 0.0)
+        holder.drop_ahead()

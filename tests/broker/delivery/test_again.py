@@ -1,0 +1,82 @@
+"""What waits to be read again, by lane; delays; the budget of what is read ahead."""
+
+import random
+
+from broker.delivery.again import ANYBODY, Again
+from broker.delivery.delays import Delays
+from broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
+
+
+def test_against_a_plain_dict():
+    rng = random.Random(11)
+    again, plain = Again(), {}
+    for _ in range(3000):
+        offset = rng.randrange(60)
+        if rng.random() < 0.5:
+            lane = rng.choice([ANYBODY, b"u", 1, 2])
+            again.add(offset, lane)
+            plain.setdefault(offset, lane)
+        else:
+            again.discard(offset)
+            plain.pop(offset, None)
+        assert len(again) == len(plain)
+        assert set(again.lanes) == set(plain.values())
+        for lane in (ANYBODY, b"u", 1, 2):
+            mine = [offset for offset, its in plain.items() if its == lane]
+            assert again.first(lane) == min(mine, default=None)
+        assert again.lowest([1, 2]) == min(
+            (offset for offset, lane in plain.items() if lane in (1, 2)), default=None
+        )
+    again.clear()
+    assert (len(again), list(again.lanes)) == (0, [])
+
+
+def test_delays_come_in_order_of_time_then_offset():
+    delays = Delays()
+    for due_ms, offset, slot in [(30, 1, 7), (10, 2**62, 65535), (10, 5, 0), (2**63, 9, 1)]:
+        delays.add(due_ms, offset, slot)
+    assert delays.first_ms == 10
+    assert delays.pop_due(9, 10) == []
+    assert delays.pop_due(10, 1) == [(5, 0)]
+    assert delays.pop_due(40, 10) == [(2**62, 65535), (1, 7)]
+    assert (len(delays), delays.first_ms) == (1, 2**63)
+    delays.clear()
+    assert delays.first_ms is None
+
+
+class Holder:
+    def __init__(self):
+        self.dropped = 0
+
+    def drop_ahead(self):
+        self.dropped += 1
+
+
+def test_budget_takes_from_those_who_could_not_use_theirs():
+    budget = ReadAhead(100_000)
+    old, busy = Holder(), Holder()
+    budget.hold(old, 60_000, 0.0)
+    budget.hold(busy, 40_000, 10.0)
+    assert budget.may_read(50_000, 10.0 + BUSY_S / 2) == 50_000
+    assert (old.dropped, busy.dropped, budget.bytes_held) == (1, 0, 40_000)
+
+
+def test_nobody_waits_for_the_budget_and_who_is_busy_keeps_his():
+    budget = ReadAhead(100_000)
+    holders = [Holder() for _ in range(10)]
+    for holder in holders:
+        budget.hold(holder, 10_000, 5.0)
+    assert budget.may_read(50_000, 5.0) == READ_AHEAD_BYTES_MIN
+    assert not any(holder.dropped for holder in holders)
+
+
+def test_sweep_drops_what_lies_about():
+    budget = ReadAhead()
+    first, second = Holder(), Holder()
+    budget.hold(first, 1000, 0.0)
+    budget.hold(second, 1000, IDLE_S)
+    budget.sweep(IDLE_S)
+    assert (first.dropped, second.dropped, budget.bytes_held) == (1, 0, 1000)
+    budget.hold(second, 0, 2 * IDLE_S)
+    budget.sweep(9 * IDLE_S)
+    assert (second.dropped, budget.bytes_held) == (0, 0)

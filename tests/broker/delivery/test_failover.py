@@ -1,0 +1,113 @@
+"""Failover delivery: who is active, when that changes, and who hears of it."""
+
+import pytest
+
+from broker.delivery.failover import DELAY_S, FailoverDispatcher
+from tests.broker.delivery.dispatch_fakes import stage
+from tests.broker.delivery.entry_fakes import FakePartition
+
+
+@pytest.fixture(autouse=True)
+def time_passes_at_once(autojump_clock):
+    """The second that a displaced consumer has takes none."""
+
+
+def partition_of_a_partitioned_topic(index):
+    return FakePartition(index=index, partitioned=True)
+
+
+async def test_first_one_is_active_and_gets_everything_in_order():
+    async with stage(FailoverDispatcher) as play:
+        play.partition.entries(1, 1, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2]
+        assert consumer.changes == [True]
+
+
+@pytest.mark.parametrize("index", range(4))
+async def test_partitions_are_spread_over_the_names(index):
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(index)) as play:
+        play.partition.entries(1)
+        consumers = [play.join(permits=10, name=name) for name in ("b", "a", "c")]
+        await play.settled()
+        order = sorted(consumers, key=lambda consumer: consumer.name)
+        assert play.dispatcher.active is order[index % 3]
+        assert [consumer.offsets for consumer in order].index([0]) == index % 3
+
+
+async def test_better_priority_goes_before_the_name():
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        play.join(permits=10, name="a", priority=1)
+        better = play.join(permits=10, name="z", priority=0)
+        await play.settled()
+        assert play.dispatcher.active is better
+
+
+async def test_unpartitioned_topic_goes_by_the_ring_of_names():
+    async with stage(FailoverDispatcher) as play:
+        names = [f"c{number}" for number in range(5)]
+        consumers = [play.join(permits=10, name=name) for name in names]
+        await play.settled()
+        chosen = play.dispatcher.active.name
+        for consumer in consumers:
+            play.leave(consumer)
+        for name in reversed(names):
+            play.join(permits=10, name=name)
+        await play.settled()
+        assert play.dispatcher.active.name == chosen, "whoever came first"
+
+
+async def test_newcomer_that_is_not_chosen_hears_so_at_once_and_nobody_else_does():
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        first = play.join(permits=10, name="a")
+        await play.settled()
+        second = play.join(permits=10, name="b")
+        assert second.changes == [False]
+        await play.settled()
+        play.leave(second)
+        await play.settled()
+        assert first.changes == [True]
+
+
+async def test_next_one_goes_on_with_what_is_not_acknowledged():
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        play.partition.entries(1, 1, 1)
+        first = play.join(permits=10, name="a")
+        await play.settled()
+        second = play.join(permits=10, name="b")
+        await play.settled()
+        await play.ack(first, 0)
+        assert (first.offsets, second.offsets) == ([0, 1, 2], [])
+        play.leave(first)
+        await play.settled()
+        assert second.offsets == [1, 2]
+        assert second.changes == [False, True]
+
+
+async def test_displaced_one_has_a_second_for_its_acknowledgements(autojump_clock):
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        play.partition.entries(1, 1)
+        old = play.join(permits=10, name="b")
+        await play.settled()
+        before = autojump_clock.current_time()
+        new = play.join(permits=10, name="a")
+        play.partition.entries(1)
+        await play.ack(old, 0)
+        await play.passed(DELAY_S + 1)
+        assert autojump_clock.current_time() >= before + DELAY_S
+        assert (old.offsets, new.offsets) == ([0, 1], [1, 2])
+        assert (old.changes, new.changes) == ([True, False], [True])
+
+
+async def test_one_that_is_not_active_has_nothing_to_be_sent_again():
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        play.partition.entries(1, 1)
+        first, second = (play.join(permits=10, name=name) for name in "ab")
+        await play.settled()
+        play.nack(second)
+        await play.settled()
+        assert first.offsets == [0, 1]
+        play.nack(first)
+        await play.settled()
+        assert first.offsets == [0, 1, 0, 1]

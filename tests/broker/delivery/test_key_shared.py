@@ -1,0 +1,241 @@
+"""Key_Shared delivery: a key is at one consumer at a time and in order, whoever comes and goes."""
+
+import random
+
+import pytest
+
+from broker.delivery import key_shared
+from broker.delivery.key_shared import KeySharedDispatcher
+from broker.delivery.key_slots import KeyRanges, KeyRing
+from tests.broker.delivery.dispatch_fakes import stage
+
+
+def keyed(policy=KeyRing, **settings):
+    return stage(KeySharedDispatcher, policy=policy(), **settings)
+
+
+def put(play, *keys):
+    """One entry of each key; returns their offsets."""
+    return [play.partition.entries(1, metadata={"partition_key": key})[0] for key in keys]
+
+
+async def test_a_key_goes_to_one_consumer():
+    async with keyed() as play:
+        consumers = [play.join(permits=100, name=name) for name in "ab"]
+        keys = [b"key%d" % (number % 8) for number in range(40)]
+        offsets = put(play, *keys)
+        await play.settled()
+        owners = {}
+        for consumer in consumers:
+            assert consumer.offsets == sorted(consumer.offsets)
+            for offset in consumer.offsets:
+                assert owners.setdefault(keys[offsets.index(offset)], consumer) is consumer
+        assert sum(len(consumer.offsets) for consumer in consumers) == 40
+        assert len(set(owners.values())) == 2
+
+
+async def test_ordering_key_goes_before_the_key_and_no_key_is_one_too():
+    async with keyed() as play:
+        consumers = [play.join(permits=100, name=name) for name in "ab"]
+        for number in range(20):
+            fields = {"partition_key": b"%d" % number, "ordering_key": b"one"}
+            play.partition.entries(1, metadata=fields)
+        await play.settled()
+        assert sorted(len(consumer.inbox) for consumer in consumers) == [0, 20]
+
+
+async def test_ranges_decide_and_what_nobody_owns_waits():
+    async with keyed(KeyRanges) as play:
+        low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
+        put(play, b"a", b"hello world", b"k1")  # Slots 27058, 36623, 24618.
+        await play.settled()
+        assert low.offsets == [0, 2]
+        high = play.join(permits=10, name="high", key_ranges=[(30_001, 65_535)])
+        await play.settled()
+        assert high.offsets == [1]
+
+
+async def test_consumer_without_permits_holds_up_its_own_keys_alone():
+    async with keyed(KeyRanges) as play:
+        low = play.join(permits=1, name="low", key_ranges=[(0, 30_000)])
+        high = play.join(permits=100, name="high", key_ranges=[(30_001, 65_535)])
+        put(play, *[b"a", b"hello world"] * 10)
+        await play.settled()
+        assert (low.offsets, len(high.offsets)) == ([0], 10)
+        play.dispatcher.flow(low, 100)
+        await play.settled()
+        assert low.offsets == list(range(0, 20, 2))
+
+
+async def test_key_stays_until_its_consumer_holds_none_of_it():
+    async with keyed(KeyRanges) as play:
+        old = play.join(permits=100, name="old", key_ranges=[(0, 65_535)])
+        put(play, b"a", b"a", b"k1")
+        await play.settled()
+        play.dispatcher.policy.remove(old)
+        old.key_ranges = [(60_000, 65_535)]
+        play.dispatcher.policy.add(old)
+        new = play.join(permits=100, name="new", key_ranges=[(0, 59_999)])
+        put(play, b"a", b"hello world", b"k1")
+        await play.settled()
+        assert new.offsets == [4]  # A key of which the other one holds nothing.
+        await play.ack(old, 0)
+        await play.settled()
+        assert new.offsets == [4]
+        await play.ack(old, 1, 2)
+        await play.settled()
+        assert sorted(new.offsets) == [3, 4, 5]
+
+
+async def test_out_of_order_delivery_does_not_wait():
+    async with keyed(in_order=False) as play:
+        old = play.join(permits=100, name="old")
+        put(play, *[b"key%d" % number for number in range(30)])
+        await play.settled()
+        new = play.join(permits=100, name="new")
+        put(play, *[b"key%d" % number for number in range(30)])
+        await play.settled()
+        assert len(old.inbox) + len(new.inbox) == 60
+        assert new.inbox
+
+
+async def test_what_a_consumer_held_goes_to_the_next_owner_in_order():
+    async with keyed() as play:
+        first, second = (play.join(permits=100, name=name) for name in "ab")
+        put(play, *[b"key%d" % (number % 4) for number in range(20)])
+        await play.settled()
+        moved = list(first.offsets)
+        assert moved
+        before = len(second.offsets)
+        play.leave(first)
+        put(play, b"key0", b"key1", b"key2", b"key3")
+        await play.settled()
+        assert sorted(second.offsets[before:]) == sorted([*moved, 20, 21, 22, 23])
+        assert_in_order(play, second.offsets[before:], 4)
+
+
+def assert_in_order(play, offsets, keys):
+    for key in range(keys):
+        mine = [offset for offset in offsets if offset % keys == key]
+        assert mine == sorted(mine)
+
+
+async def test_reading_ahead_ends_where_too_much_waits(monkeypatch):
+    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 5)
+    async with keyed(KeyRanges) as play:
+        low = play.join(permits=1, name="low", key_ranges=[(0, 30_000)])
+        high = play.join(permits=100, name="high", key_ranges=[(30_001, 65_535)])
+        put(play, *[b"a"] * 10, b"hello world")
+        await play.settled()
+        assert (low.offsets, high.offsets) == ([0], [])
+        play.dispatcher.flow(low, 6)
+        await play.settled()
+        assert (low.offsets, high.offsets) == (list(range(7)), [10])
+
+
+async def test_delayed_entry_of_a_key_comes_at_its_time_to_the_keys_owner(autojump_clock):
+    async with keyed(KeyRanges) as play:
+        low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
+        high = play.join(permits=10, name="high", key_ranges=[(30_001, 65_535)])
+        due_ms = play.clock.now_us // 1000 + 5000
+        fields = {"partition_key": b"hello world", "deliver_at_time": due_ms}
+        play.partition.entries(1, metadata=fields)
+        put(play, b"hello world", b"a")
+        await play.settled()
+        assert (low.offsets, high.offsets) == ([2], [1])
+        play.clock.now_us += 5_000_000
+        await play.ack(high, 1)
+        await play.passed(61)
+        assert high.offsets == [1, 0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_against_a_model(seed, monkeypatch):
+    """No key at two at once, none out of order, none lost, nothing acknowledged comes again."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", rng.choice([3, 20, 20_000]))
+    async with keyed() as play:
+        game = Game(rng, play)
+        for _ in range(120):
+            await game.step()
+            await play.settled()
+            game.look()
+        while game.consumers:
+            game.leave()
+        game.join(permits=1 << 30)
+        for _ in range(3):
+            await play.settled()
+            game.look()
+        assert set(game.held) == set(game.keys) - game.acked, "all that is left is with the last"
+
+
+class Game:
+    """What consumers hold, by the rules."""
+
+    def __init__(self, rng, play):
+        self.rng, self.play = rng, play
+        self.consumers, self.seen = [], {}
+        self.keys, self.held, self.acked = {}, {}, set()
+
+    async def step(self):
+        moves = [self.append, self.append, self.flow, self.flow, self.ack, self.ack, self.nack]
+        move = self.rng.choice([*moves, self.join, self.leave])
+        if move in (self.append, self.join) or self.consumers:
+            done = move()
+            if done is not None:
+                await done
+
+    def append(self):
+        for _ in range(self.rng.randint(1, 6)):
+            key = b"k%d" % self.rng.randrange(5)
+            self.keys[put(self.play, key)[0]] = key
+
+    def join(self, permits=0):
+        consumer = self.play.join(permits, name=f"c{len(self.seen)}")
+        self.consumers.append(consumer)
+        self.seen[consumer] = 0
+
+    def leave(self):
+        consumer = self.consumers.pop(self.rng.randrange(len(self.consumers)))
+        self.play.leave(consumer)
+        self.held = {o: holder for o, holder in self.held.items() if holder is not consumer}
+
+    def flow(self):
+        self.play.dispatcher.flow(self.rng.choice(self.consumers), self.rng.randint(1, 9))
+
+    async def ack(self):
+        consumer, mine = self.some()
+        await self.play.ack(consumer, *mine)
+        for offset in mine:
+            self.acked.add(offset)
+            del self.held[offset]
+
+    def nack(self):
+        consumer, mine = self.some()
+        if mine:
+            self.play.nack(consumer, *mine)
+            for offset in mine:
+                del self.held[offset]
+
+    def some(self):
+        consumer = self.rng.choice(self.consumers)
+        mine = [offset for offset, holder in self.held.items() if holder is consumer]
+        return consumer, self.rng.sample(mine, self.rng.randint(0, len(mine)))
+
+    def look(self):
+        for consumer in self.consumers:
+            for delivery in consumer.inbox[self.seen[consumer] :]:
+                offset = delivery.offset
+                key = self.keys[offset]
+                assert offset not in self.acked
+                assert offset not in self.held
+                holders = {h for o, h in self.held.items() if self.keys[o] == key}
+                assert holders <= {consumer}, f"{key} is at two"
+                open_before = {
+                    o
+                    for o, its in self.keys.items()
+                    if its == key and o < offset and o not in self.acked and o not in self.held
+                }
+                assert not open_before, f"{offset} overtook {open_before}"
+                self.held[offset] = consumer
+            self.seen[consumer] = len(consumer.inbox)

@@ -1,0 +1,99 @@
+"""Slots of keys and their owners."""
+
+import random
+
+import pytest
+
+from broker.delivery.key_slots import SLOTS, KeyRanges, KeyRing, key_hash
+from broker.errors import InvalidRequest
+from tests.broker.delivery.dispatch_fakes import FakeConsumer
+
+# Key, hash, sticky slot, slot on the ring: as Apache's own code has them.
+KNOWN = [
+    (b"", 0, 1, 1),
+    (b"a", 1009084850, 27058, 42456),
+    (b"k1", 2110152746, 24618, 56817),
+    (b"key-1", 414258592, 5536, 11858),
+    (b"hello world", 1586663183, 36623, 60834),
+    (b"user-12345", 685934240, 34464, 44931),
+]
+
+
+@pytest.mark.parametrize(("key", "number", "sticky", "ring"), KNOWN)
+def test_slots_are_apaches(key, number, sticky, ring):
+    assert key_hash(key) == number
+    assert KeyRanges().slot(key) == sticky
+    assert KeyRing().slot(key) == ring
+
+
+def test_ring_gives_every_slot_to_somebody_and_shares_about_evenly():
+    ring = KeyRing()
+    assert ring.owner(1) is None
+    consumers = [FakeConsumer("same name") for _ in range(4)]
+    for consumer in consumers:
+        ring.add(consumer)
+    owners = [ring.owner(slot) for slot in range(1, SLOTS)]
+    counts = [owners.count(consumer) for consumer in consumers]
+    assert sum(counts) == SLOTS - 1
+    assert min(counts) > SLOTS // 8
+
+
+def test_only_slots_of_the_one_that_leaves_change_hands():
+    ring = KeyRing()
+    consumers = [FakeConsumer(f"c{number}") for number in range(4)]
+    for consumer in consumers:
+        ring.add(consumer)
+    before = {slot: ring.owner(slot) for slot in range(1, SLOTS, 7)}
+    ring.remove(consumers[2])
+    for slot, owner in before.items():
+        if owner is consumers[2]:
+            assert ring.owner(slot) in (consumers[0], consumers[1], consumers[3])
+        else:
+            assert ring.owner(slot) is owner
+
+
+def test_ranges_include_both_ends_and_what_nobody_has_is_nobodys():
+    ranges = KeyRanges()
+    first = FakeConsumer("a", key_ranges=[(0, 100), (200, 65535)])
+    ranges.add(first)
+    assert [ranges.owner(slot) for slot in (1, 100, 101, 199, 200, 65535)] == [
+        first,
+        first,
+        None,
+        None,
+        first,
+        first,
+    ]
+    ranges.remove(first)
+    assert ranges.owner(1) is None
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [[], [(5, 4)], [(0, 10), (10, 20)], [(50, 60)], [(0, 65535)], [(-1, 5)]],
+)
+def test_ranges_that_cannot_be_are_refused(wanted):
+    there = FakeConsumer("a", key_ranges=[(55, 70)])
+    with pytest.raises(InvalidRequest):
+        KeyRanges().check(FakeConsumer("b", key_ranges=wanted), [there])
+
+
+def test_range_above_the_slots_passes_as_in_apache():
+    KeyRanges().check(FakeConsumer("a", key_ranges=[(0, 70_000)]), [])
+
+
+def test_owner_agrees_with_a_plain_search():
+    rng = random.Random(3)
+    ranges, consumers = KeyRanges(), []
+    start = 0
+    while start < SLOTS:
+        end = start + rng.randint(0, 9000)
+        if rng.random() < 0.7:
+            consumer = FakeConsumer("c", key_ranges=[(start, end)])
+            consumers.append(consumer)
+            ranges.add(consumer)
+        start = end + 1
+    for _ in range(500):
+        slot = rng.randrange(SLOTS)
+        owners = [c for c in consumers if c.key_ranges[0][0] <= slot <= c.key_ranges[0][1]]
+        assert ranges.owner(slot) is (owners[0] if owners else None)
