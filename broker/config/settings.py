@@ -66,6 +66,20 @@ class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     output_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = OUTPUT_BYTES_ALL_MAX
 
 
+class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who may come in (docs/security.md). Files are read at the start, keys and secrets from
+    nowhere else.
+    """
+
+    # Whether clients must prove who they are, and may then do only what was granted to them.
+    required: bool = False
+    superusers: tuple[str, ...] = ()  # Users who may do everything.
+    token_secret_file: str | None = None  # Signed tokens: the secret of HS256,
+    token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
+    token_audience: str | None = None
+    token_claim: str = "sub"  # What in a token is the user's name.
+
+
 class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the broker stops."""
 
@@ -90,6 +104,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     log: LogConfig = LogConfig()
     topics: TopicsConfig = TopicsConfig()
     memory: MemoryConfig = MemoryConfig()
+    access: AccessConfig = AccessConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
     # A turn of the event loop with more processor time than this is logged with its task's name.
     loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] = 100.0

@@ -1,0 +1,118 @@
+"""JSON Web Tokens that others signed (RFC 7519): Pulsar's tokens, and HTTP's Bearer.
+
+The key decides the algorithm, never the token: a secret means HS256, an RSA key RS256, an elliptic
+one ES256. Knows no user and no protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+from broker.errors import NotAuthenticated
+
+if TYPE_CHECKING:
+    from broker.config.settings import AccessConfig
+
+SECRET_BYTES_MIN: Final = 32  # RFC 7518, section 3.2: as long as the hash at least.
+TOKEN_BYTES_MAX: Final = 8192  # As much as common HTTP servers take in one header.
+DATA_PREFIXES: Final = (b"data:;base64,", b"base64:")  # How Pulsar's configurations write keys.
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What a token proved: whose it is, and until when (seconds since 1970; None: for ever)."""
+
+    name: str
+    expires_s: float | None
+
+
+class TokenVerifier:
+    """Checks tokens against one key."""
+
+    def __init__(self, config: AccessConfig) -> None:
+        """Read the keys that the settings name. Raises ValueError with one line for people."""
+        self._claim = config.token_claim
+        self._audience = config.token_audience
+        self._keys: list[tuple[str, Any]] = []
+        if config.token_secret_file is not None:
+            self._keys.append(("HS256", _read_secret(config.token_secret_file)))
+        if config.token_public_key_file is not None:
+            self._keys.append(_read_public_key(config.token_public_key_file))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any token can be right."""
+        return bool(self._keys)
+
+    def verify(self, token: str) -> Proved:
+        """Whose token this is. Raises NotAuthenticated."""
+        if len(token) > TOKEN_BYTES_MAX:
+            raise NotAuthenticated("the token is too long")
+        for algorithm, key in self._keys:
+            try:
+                claims = jwt.decode(
+                    token,
+                    key,
+                    algorithms=[algorithm],
+                    audience=self._audience,
+                    options={"require": [self._claim], "verify_aud": self._audience is not None},
+                )
+            except jwt.InvalidAlgorithmError:
+                continue  # The other key may be the one.
+            except jwt.ExpiredSignatureError as error:
+                raise NotAuthenticated("the token has expired") from error
+            except (jwt.PyJWTError, ValueError) as error:
+                raise NotAuthenticated("the token is not valid") from error
+            name = claims[self._claim]
+            if not isinstance(name, str) or not name:
+                break
+            return Proved(name, claims.get("exp"))
+        raise NotAuthenticated("the token is not valid")
+
+
+def looks_signed(token: str) -> bool:
+    """Whether a token is a JSON Web Token by its form; access tokens of ours have no dot."""
+    return token.count(".") == 2
+
+
+def _read(path: str) -> bytes:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    for prefix in DATA_PREFIXES:
+        if data.startswith(prefix):
+            try:
+                return base64.b64decode(data.removeprefix(prefix).strip(), validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"{path}: no Base64 behind {prefix.decode()}") from error
+    return data
+
+
+def _read_secret(path: str) -> bytes:
+    secret = _read(path)
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ValueError(f"{path}: a secret has at least {SECRET_BYTES_MIN} bytes")
+    return secret
+
+
+def _read_public_key(path: str) -> tuple[str, Any]:
+    data = _read(path)
+    try:
+        key = load_pem_public_key(data) if b"-----BEGIN" in data else load_der_public_key(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: no public key in PEM or DER") from error
+    if isinstance(key, RSAPublicKey):
+        return "RS256", key
+    if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
+        return "ES256", key
+    raise ValueError(f"{path}: an RSA key or one on the curve P-256 is wanted")
