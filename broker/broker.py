@@ -14,6 +14,9 @@ import structlog
 import trio
 
 from broker.access.access import Access
+from broker.access.authentication import Authentication
+from broker.access.bearer import TokenVerifier
+from broker.access.rules import GrantedRules
 from broker.access.users import Users
 from broker.cluster.placement import Placement
 from broker.commit.durability import Durability
@@ -52,7 +55,9 @@ log = structlog.get_logger()
 class Broker:
     """Topics, subscriptions and durability over one data directory."""
 
-    def __init__(self, config: Config, data_dir: DataDir) -> None:
+    def __init__(
+        self, config: Config, data_dir: DataDir, verifier: TokenVerifier | None = None
+    ) -> None:
         """Recover what is in the directory. Raises errors of storage; use `Broker.open`."""
         self.config = config
         self.data_dir = data_dir.path
@@ -63,7 +68,6 @@ class Broker:
         self.listeners: dict[str, Listener] = {}  # open ones by the name of their listener
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
-        self.access = Access()
         self.placement = Placement()
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
@@ -97,6 +101,14 @@ class Broker:
             placement=self.placement,
         )
         self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
+        self.permissions = GrantedRules(self.catalogue, config.access.superusers)
+        self.access = Access(self.permissions if config.access.required else None)
+        self.authentication = Authentication(
+            self.users,
+            verifier or TokenVerifier(config.access),
+            required=config.access.required,
+            refused=self._login_refused,
+        )
         self.namespaces = Namespaces(self.catalogue, self.now_us)
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
@@ -114,7 +126,7 @@ class Broker:
         self._recover()
 
     @classmethod
-    def open(cls, config: Config) -> Broker:
+    def open(cls, config: Config, verifier: TokenVerifier | None = None) -> Broker:
         """Lock and recover the data directory of the configuration.
 
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
@@ -123,7 +135,7 @@ class Broker:
         assert config.data_dir is not None, "checked with the settings"
         data_dir = DataDir.open(config.data_dir)
         try:
-            return cls(config, data_dir)
+            return cls(config, data_dir, verifier)
         except BaseException:
             data_dir.abandon()
             raise
@@ -169,6 +181,10 @@ class Broker:
         """Let go of partitions of deleted topics; `run` does it in turns. Raises StorageFailed."""
         for _ in self._partitions.retire_discarded():
             pass
+
+    def _login_refused(self, way: str, host: str) -> None:
+        self.metrics.number("braidlog_logins_refused", way).inc()
+        self.seldom.warning("login_refused", cause=f"{way} {host}", way=way, host=host)
 
     def has_room(self) -> bool:
         """Whether a small record can be stored, as far as was seen in the last moment."""

@@ -30,6 +30,7 @@ COUNTERS = {
     "braidlog_bytes_in": ("Bytes of stored bodies.", ("protocol", "topic")),
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
+    "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
     "braidlog_records_left_out": (
         "Records that the reading protocol cannot carry.",
         ("protocol", "topic"),

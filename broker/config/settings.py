@@ -86,6 +86,15 @@ class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     grace_s: Annotated[float, msgspec.Meta(ge=0)] = 25.0  # below the 30 s that supervisors wait
 
 
+class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """TLS of one listener: files in PEM, read again on SIGHUP."""
+
+    certificate_file: str  # with those of its signers behind it
+    key_file: str | None = None  # None: in the certificate's file
+    client_ca_file: str | None = None  # who signs certificates of clients
+    client_certificates: Literal["none", "optional", "required"] = "none"
+
+
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One listener. `options` are the settings that only its adapter knows."""
 
@@ -93,7 +102,9 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     listen: str | None = None  # `host:port`, "off", or None for the adapter's default address
     advertised: tuple[str, int] | None = None
-    allow_non_loopback: bool = False
+    insecure: bool = False  # other machines may come in without TLS or without saying who they are
+    tls: TlsConfig | None = None
+    principal: str | None = None  # the user that its clients are, whose protocol has no login
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
@@ -122,7 +133,9 @@ class _Listener(msgspec.Struct, frozen=True, kw_only=True):
     listen: str | None = None
     advertised: str | None = None
     protocol: str | None = None
-    allow_non_loopback: bool = False
+    insecure: bool = False
+    tls: TlsConfig | None = None
+    principal: str | None = None
 
 
 def load(
@@ -274,7 +287,9 @@ def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerCo
             protocol=common.protocol or name,
             listen=common.listen,
             advertised=advertised,
-            allow_non_loopback=common.allow_non_loopback,
+            insecure=common.insecure,
+            tls=common.tls,
+            principal=common.principal,
             options={key: value for key, value in given.items() if key not in known},
         )
     return listeners

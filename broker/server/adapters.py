@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.server.connection import Connection
+    from broker.server.tls import TlsSettings
 
 ENTRY_POINT_GROUP = "braidlog.protocols"
 
@@ -133,9 +134,11 @@ class ServingAdapter(Adapter, Protocol):
         sockets: Sequence[socket.socket],
         options: Options,
         stopping: trio.Event,
+        *,
+        tls: TlsSettings | None = None,
     ) -> None:
         """Serve listening, non-blocking sockets until `stopping` is set and what was begun is
-        answered.
+        answered; encrypted if `tls` is given.
 
         The sockets are closed by the caller. `options` is an `options_type`.
         """
@@ -184,6 +187,13 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
     """Whether the adapter wants to import what serving takes before anything is opened."""
     return hasattr(adapter, "prepare")
+
+
+def alpn_protocols(adapter: Adapter) -> Sequence[str]:
+    """What a listener with TLS offers by ALPN: names that an adapter may have as
+    `alpn_protocols`.
+    """
+    return getattr(adapter, "alpn_protocols", ())
 
 
 def discover() -> dict[str, metadata.EntryPoint]:

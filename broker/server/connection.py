@@ -31,10 +31,13 @@ from broker.limits import (
 from broker.server.adapters import EndConnection, ProtocolError, Session, is_framed, takes_runs
 from broker.server.outbox import Outbox
 from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
+from broker.server.tls import TlsSocket
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.listener import Listener
+
+Stream = socket.socket | TlsSocket
 
 DISCARD_BYTES = 64 * 1024
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
@@ -45,21 +48,21 @@ RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not tak
 class Connection:
     """What a session knows of its connection, and the driver around the session.
 
-    For sessions: `id`, `protocol`, `peer`, `local`, `advertised`, `loopback`, `principal`,
-    `outbox`, `nursery`, `log`, `heard_at`, `check` and `end`.
+    For sessions: `id`, `protocol`, `peer`, `host`, `local`, `advertised`, `loopback`,
+    `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check` and `end`.
     """
 
     def __init__(
-        self, broker: Broker, listener: Listener, sock: socket.socket, connection_id: int
+        self, broker: Broker, listener: Listener, sock: Stream, connection_id: int
     ) -> None:
         self.id = connection_id
         self.protocol = listener.protocol
         self.peer = address_text(sock.getpeername())
+        self.host: str = sock.getpeername()[0]
+        self.is_encrypted = isinstance(sock, TlsSocket)
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
-        self.loopback = (
-            listener.loopback
-        )  # whether the listener can be reached from this machine only
+        self.loopback = listener.loopback  # whether only this machine can reach the listener
         self.principal: Principal = ANONYMOUS  # The session says who it is, once that is known.
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer

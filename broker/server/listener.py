@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.access.rights import ANONYMOUS, Principal
 from broker.config.settings import (
     OFF,
     Config,
@@ -22,6 +23,7 @@ from broker.config.settings import (
     is_loopback,
     parse_address,
 )
+from broker.errors import NotAuthenticated
 from broker.limits import (
     ACCEPT_PAUSE_S,
     KEEPALIVE_IDLE_S,
@@ -32,6 +34,7 @@ from broker.limits import (
 from broker.server import adapters
 from broker.server.adapters import Adapter, AdapterError, Options
 from broker.server.connection import Connection, address_text
+from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -49,6 +52,8 @@ class Listener:
     options: Options
     listen: tuple[str, int]
     advertised: tuple[str, int] | None
+    tls: TlsSettings | None = None
+    principal: Principal | None = None  # whom its clients act for until they say more
     socket: socket.socket | None = None
     bound: tuple[str, int] = ("", 0)  # host and port where it listens, once it does
 
@@ -154,7 +159,20 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(broker, listener, sock, broker.next_connection_id())
+        stream = sock if listener.tls is None else await _encrypted(listener.tls, sock)
+        connection = Connection(broker, listener, stream, broker.next_connection_id())
+        connection.principal = _first_principal(listener, broker, stream, connection.host)
+    except HandshakeFailed as error:
+        broker.seldom.warning(
+            "tls_handshake_failed",
+            cause=f"{listener.name} {error}",
+            listener=listener.name,
+            reason=str(error),
+        )
+        return
+    except NotAuthenticated:  # `refused` of the authentication has said so.
+        stream.close()
+        return
     except OSError:  # It was closed before we came to it.
         sock.close()
         return
@@ -163,6 +181,28 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         await connection.run()
     finally:
         broker.connections.discard(connection)
+
+
+async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
+    """Shake hands. Raises HandshakeFailed, OSError; the socket is closed then."""
+    stream = TlsSocket(sock, tls.context)
+    try:
+        await stream.handshake()
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _first_principal(
+    listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, host: str
+) -> Principal:
+    """Whom a connection acts for before its client has said more: its certificate's name, else
+    what is set for the listener. Raises NotAuthenticated.
+    """
+    if isinstance(stream, TlsSocket) and stream.certificate is not None:
+        return broker.authentication.certificate(stream.certificate, host).principal
+    return listener.principal or ANONYMOUS
 
 
 def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
@@ -177,11 +217,12 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
     )
     options = decode(configured.options, adapter.options_type, config.origins, at)
     loopback = is_loopback(address[0])
-    if not loopback and not configured.allow_non_loopback:
-        raise ConfigError(
-            f"{origin}: {at}: {address_text(address)} can be reached from other machines and there"
-            f" is no access control yet: {at}.allow_non_loopback = true says that this is meant"
-        )
+    if not loopback and not configured.insecure:
+        _check_open_bind(f"{origin}: {at}: {address_text(address)}", at, configured, config)
+    try:
+        tls = _tls_settings(configured, adapter)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {at}.tls: {error}") from None
     if adapters.has_check(adapter):
         try:
             adapter.check(options, loopback=loopback)
@@ -196,4 +237,26 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
         options=options,
         listen=address,
         advertised=configured.advertised,
+        tls=tls,
+        principal=None if configured.principal is None else Principal(configured.principal),
     )
+
+
+def _tls_settings(configured: ListenerConfig, adapter: Adapter) -> TlsSettings | None:
+    """Raises ValueError for certificates that cannot be used."""
+    if configured.tls is None:
+        return None
+    return TlsSettings(configured.tls, adapters.alpn_protocols(adapter))
+
+
+def _check_open_bind(place: str, at: str, configured: ListenerConfig, config: Config) -> None:
+    """Raises ConfigError where other machines could come in unasked or unencrypted."""
+    missing = [
+        *([] if config.access.required else ["access.required = true"]),
+        *([] if configured.tls is not None else [f"{at}.tls"]),
+    ]
+    if missing:
+        raise ConfigError(
+            f"{place} can be reached from other machines: that needs {' and '.join(missing)}, or"
+            f" {at}.insecure = true, which says that this network is trusted (docs/security.md)"
+        )

@@ -24,6 +24,7 @@ from broker.limits import (
     STALL_BYTES,
 )
 from broker.server.output_budget import OutputBudget
+from broker.server.tls import TlsSocket
 from storage.codecs.api import Buffer
 
 
@@ -43,7 +44,7 @@ class Outbox:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | TlsSocket,
         tickets: Tickets,
         budget: OutputBudget,
         *,

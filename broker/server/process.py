@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 import structlog
 import trio
 
+from broker.access.bearer import TokenVerifier
 from broker.broker import Broker
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
@@ -49,8 +50,11 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
         return _refuse("no data directory is set: --data-dir DIR says where", EXIT_USAGE)
     try:
         listeners = make_listeners(config)
+        verifier = TokenVerifier(config.access)
     except ConfigError as error:
         return _refuse(str(error), EXIT_USAGE)
+    except ValueError as error:
+        return _refuse(f"access: {error}", EXIT_USAGE)
     if not listeners:
         return _refuse("every listener is off: nobody could reach this broker", EXIT_USAGE)
     try:
@@ -63,7 +67,7 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     gc.freeze()  # Modules and types stay: no look at them again.
     gc.set_threshold(*GC_THRESHOLDS)
     _take_descriptors()
-    return trio.run(_run, config, listeners, ready_file)
+    return trio.run(_run, config, verifier, listeners, ready_file)
 
 
 def _take_descriptors() -> None:
@@ -117,9 +121,14 @@ async def serve_listeners(
             listener.close()
 
 
-async def _run(config: Config, listeners: Sequence[Listener], ready_file: str | None) -> int:
+async def _run(
+    config: Config,
+    verifier: TokenVerifier,
+    listeners: Sequence[Listener],
+    ready_file: str | None,
+) -> int:
     try:
-        broker = Broker.open(config)
+        broker = Broker.open(config, verifier)
     except DamagedLog as error:
         return _refuse(f"{error}; {_way_past(config)}", EXIT_FAILED)
     except (StorageError, OSError) as error:
@@ -153,7 +162,9 @@ async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> N
     """Run an adapter's own server; if it fails the other listeners go on."""
     assert is_serving(listener.adapter) and listener.socket is not None
     try:
-        await listener.adapter.serve(broker, [listener.socket], listener.options, broker.stopping)
+        await listener.adapter.serve(
+            broker, [listener.socket], listener.options, broker.stopping, tls=listener.tls
+        )
     except Exception:
         log.exception("listener_failed", listener=listener.name)
 
@@ -161,16 +172,34 @@ async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> N
 async def _watch_signals(
     broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """The first signal drains, the second ends the process: nothing durable depends on its end."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    """The first signal to stop drains, the second ends the process: nothing durable depends on its
+    end. SIGHUP reads the certificates again.
+    """
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
             name = signal.Signals(number).name
+            if number == signal.SIGHUP:
+                _reload_certificates(broker)
+                continue
             if broker.stopping.is_set():
                 _refuse(f"stopped at once by a second {name}", EXIT_FAILED)
                 os._exit(128 + number)
             log.info("stopping", signal=name, connections=len(broker.connections))
             broker.stop()
+
+
+def _reload_certificates(broker: Broker) -> None:
+    """Use for new connections what the certificate files say now."""
+    for listener in broker.listeners.values():
+        if listener.tls is None:
+            continue
+        try:
+            listener.tls.reload()
+        except ValueError as error:
+            log.error("certificate_not_reloaded", listener=listener.name, reason=str(error))
+        else:
+            log.info("certificate_reloaded", listener=listener.name)
 
 
 def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | None) -> None:

@@ -16,10 +16,14 @@ from broker.server.connection import address_text
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.server.tls import TlsSettings
 
 MIB = 1024 * 1024
 
-Serve = Callable[["Broker", Sequence[socket.socket], "RestOptions", trio.Event], Awaitable[None]]
+Serve = Callable[
+    ["Broker", Sequence[socket.socket], "RestOptions", trio.Event, "TlsSettings | None"],
+    Awaitable[None],
+]
 
 
 class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,6 +45,7 @@ class RestAdapter:
     name = "http"
     default_address = ("127.0.0.1", 8080)
     options_type = RestOptions
+    alpn_protocols = ("h2", "http/1.1")
 
     async def serve(
         self,
@@ -48,12 +53,14 @@ class RestAdapter:
         sockets: Sequence[socket.socket],
         options: RestOptions,
         stopping: trio.Event,
+        *,
+        tls: TlsSettings | None = None,
     ) -> None:
         """Serve the sockets until `stopping`; running requests are answered first, see
         `server.py`.
         """
         serve = _import_server()
-        await serve(broker, sockets, options, stopping)
+        await serve(broker, sockets, options, stopping, tls)
 
     def prepare(self) -> None:
         """Import the server, before anything is opened: see `Preparing`."""

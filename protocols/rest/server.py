@@ -22,11 +22,13 @@ from hypercorn.typing import ASGIFramework, ConnectionState, LifespanState
 
 from broker.limits import ACCEPT_PAUSE_S
 from broker.server.listener import OUT_OF_RESOURCES
+from broker.server.tls import HANDSHAKE_S
 from protocols.rest.app import make_app
 from protocols.rest.refusals import raw_refusal
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.server.tls import TlsSettings
     from protocols.rest.adapter import RestOptions
 
 log = structlog.get_logger()
@@ -43,10 +45,14 @@ STREAMS_MAX = 100
 
 
 async def serve(
-    broker: Broker, sockets: Sequence[socket.socket], options: RestOptions, stopping: trio.Event
+    broker: Broker,
+    sockets: Sequence[socket.socket],
+    options: RestOptions,
+    stopping: trio.Event,
+    tls: TlsSettings | None = None,
 ) -> None:
     """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more."""
-    server = Server(broker, options, stopping)
+    server = Server(broker, options, stopping, tls)
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
             for listening in sockets:
@@ -60,8 +66,15 @@ async def serve(
 class Server:
     """What all connections of one listener share."""
 
-    def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        options: RestOptions,
+        stopping: trio.Event,
+        tls: TlsSettings | None = None,
+    ) -> None:
         self._broker = broker
+        self._tls = tls
         self._app = ASGIWrapper(cast(ASGIFramework, make_app(broker, options, stopping)))
         self._config = _config()
         self._context = WorkerContext(None)
@@ -91,17 +104,37 @@ class Server:
                 sock.close()
             await trio.lowlevel.checkpoint()
 
+    async def _stream(self, sock: socket.socket) -> trio.SSLStream[trio.SocketStream]:
+        """What Hypercorn reads and writes: encrypted, the handshake done, where that is set.
+
+        Raises OSError, trio.BrokenResourceError.
+        """
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        if self._tls is None:
+            return cast("trio.SSLStream[trio.SocketStream]", stream)  # It takes either.
+        encrypted = trio.SSLStream(
+            stream, self._tls.context, server_side=True, https_compatible=True
+        )
+        reason = f"not done within {HANDSHAKE_S:.0f} s"
+        with trio.move_on_after(HANDSHAKE_S):
+            try:
+                await encrypted.do_handshake()
+                return encrypted
+            except trio.BrokenResourceError as error:
+                reason = str(error.__cause__ or error)
+        self._broker.seldom.warning("tls_handshake_failed", cause=PROTOCOL, reason=reason)
+        raise trio.BrokenResourceError(reason)
+
     async def _serve_connection(self, sock: socket.socket) -> None:
         """A bug ends its connection with a traceback, and nothing else."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
-            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-            plain = cast("trio.SSLStream[trio.SocketStream]", stream)  # It takes either.
             state = ConnectionState(cast(LifespanState, {}))
-            await _Connection(self._app, self._config, self._context, state, plain).run()
-        except OSError:  # It was closed before we came to it.
+            stream = await self._stream(sock)
+            await _Connection(self._app, self._config, self._context, state, stream).run()
+        except (OSError, trio.BrokenResourceError):  # It was closed before we came to it.
             pass
         except Exception:
             log.exception("http_connection_failed", protocol=PROTOCOL)

@@ -98,7 +98,7 @@ def test_listeners_keep_what_only_their_adapter_knows(tmp_path):
         [listeners.billing]
         protocol = "kafka"
         advertised = "billing.example:1"
-        allow_non_loopback = true
+        insecure = true
         namespace = "public/billing"
     """
     config = read(tmp_path, text, flags=[("listeners.kafka.listen", "off", "--listen kafka=off")])
@@ -106,7 +106,7 @@ def test_listeners_keep_what_only_their_adapter_knows(tmp_path):
     billing = config.listener("billing")
     assert (billing.protocol, billing.listen) == ("kafka", None)
     assert billing.advertised == ("billing.example", 1)
-    assert billing.allow_non_loopback is True
+    assert billing.insecure is True
     assert billing.options == {"namespace": "public/billing"}
     assert config.listener("iggy").protocol == "iggy"
 

@@ -44,10 +44,10 @@ def test_a_protocol_can_have_a_second_listener():
 
 
 def test_other_machines_are_let_in_only_when_that_is_said():
-    with pytest.raises(ConfigError, match=r"listeners\.kafka\.allow_non_loopback = true"):
+    with pytest.raises(ConfigError, match=r"listeners\.kafka\.insecure = true"):
         listeners_of(("listeners.kafka.listen", "0.0.0.0:0"))
     listeners = listeners_of(
-        ("listeners.kafka.listen", "0.0.0.0:0"), ("listeners.kafka.allow_non_loopback", "true")
+        ("listeners.kafka.listen", "0.0.0.0:0"), ("listeners.kafka.insecure", "true")
     )
     (kafka,) = (listener for listener in listeners if listener.name == "kafka")
     assert not kafka.loopback
@@ -122,7 +122,7 @@ def test_an_adapter_may_refuse_options_for_the_place(installed):
     assert "careful" in {listener.name for listener in listeners_of()}
     outside = (
         ("listeners.careful.listen", "0.0.0.0:0"),
-        ("listeners.careful.allow_non_loopback", "true"),
+        ("listeners.careful.insecure", "true"),
     )
     with pytest.raises(ConfigError, match=r"listeners\.careful: a password of your own is needed"):
         listeners_of(*outside)

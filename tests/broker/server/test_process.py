@@ -93,7 +93,7 @@ def test_ready_file_that_cannot_be_written_is_refused(tmp_path):
     [
         (["log.segment_byts=1"], HTTP_ONLY, "--set log.segment_byts=1: log.segment_byts: unknown"),
         ([], {"nope": "127.0.0.1:0"}, "no protocol named 'nope'"),
-        ([], {"http": "0.0.0.0:0"}, "listeners.http.allow_non_loopback"),
+        ([], {"http": "0.0.0.0:0"}, "listeners.http.insecure"),
         (["listeners.http.nope=1"], HTTP_ONLY, "listeners.http.nope: unknown setting"),
         ([], {}, "every listener is off"),
     ],

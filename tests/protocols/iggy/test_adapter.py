@@ -25,7 +25,7 @@ def test_it_listens_where_iggy_does():
 
 
 def test_other_machines_are_let_in_with_a_password_of_ones_own_only(tmp_path):
-    everywhere = [("iggy.listen", "0.0.0.0:8090"), ("iggy.allow_non_loopback", "true")]
+    everywhere = [("iggy.listen", "0.0.0.0:8090"), ("iggy.insecure", "true")]
     with pytest.raises(ConfigError, match="password_file"):
         listeners(*everywhere)
     file = tmp_path / "password"

@@ -1,0 +1,213 @@
+"""TLS for framed listeners: a socket that encrypts, with a plain socket's own methods.
+
+So the connection driver and the outbox serve both without a branch. Certificates are read anew on
+SIGHUP; connections that are open keep what they began with. Knows no protocol and no principal.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+if TYPE_CHECKING:
+    from broker.config.settings import TlsConfig
+    from storage.codecs.api import Buffer
+
+# From the first byte to the end of the handshake. Slow clients on bad networks need a second or
+# two; who has not finished by then holds a connection for nothing.
+HANDSHAKE_S: Final = 10.0
+# Handed to the library at a time: four records. What it did not take is kept until it does.
+SEND_BYTES: Final = 64 * 1024
+
+CERTIFICATE_MODES: Final = {
+    "none": ssl.CERT_NONE,
+    "optional": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+PLAIN_HELLO: Final = "the client does not speak TLS: this listener does"
+
+
+class HandshakeFailed(Exception):
+    """A client did not get through the handshake; the text says why, for the operator."""
+
+
+class TlsSettings:
+    """The certificate of one listener, as its files say, and as they say after a reload."""
+
+    def __init__(self, config: TlsConfig, protocols: Iterable[str] = ()) -> None:
+        """`protocols` are offered by ALPN (RFC 7301). Raises ValueError, with one line."""
+        self._config = config
+        self._protocols = list(protocols)
+        self.context = self._load()
+
+    def reload(self) -> None:
+        """Use what the files say now for new connections. Raises ValueError: nothing changed."""
+        self.context = self._load()
+
+    def _load(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        if self._protocols:
+            context.set_alpn_protocols(self._protocols)
+        path = config.certificate_file
+        try:
+            context.load_cert_chain(path, config.key_file or path)
+            if config.client_ca_file is not None:
+                path = config.client_ca_file
+                context.load_verify_locations(path)
+        except ssl.SSLError as error:
+            raise ValueError(f"{path}: no certificate with its key: {error.reason}") from error
+        except OSError as error:
+            raise ValueError(f"{_missing(config)}: {error.strerror}") from error
+        if config.client_certificates != "none" and config.client_ca_file is None:
+            raise ValueError("client_certificates needs client_ca_file: who signed them")
+        context.verify_mode = CERTIFICATE_MODES[config.client_certificates]
+        return context
+
+
+class TlsSocket:
+    """A connected socket whose bytes are encrypted. Never blocks: where a plain socket would raise
+    BlockingIOError, so does this one.
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        """Take over a non-blocking socket. Raises OSError where it is not connected any more."""
+        self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self._sending = b""  # What the library was given and did not take: it wants it again.
+
+    async def handshake(self) -> None:
+        """Agree with the client on keys. Raises HandshakeFailed."""
+        with trio.move_on_after(HANDSHAKE_S) as deadline:
+            await self._handshake()
+        if deadline.cancelled_caught:
+            raise HandshakeFailed(f"not done within {HANDSHAKE_S:.0f} s")
+
+    async def _handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(self._tls)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(self._tls)
+            except ssl.SSLError as error:
+                reason = error.reason or str(error)
+                if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+                    reason = PLAIN_HELLO
+                raise HandshakeFailed(reason) from error
+            except OSError as error:
+                raise HandshakeFailed(str(error)) from error
+
+    @property
+    def certificate(self) -> dict[str, Any] | None:
+        """The client's certificate, checked; None if it showed none."""
+        return self._tls.getpeercert() or None
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Fill as much of the buffer as has come in; 0 at the end of the stream.
+
+        Raises BlockingIOError for none, OSError.
+        """
+        filled = 0
+        while filled < len(buffer):
+            try:
+                size = self._tls.recv_into(buffer[filled:])
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            if not size:
+                return filled
+            filled += size
+        if not filled:
+            raise BlockingIOError
+        return filled
+
+    def recv(self, size: int) -> bytes:
+        """Up to `size` bytes. Raises BlockingIOError for none, OSError."""
+        buffer = bytearray(size)
+        return bytes(buffer[: self.recv_into(memoryview(buffer))])
+
+    def send(self, data: Buffer) -> int:
+        """Send what can be sent now of data whose beginning was offered before, if any was.
+
+        Raises BlockingIOError for none, OSError.
+        """
+        sent = 0
+        view = memoryview(data)
+        while sent < len(view):
+            # The library wants the very bytes again that it could not send at first.
+            piece = self._sending or bytes(view[sent : sent + SEND_BYTES])
+            try:
+                size = self._tls.send(piece)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                self._sending = piece
+                break
+            self._sending = b""
+            sent += size
+        if not sent:
+            raise BlockingIOError
+        return sent
+
+    def sendmsg(self, buffers: Iterable[Buffer]) -> int:
+        """As `send`, of as many pieces as fit one write. Raises BlockingIOError, OSError."""
+        if self._sending:
+            return self.send(self._sending)
+        pieces, size = [], 0
+        for buffer in buffers:
+            pieces.append(buffer)
+            size += len(buffer)
+            if size >= SEND_BYTES:
+                break
+        return self.send(b"".join(pieces) if len(pieces) > 1 else pieces[0])
+
+    def shutdown(self, how: int) -> None:
+        """Say the end, so that the client knows that nothing was cut off. Raises OSError."""
+        try:
+            self._tls.unwrap().shutdown(how)
+        except ssl.SSLError:
+            # The client has not answered yet, and need not (RFC 8446, section 6.1).
+            socket.socket.shutdown(self._tls, how)
+
+    def fileno(self) -> int:
+        """The descriptor, to wait for."""
+        return self._tls.fileno()
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """As a socket's. Raises OSError."""
+        return self._tls.getsockopt(level, option, size)
+
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        """As a socket's. Raises OSError."""
+        self._tls.setsockopt(level, option, value)
+
+    def getpeername(self) -> tuple[str, int]:
+        """As a socket's. Raises OSError."""
+        host, port = self._tls.getpeername()[:2]
+        return str(host), int(port)
+
+    def getsockname(self) -> tuple[str, int]:
+        """As a socket's."""
+        host, port = self._tls.getsockname()[:2]
+        return str(host), int(port)
+
+    def close(self) -> None:
+        """Close it at once."""
+        self._tls.close()
+
+    def __enter__(self) -> TlsSocket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _missing(config: TlsConfig) -> str:
+    files = (config.certificate_file, config.key_file, config.client_ca_file)
+    return next((file for file in files if file and not Path(file).exists()), files[0] or "")
