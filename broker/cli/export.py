@@ -60,6 +60,7 @@ class Files:
     compression: Annotated[
         str, Parameter(help="zstd:LEVEL, snappy, gzip:LEVEL, lz4, brotli or none.")
     ] = "zstd:1"
+    compact: Annotated[bool, Parameter(negative=(), help="Merge small files afterwards.")] = False
 
 
 @Parameter(name="*")
@@ -99,7 +100,19 @@ def export(
     pattern: Annotated[
         str | None, Parameter(help="All topics whose whole name matches this regular expression.")
     ] = None,
-    data_dir: Annotated[Path, Parameter(help="The broker's data directory.")] = DEFAULT_DATA_DIR,
+    data_dir: Annotated[
+        Path | None, Parameter(help="The broker's data directory (data, unless --url is given).")
+    ] = None,
+    url: Annotated[
+        str | None,
+        Parameter(
+            help="A running broker, http://[:TOKEN@]HOST:PORT: read from where there is no "
+            "--data-dir, and told how far the export is."
+        ),
+    ] = None,
+    progress_group: Annotated[
+        str | None, Parameter(help="The group that shows the export's position; export:FOLDER.")
+    ] = None,
     runs: Runs = RUNS,
     files: Files = FILES,
     faults: Faults = FAULTS,
@@ -111,7 +124,7 @@ def export(
         import pyspark  # noqa: F401 - only to say early what is missing
 
         from storage.spark.commit import FolderBusy
-        from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Source
+        from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Progress, Source
         from storage.spark.files import Compression, TableSettings
         from storage.spark.jvm import NoJava
         from storage.spark.ranges import Bounds, RecordsLost
@@ -122,9 +135,11 @@ def export(
 
     if bool(topics) == (pattern is not None):
         return _fail("name topics, or give one --pattern", EXIT_USAGE)
+    place = str(data_dir or url or DEFAULT_DATA_DIR)
+    group = progress_group or f"export:{to.absolute().name}"
     try:
         job = ExportJob(
-            source=Source(str(data_dir), tuple(parse_topic(name) for name in topics), pattern),
+            source=Source(place, tuple(parse_topic(name) for name in topics), pattern),
             target=to,
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
@@ -133,6 +148,8 @@ def export(
             table=TableSettings(
                 files.partition_by, files.time, Compression.parse(files.compression)
             ),
+            progress=None if url is None else Progress(url, group),
+            compact=files.compact,
         )
         pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
         with Spark(cluster.java, cluster.master) as spark:
@@ -199,6 +216,10 @@ def _tell(summary: Summary, to: Path, seconds: float, output: str) -> None:
     if len(summary.topics) > 1:
         _table(summary)
     print(f"{summary.rows} records in {summary.files} files, {summary.bytes} bytes, under {to}")
+    if summary.replaced:
+        print(f"{summary.replaced} small files were merged")
+    if summary.untold:
+        print(f"the position was not told to the broker: {summary.untold}", file=sys.stderr)
     if summary.lost:
         print(f"{summary.lost} offsets were dropped from the log before their turn")
     if summary.dead_letters:

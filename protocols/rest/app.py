@@ -15,6 +15,7 @@ from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
 from protocols.rest.pip64.api import MessagesApi
 from protocols.rest.pip64.cursor import CursorApi
+from protocols.rest.raw_log import RawLogApi
 from protocols.rest.requests import ERROR_HANDLERS, Handler, Requests
 from protocols.rest.routes import Routes, Served
 from protocols.rest.schemas.resolving import SchemaRegistry
@@ -64,6 +65,23 @@ def make_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> l
         ),
         route(f"{API}/groups", GET=Served(groups.list_groups, Action.DESCRIBE)),
         route(f"{API}/groups/{TOPIC}/{{group}}", GET=Served(groups.show, Action.DESCRIBE)),
+        *raw_log_routes(broker, bodies),
+    ]
+
+
+def raw_log_routes(broker: Broker, bodies: BodyReader) -> list[Route]:
+    """Stored batches for readers that decode by themselves."""
+    route = Routes(broker).route
+    raw_log = RawLogApi(broker, bodies)
+    partition = f"{API}/log/{TOPIC}/{{partition}}"
+    return [
+        route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE)),
+        route(partition, GET=Served(raw_log.state, Action.CONSUME)),
+        route(f"{partition}/batches", GET=Served(raw_log.batches, Action.CONSUME)),
+        route(
+            f"{API}/groups/{TOPIC}/{{group}}/positions",
+            PUT=Served(raw_log.set_positions, Action.CONSUME),
+        ),
     ]
 
 

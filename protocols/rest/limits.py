@@ -25,5 +25,8 @@ TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX = 3000, 60_000
 READ_MESSAGES_DEFAULT, READ_MESSAGES_MAX = 100, 10_000
 READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
 
+# Stored batches of one answer of the raw log: few requests, and little of the output budget.
+RAW_BYTES_DEFAULT, RAW_BYTES_MAX = MIB, 4 * MIB
+
 NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
 MESSAGE_IDS_MAX = 10_000  # Of one acknowledgement.

@@ -17,10 +17,11 @@ from typing import Literal
 from storage.metadata.names import TopicName
 from storage.spark import jvm
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
+from storage.spark.compact import compact
 from storage.spark.files import TableSettings
 from storage.spark.ranges import Bounds, Plan, is_kept, plan
-from storage.spark.readers import LogReader, PartitionState, open_log, topic_matches
-from storage.spark.session import Progress, Spark
+from storage.spark.readers import LogReader, PartitionState, open_log, tell_positions, topic_matches
+from storage.spark.session import Report, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
 FAILURES_TOLD = 3
@@ -57,6 +58,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """The group under whose name a broker is told how far the export is."""
+
+    url: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExportJob:
     """An export: what, where to, and how. `start` counts for partitions never exported."""
 
@@ -67,11 +76,16 @@ class ExportJob:
     start: Literal["earliest", "latest"] = "earliest"
     bounds: Bounds = field(default_factory=Bounds)
     table: TableSettings = field(default_factory=TableSettings)
+    progress: Progress | None = None
+    compact: bool = False
 
 
 @dataclass(slots=True)
 class Summary:
-    """What one call exported, and how far each partition id is now."""
+    """What one call exported, and how far each partition id is now.
+
+    `untold` says why the positions could not be told to a broker; the export stands all the same.
+    """
 
     rows: int = 0
     files: int = 0
@@ -81,6 +95,8 @@ class Summary:
     runs: list[int] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
+    replaced: int = 0
+    untold: str | None = None
 
     def add(self, commit: Commit) -> None:
         """Count one run in."""
@@ -95,9 +111,7 @@ class Summary:
         self.positions = commit.positions
 
 
-def run_export(
-    job: ExportJob, spark: Spark | None = None, progress: Progress | None = None
-) -> Summary:
+def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None = None) -> Summary:
     """Export up to the watermarks what was not exported yet, within the bounds of one run.
 
     Raises:
@@ -106,26 +120,52 @@ def run_export(
     """
     if spark is None:
         with Spark(jvm.AUTO) as own:
-            return run_export(job, own, progress)
+            return run_export(job, own, report)
     log = open_log(job.source.place)
     partitions = job.source.wanted(log.partitions())
     folder = ExportFolder(job.target.absolute())
     summary = Summary()
     with folder.locked():
         try:
-            _export(job, folder, partitions, summary, _Run(spark, log, progress))
+            _export(job, folder, partitions, summary, _Run(spark, log, report))
         except FolderBroken as error:
             raise ExportFailed(str(error)) from error
+        if job.compact:
+            _compact(job, folder, summary)
         last = folder.last_commit()
     summary.positions = last.positions if last else {}
+    if job.progress is not None:
+        summary.untold = _tell(job.progress, partitions, summary.positions)
     return summary
+
+
+def _compact(job: ExportJob, folder: ExportFolder, summary: Summary) -> None:
+    merged = compact(folder, job.table.compression)
+    if merged is not None:
+        summary.replaced = len(merged.replaced)
+
+
+def _tell(
+    progress: Progress, partitions: Sequence[PartitionState], positions: dict[int, int]
+) -> str | None:
+    """Let every protocol's tools see the export's backlog; why it could not be told, if so."""
+    told = {
+        (state.topic, state.index): positions[state.partition_id]
+        for state in partitions
+        if state.partition_id in positions
+    }
+    try:
+        tell_positions(progress.url, progress.group, told)
+    except OSError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     spark: Spark
     log: LogReader
-    progress: Progress | None
+    report: Report | None
 
 
 def _export(
@@ -175,7 +215,7 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
     total = sum(part.end - part.start for part in parts)
     outcomes = []
     if parts:
-        outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.progress)
+        outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.report)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TaskFailed)]
     if failures:
         raise ExportFailed("; ".join(failure.text for failure in failures[:FAILURES_TOLD]))

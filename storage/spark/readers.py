@@ -1,7 +1,7 @@
 """Where the log is read from: a small port, and the folder of a broker on this machine.
 
 Everything above reads partitions through `LogReader`; what implements it is named by a place, a
-text that goes to Spark's workers: a path, or later a URL. Takes no lock, writes nothing.
+text that goes to Spark's workers: a path or a URL. Takes no lock, writes nothing.
 """
 
 import re
@@ -62,8 +62,8 @@ class LogReader(Protocol):
     def partitions(self) -> list[PartitionState]:
         """Every partition now, by topic and index. Raises OSError."""
 
-    def open(self, partition_id: int) -> PartitionReader:
-        """One of them. Raises OSError."""
+    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+        """One of them. Raises OSError; FileNotFoundError if it is gone."""
 
 
 class FolderReader:
@@ -89,9 +89,14 @@ class FolderReader:
                 )
         return states
 
-    def open(self, partition_id: int) -> PartitionReader:
+    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
         """The partition's folder."""
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a broker's, and not a folder's."""
+    return place.startswith(("http://", "https://"))
 
 
 def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
@@ -99,7 +104,11 @@ def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], i
 
     Raises OSError: a folder tells nobody.
     """
-    raise OSError(f"{place} is a folder: a broker's URL is wanted to tell positions to")
+    if not is_url(place):
+        raise OSError(f"{place} is a folder: a broker's URL is wanted to tell positions to")
+    from storage.spark.network import tell_broker
+
+    tell_broker(place, group, positions)
 
 
 def topic_matches(pattern: str, topic: str) -> bool:
@@ -111,5 +120,9 @@ def topic_matches(pattern: str, topic: str) -> bool:
 
 
 def open_log(place: str) -> LogReader:
-    """The log at a place: the path of a data directory."""
+    """The log at a place: the path of a data directory, or `http://[:TOKEN@]HOST:PORT`."""
+    if is_url(place):
+        from storage.spark.network import BrokerReader
+
+        return BrokerReader(place)
     return FolderReader(place)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import SparkSession
 
-PROGRESS_INTERVAL_S = 0.25
+REPORT_INTERVAL_S = 0.25
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are taken then.
 
 LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
@@ -32,7 +32,7 @@ SETTINGS = {
 }
 
 # (records done, records in all)
-Progress = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 Work = Callable[[Callable[[int], None], Iterable[Any]], Iterable[Any]]
 
 
@@ -51,9 +51,7 @@ class Spark:
         if self._session is not None and SUBMITTED not in os.environ:
             self._session.stop()
 
-    def map(
-        self, work: Work, parts: Sequence[Any], total: int, progress: Progress | None
-    ) -> list[Any]:
+    def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Run `work(report, parts)` over the parts, a task each; `report` counts towards `total`.
 
         Raises: NoJava; whatever Spark raises where a worker dies.
@@ -61,7 +59,7 @@ class Spark:
         context = self.started().sparkContext
         done = context.accumulator(0)
         tasks = context.parallelize(parts, len(parts)).mapPartitions(_Counted(work, done))
-        with _reporting(done, total, progress):
+        with _reporting(done, total, report):
             return list(tasks.collect())
 
     def started(self) -> "SparkSession":
@@ -96,22 +94,22 @@ class _Counted:
 
 
 @contextmanager
-def _reporting(done: "Accumulator[int]", total: int, progress: Progress | None) -> Iterator[None]:
-    """Tell `progress` how far the tasks are while the body runs."""
-    if progress is None:
+def _reporting(done: "Accumulator[int]", total: int, report: Report | None) -> Iterator[None]:
+    """Call `report` with how far the tasks are while the body runs."""
+    if report is None:
         yield
         return
     ended = threading.Event()
 
-    def report() -> None:
-        while not ended.wait(PROGRESS_INTERVAL_S):
-            progress(min(done.value, total), total)
+    def look() -> None:
+        while not ended.wait(REPORT_INTERVAL_S):
+            report(min(done.value, total), total)
 
-    thread = threading.Thread(target=report, daemon=True)
+    thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
         yield
-        progress(total, total)
+        report(total, total)
     finally:
         ended.set()
         thread.join()

@@ -59,7 +59,7 @@ def write_range(
         return []
     pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
     try:
-        with open_log(job.place).open(part.partition_id) as log:
+        with open_log(job.place).open(part.topic, part.index, part.partition_id) as log:
             return _write(job, part, log, progress)
     except (StorageError, OSError) as error:
         return [TaskFailed(f"{part.topic} partition {part.index}: {error}")]

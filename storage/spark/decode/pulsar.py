@@ -23,6 +23,7 @@ from storage.spark.decode.vectors import (
     ABSENT,
     Array,
     Irregular,
+    Shared,
     Slices,
     arena_of,
     require,
@@ -184,6 +185,15 @@ def _or_none(column: Slices) -> Slices | None:
     return column if (column.starts >= 0).any() else None
 
 
+def _shared(arena: bytes, column: Slices, at: Array) -> Shared | None:
+    """What an entry says once for all its messages; `at` is the entry of each."""
+    if not (column.starts >= 0).any():
+        return None
+    pairs = zip(column.starts.tolist(), column.ends.tolist(), strict=True)
+    values = [b"" if start < 0 else arena[start:end] for start, end in pairs]
+    return Shared(np.where(column.starts[at] < 0, -1, at).astype(np.int32), values)
+
+
 def _keys(column: Slices, is_null: Array) -> Slices | None:
     if is_null.any():
         column = Slices(np.where(is_null != 0, ABSENT_ROW, column.starts), column.ends)
@@ -244,10 +254,10 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
         value=Slices(np.where(is_null, ABSENT_ROW, found.meta_end), found.value_end),
         headers=_properties(arena, *single.repeated[M_PROPERTIES]),
         ordering_key=_or_none(single.slices[M_ORDERING_KEY]),
-        producer_name=_or_none(meta.slices[PRODUCER].where(at)),
+        producer_name=_shared(arena, meta.slices[PRODUCER], at),
         sequence_id=sequence.view(np.int64),
         sequence_absent=~has_own & ~meta.present[SEQUENCE][at],
-        schema_version=_or_none(meta.slices[SCHEMA].where(at)),
+        schema_version=_shared(arena, meta.slices[SCHEMA], at),
         entry=run.offset[at],
         batch_index=found.place,
     )

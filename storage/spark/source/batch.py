@@ -109,7 +109,7 @@ class FilteredBatchReader(BatchReader):
 
 def _later(log: LogReader, span: Span, time_us: int) -> Span | None:
     """Without what lies before the first record of that time: all of it is older."""
-    with log.open(span.partition_id) as reader:
+    with log.open(span.topic, span.partition, span.partition_id) as reader:
         first = reader.first_at(time_us)
     return None if first is None else replace(span, start=max(span.start, first))
 

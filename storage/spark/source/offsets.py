@@ -166,7 +166,7 @@ def _at(edge: Edge, state: PartitionState, log: LogReader, default: int) -> int 
     if edge.times_us is not None:
         time_us = edge.times_us.get(state.topic, {}).get(state.index)
     if time_us is not None:
-        with log.open(state.partition_id) as reader:
+        with log.open(state.topic, state.index, state.partition_id) as reader:
             return first_row_at(reader, state, time_us)
     offset = edge.offset
     if edge.offsets is not None:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import quote
 
 from storage.metadata.names import InvalidTopicName, parse_topic
 
@@ -166,7 +167,9 @@ def _place(options: Mapping[str, str]) -> str:
     if path is not None:
         return path
     assert broker is not None
-    return broker if "://" in broker else f"http://{broker}"
+    scheme, _, host = broker.rpartition("://")
+    token = quote(options["token"], safe="") if "token" in options else ""
+    return f"{scheme or 'http'}://" + (f":{token}@{host}" if token else host)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:

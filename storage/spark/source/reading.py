@@ -47,7 +47,8 @@ class Reading:
         start = span.start
         while start < span.end:
             try:
-                with open_log(self.place).open(span.partition_id) as reader:
+                place = (span.topic, span.partition, span.partition_id)
+                with open_log(self.place).open(*place) as reader:
                     start = self._first(span, start, reader)
                     for batch in self._decoded(span, start, reader, dead):
                         start = batch["offset"][-1].as_py() + 1

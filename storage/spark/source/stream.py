@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (topic, index), (stop, partition_id) in _flat(end).items():
             offset, known_id = begins.get((topic, index), (None, partition_id))
             if offset is None or known_id != partition_id:
-                offset = self._log_start(partition_id)
+                offset = self._log_start(topic, index, partition_id)
             if offset < stop:
                 found.append(Span(topic, index, partition_id, offset, stop))
         pieces = split(found, self._options.min_partitions, self._options.records_max)
@@ -180,8 +180,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = shares({name: wanted[key] for name, key in names.items()}, min(bounds))
         return {names[name]: count for name, count in found.items()}
 
-    def _log_start(self, partition_id: int) -> int:
-        with open_log(self._options.place).open(partition_id) as reader:
+    def _log_start(self, topic: str, index: int, partition_id: int) -> int:
+        with open_log(self._options.place).open(topic, index, partition_id) as reader:
             return reader.log_start_offset
 
 

@@ -48,8 +48,10 @@ class Data:
 
     def export(self, start=0, end=None, on_corrupt="fail", table=TABLE):
         part = Range(1, 0, start, self.log.log_end_offset if end is None else end, TOPIC)
-        job = Job(str(self.root), self.directory.path, 1, on_corrupt, table)
-        return write_range(job, part)
+        return write_range(self.job(1, on_corrupt, table), part)
+
+    def job(self, run, on_corrupt="fail", table=TABLE):
+        return Job(str(self.root), self.directory.path, run, on_corrupt, table)
 
 
 def rows_of(outcomes):

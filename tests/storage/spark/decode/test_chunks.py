@@ -10,7 +10,7 @@ from storage.spark.decode.columns import Target
 from storage.spark.decode.rows import RangeRows
 from storage.spark.readers import FolderReader
 from tests.storage.codecs.entries_of import body, entry, metadata
-from tests.storage.spark.test_worker import Data, record
+from tests.storage.spark.test_worker import TOPIC, Data, record
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def piece(data, uuid, number, count, payload=b"x"):
 def rows(data, start=0, end=None, limits=CHUNK_LIMITS):
     """Offsets and values of the rows, and what was set aside."""
     bad = []
-    with FolderReader(data.directory.path).open(1) as log:
+    with FolderReader(data.directory.path).open(TOPIC, 0, 1) as log:
         end = log.high_watermark if end is None else end
         found = RangeRows(log, start, end, Target(1, 0), bad.append, limits)
         pairs = [

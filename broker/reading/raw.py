@@ -1,0 +1,59 @@
+"""Stored batches as they are, for readers that decode by themselves: Spark's network fetcher.
+
+Each is its header, sealed anew with salt 0 (a segment's own is told nobody), the positions table
+and the body, byte for byte (storage/FORMAT.md section 3). Knows partitions, no protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.topics.partition import broker_error
+from storage.errors import StorageError
+from storage.log.batch import pack
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Buffer
+
+WIRE_SALT = 0
+BATCHES_PER_TURN = 500  # Headers sealed between two checkpoints: some 3 ms.
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatches:
+    """Parts to send one behind the other, and the offset behind them."""
+
+    parts: list[Buffer]
+    next_offset: int
+
+
+async def read_raw(partition: Partition, offset: int, bytes_max: int) -> RawBatches:
+    """Batches from the one that holds `offset`, up to the high watermark; as `Partition.read`.
+
+    Raises: OffsetOutOfRange, CorruptBatch, StorageFailed.
+    """
+    batches = await partition.read(offset, bytes_max)
+    parts: list[Buffer] = []
+    next_offset = offset
+    for number, batch in enumerate(batches):
+        if number % BATCHES_PER_TURN == BATCHES_PER_TURN - 1:
+            await trio.lowlevel.checkpoint()
+        parts += (pack(batch.header, WIRE_SALT), batch.positions, batch.body)
+        next_offset = batch.next_offset
+    return RawBatches(parts, next_offset)
+
+
+async def first_at(partition: Partition, time_us: int) -> int | None:
+    """The offset of the first batch with a record of that time or later, None if there is none.
+
+    Raises: StorageFailed, CorruptBatch.
+    """
+    try:
+        found = await trio.to_thread.run_sync(partition.log.offset_at_or_after, time_us)
+    except StorageError as error:
+        raise broker_error(error, f"{partition.topic.name}/{partition.index}") from error
+    return found if found < partition.high_watermark else None

@@ -1,0 +1,130 @@
+"""Merges the small files of an export folder: neighbours of one partition and one date into one.
+
+A merge is a run like any other: staged files, a prepared record with the files that they replace,
+then a commit. A reader that lists the folder while files are moved may see records twice for that
+moment, never none: the new file is there before the old ones go. Knows Parquet, no log and no
+Spark.
+"""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as parquet
+
+from storage.spark.commit import Commit, ExportFolder, StagedFile, sync_file
+from storage.spark.files import Compression, parquet_writer
+from storage.spark.layout import FileName
+
+MERGED_BYTES = 256 << 20  # A merged file is about so large at most; larger ones are left alone.
+MERGED_FILES_MAX = 1000  # Of one merge: their names are in one record.
+BATCH_ROWS = 64 << 10
+GROUP_BYTES = 32 << 20  # Rows that make a row group.
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """An exported file, by its place relative to the root."""
+
+    path: str
+    name: FileName
+    bytes: int
+
+
+def compact(folder: ExportFolder, compression: Compression) -> Commit | None:
+    """Merge what can be merged, in one run; None if there is nothing. The folder is locked.
+
+    Raises OSError, pyarrow.ArrowException.
+    """
+    merges = list(_merges(folder.root))
+    if not merges:
+        return None
+    last = folder.last_commit()
+    run = folder.next_run()
+    folder.drop_intent(run)
+    files = [_merged(folder, run, merge, compression) for merge in merges]
+    replaced = [file.path for merge in merges for file in merge]
+    commit = Commit(run, dict(last.positions) if last else {}, files, replaced=replaced)
+    folder.commit(commit)
+    return commit
+
+
+def _merges(root: Path) -> Iterator[list[SmallFile]]:
+    """Neighbouring files that become one, at least two."""
+    for group in _groups(root):
+        merge: list[SmallFile] = []
+        size = 0
+        for file in group:
+            if merge and (size + file.bytes > MERGED_BYTES or len(merge) >= MERGED_FILES_MAX):
+                if len(merge) > 1:
+                    yield merge
+                merge, size = [], 0
+            merge.append(file)
+            size += file.bytes
+        if len(merge) > 1:
+            yield merge
+
+
+def _groups(root: Path) -> Iterator[list[SmallFile]]:
+    """The files of each folder and partition, by their first offset."""
+    groups: defaultdict[tuple[str, int], list[SmallFile]] = defaultdict(list)
+    for path in sorted(root.glob("topic=*/**/*.parquet")):
+        name = FileName.parse(path.name)
+        if name is not None:
+            file = SmallFile(str(path.relative_to(root)), name, path.stat().st_size)
+            groups[str(path.parent), name.partition_id].append(file)
+    for group in groups.values():
+        yield sorted(group, key=lambda file: file.name.start)
+
+
+def _merged(
+    folder: ExportFolder, run: int, merge: Sequence[SmallFile], compression: Compression
+) -> StagedFile:
+    first, last = merge[0].name, merge[-1].name
+    name = FileName(first.name, first.index, first.partition_id, first.start, last.end)
+    path = folder.staging(run) / f"{uuid.uuid4().hex}.parquet"
+    schema = pa.unify_schemas(
+        [parquet.read_schema(folder.root / file.path) for file in merge]
+    ).remove_metadata()
+    rows = 0
+    first_us = last_us = 0
+    with parquet_writer(path, schema, compression) as writer:
+        for table in _tables(folder.root, merge, schema):
+            writer.write_table(table)
+            times = pa.compute.min_max(table["timestamp"].cast(pa.int64())).as_py()
+            first_us = min(first_us, times["min"]) if rows else times["min"]
+            last_us = max(last_us, times["max"]) if rows else times["max"]
+            rows += table.num_rows
+    sync_file(path)
+    final = str(Path(merge[0].path).parent / str(name))
+    topic = merge[0].path.split("/", 1)[0].removeprefix("topic=")
+    return StagedFile(
+        str(path), final, rows, path.stat().st_size, first_us, last_us, unquote(topic)
+    )
+
+
+def _tables(root: Path, merge: Sequence[SmallFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """All rows in the order of the files, in pieces that make good row groups."""
+    pending: list[pa.Table] = []
+    size = 0
+    for file in merge:
+        with parquet.ParquetFile(root / file.path) as source:
+            for batch in source.iter_batches(BATCH_ROWS):
+                table = pa.Table.from_batches([batch])
+                pending.append(table)
+                size += table.nbytes
+                if size >= GROUP_BYTES:
+                    yield _joined(pending, schema)
+                    pending, size = [], 0
+    if pending:
+        yield _joined(pending, schema)
+
+
+def _joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """One table; columns that older files lack are null."""
+    return pa.concat_tables(tables, promote_options="default").select(schema.names).cast(schema)
