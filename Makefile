@@ -19,7 +19,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance
 
 .NOTPARALLEL:
-.PHONY: help install run check format test demo bench conformance proto lock clean
+.PHONY: help install run check format test demo bench bench-export conformance proto lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ demo: $(TEST_NEEDS)  ## three clients on one log, one shared group, and its Parq
 
 bench: $(TEST_NEEDS)  ## speed of the hot paths on this machine
 	$(BIN)/python -m conformance.bench $(ARGS)
+
+bench-export: $(TEST_NEEDS)  ## the export and the data source beside a plain pyarrow program
+	$(BIN)/python -m conformance.bench.export $(ARGS)
 
 conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pass, fail, skipped
 	$(BIN)/python -m conformance $(ARGS)

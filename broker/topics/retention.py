@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from broker.commit.storage_errors import Report, as_broker_errors
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from broker.topics.topics import Topics
 
+
+log = structlog.get_logger()
 
 # Partitions that keep everything, passed over between two checkpoints: some 0.1 ms.
 PASSED_OVER = 500
@@ -71,18 +74,39 @@ class Retention:
                 await trio.lowlevel.checkpoint()
 
     def _retain_partition(self, topic: Topic, partition: Partition) -> None:
-        acknowledged = None
+        acknowledged = held = None
         if asks_for_positions(partition.log.settings):
             acknowledged = min(self._positions(topic, partition.index), default=None)
+        if (name := partition.log.settings.retention_hold) is not None:
+            held = self._position(topic, name.encode(), partition.index)
         try:
-            self._use_reserve(partial(partition.log.retain, self._now_us(), acknowledged))
+            dropped = self._use_reserve(
+                partial(partition.log.retain, self._now_us(), acknowledged, held)
+            )
+            if dropped and held is not None and partition.log.log_start_offset > held:
+                self._tell_lost(partition, held)
         except StorageFull as full:
             self._report(full)  # For the log alone: the next look tries again.
+
+    def _tell_lost(self, partition: Partition, held: int) -> None:
+        """Say that the cap of a hold was reached: its subscription has lost these offsets."""
+        log.warning(
+            "retention_hold_passed",
+            topic=str(partition.topic.name),
+            partition=partition.index,
+            subscription=partition.log.settings.retention_hold,
+            first_offset=held,
+            next_offset=partition.log.log_start_offset,
+        )
+
+    def _position(self, topic: Topic, name: bytes, index: int) -> int | None:
+        """Where one subscription stands; None where it is not there or was never set."""
+        subscription = self._subscriptions.find(topic, name)
+        return subscription.position(index) if subscription else None
 
     def _positions(self, topic: Topic, index: int) -> Iterator[int]:
         """Where the subscriptions of a partition stand; one that was never set holds nothing."""
         for name in self._subscriptions.names(topic):
-            subscription = self._subscriptions.find(topic, name)
-            position = subscription.position(index) if subscription else None
+            position = self._position(topic, name, index)
             if position is not None:
                 yield position

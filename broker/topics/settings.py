@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
 
 NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
-LIMITS = frozenset(("retention_bytes", "retention_ms"))
+LIMITS = frozenset(("retention_bytes", "retention_ms", "retention_hold_bytes", "retention_hold_ms"))
 SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged"))
-TOPIC_SETTINGS = LIMITS | SWITCHES | {"segment_bytes", "segment_ms", "durability"}
+TOPIC_SETTINGS = LIMITS | SWITCHES | {"segment_bytes", "segment_ms", "durability", "retention_hold"}
 
 
 class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,6 +30,9 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     keep_unacknowledged: bool = False
     delete_acknowledged: bool = False
+    retention_hold: str | None = None
+    retention_hold_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    retention_hold_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
@@ -92,4 +95,7 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
         retention_ms=found.retention_ms,
         keep_unacknowledged=found.keep_unacknowledged,
         delete_acknowledged=found.delete_acknowledged,
+        retention_hold=found.retention_hold,
+        retention_hold_bytes=found.retention_hold_bytes,
+        retention_hold_ms=found.retention_hold_ms,
     )

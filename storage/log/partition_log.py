@@ -372,7 +372,9 @@ class PartitionLog:
 
     # Retention
 
-    def retain(self, now_us: int, acknowledged_offset: int | None = None) -> int:
+    def retain(
+        self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
+    ) -> int:
         """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
 
         Readers are refused at once; the files go when the new log start is durable.
@@ -381,14 +383,19 @@ class PartitionLog:
         try:
             self._roll_expired(now_us)
         except StorageFull:
-            self._drop_old(now_us, acknowledged_offset)  # Which makes room for the next time.
+            self._drop_old(
+                now_us, acknowledged_offset, held_offset
+            )  # Which makes room for the next time.
             raise
-        return self._drop_old(now_us, acknowledged_offset)
+        return self._drop_old(now_us, acknowledged_offset, held_offset)
 
-    def _drop_old(self, now_us: int, acknowledged_offset: int | None) -> int:
+    def _drop_old(
+        self, now_us: int, acknowledged_offset: int | None, held_offset: int | None
+    ) -> int:
         view = self._segments.view
         facts = self._segments.facts(self.log_end_offset)
-        start = new_log_start(facts, self.settings, now_us, acknowledged_offset) if facts else 0
+        offsets = (acknowledged_offset, held_offset)
+        start = new_log_start(facts, self.settings, now_us, *offsets) if facts else 0
         # Only what is durable is dropped: the log must never end below what was acknowledged.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
         if count <= 0:

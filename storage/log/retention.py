@@ -32,15 +32,20 @@ def new_log_start(
     settings: LogSettings,
     now_us: int,
     acknowledged_offset: int | None = None,
+    held_offset: int | None = None,
 ) -> int:
     """Base offset of the first segment to keep; the last segment is always kept.
 
     `acknowledged_offset` is the lowest position of all subscriptions, None if there are none: then
     nothing is held back by `keep_unacknowledged` and nothing dropped by `delete_acknowledged`.
+    `held_offset` is the position of the subscription that `retention_hold` names, None if it has
+    none.
     """
     bytes_left = sum(segment.size_bytes for segment in segments)
     for segment in segments[:-1]:
-        bytes_left -= segment.size_bytes
+        bytes_kept, bytes_left = bytes_left, bytes_left - segment.size_bytes
+        if is_held(segment, settings, now_us, bytes_kept, held_offset):
+            return segment.base_offset
         acknowledged = (
             acknowledged_offset is not None and segment.next_offset <= acknowledged_offset
         )
@@ -50,6 +55,22 @@ def new_log_start(
         if held or not is_over(segment, settings, now_us, bytes_left):
             return segment.base_offset
     return segments[-1].base_offset
+
+
+def is_held(
+    segment: SegmentFacts,
+    settings: LogSettings,
+    now_us: int,
+    bytes_kept: int,
+    held_offset: int | None,
+) -> bool:
+    """Whether `retention_hold` keeps a segment; `bytes_kept` is what the log has from it on."""
+    if held_offset is None or segment.next_offset <= held_offset:
+        return False
+    bytes_max, age_max_ms = settings.retention_hold_bytes, settings.retention_hold_ms
+    if bytes_max is not None and bytes_kept > bytes_max:
+        return False
+    return age_max_ms is None or now_us - segment.last_append_us <= age_max_ms * 1000
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:

@@ -19,6 +19,8 @@ class LogSettings:
     because an entry has 32 bytes here, not 8.
     `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
     `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
+    `retention_hold`: the limits do not drop what this subscription has still to read (an export's),
+    but for what is above `retention_hold_bytes` or older than `retention_hold_ms`.
     """
 
     segment_bytes: int = 1 << 30
@@ -29,3 +31,6 @@ class LogSettings:
     retention_ms: int | None = None
     keep_unacknowledged: bool = False
     delete_acknowledged: bool = False
+    retention_hold: str | None = None
+    retention_hold_bytes: int | None = None
+    retention_hold_ms: int | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from storage.errors import OffsetOutOfRange, UnreadableBody
@@ -19,6 +20,9 @@ from storage.spark.readers import PartitionReader, open_log
 from storage.spark.source.offsets import DataLoss, Span
 from storage.spark.source.options import OnCorrupt
 from storage.spark.source.table import Table
+from storage.spark.source.values import ValueDecoder
+
+NO_FORMAT = 0  # In a dead letter that is a value, and no stored body.
 
 log = logging.getLogger("braidlog.spark")
 
@@ -32,6 +36,7 @@ class Reading:
     fail_on_loss: bool = True
     corrupt: OnCorrupt = "fail"
     dead_letters: str | None = None
+    values: ValueDecoder | None = None
 
     def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
@@ -52,7 +57,7 @@ class Reading:
                     start = self._first(span, start, reader)
                     for batch in self._decoded(span, start, reader, dead):
                         start = batch["offset"][-1].as_py() + 1
-                        yield self.table.shaped(batch, span.topic)
+                        yield self._shaped(batch, span, dead)
                     return
             except OffsetOutOfRange as error:  # Retention was faster.
                 if self.fail_on_loss or error.log_start_offset <= start:
@@ -62,6 +67,23 @@ class Reading:
                 if self.fail_on_loss:
                     raise DataLoss(f"{span.topic} partition {span.partition} is gone") from None
                 return
+
+    def _shaped(self, batch: pa.RecordBatch, span: Span, dead: "_DeadLetters") -> pa.RecordBatch:
+        """The rows with their values decoded; what does not decode goes where `corrupt` says:
+        a dead letter has no row, a skipped value is null.
+        """
+        if self.values is None:
+            return self.table.shaped(batch, span.topic)
+        data, bad = self.values.decode(batch["value"])
+        for one in bad:
+            offset, value = batch["offset"][one.row].as_py(), batch["value"][one.row].as_py()
+            dead.set_aside(BadBody(offset, 1, NO_FORMAT, one.reason, value))
+        rows = self.table.shaped(batch, span.topic, data)
+        if bad and self.corrupt == "deadletter":
+            keep = np.ones(rows.num_rows, bool)
+            keep[[one.row for one in bad]] = False
+            rows = rows.filter(pa.array(keep))
+        return rows
 
     def _first(self, span: Span, start: int, reader: PartitionReader) -> int:
         if start >= reader.log_start_offset:

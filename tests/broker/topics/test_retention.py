@@ -19,8 +19,9 @@ class Log:
         self.error = error
         self.asked = []
 
-    def retain(self, now_us, acknowledged):
+    def retain(self, now_us, acknowledged, held):
         self.asked.append((now_us, acknowledged))
+        self.held = held
         if self.error is not None:
             raise self.error
         return 1
@@ -135,3 +136,11 @@ async def test_it_looks_again_and_again(autojump_clock):
     with trio.move_on_after(10.5):
         await house.retention.run()
     assert len(log.asked) == 10
+
+
+async def test_a_hold_goes_by_the_position_of_its_own_subscription():
+    log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
+    log.log_start_offset = 0
+    house = House(topic_of(log))
+    await house.retention.apply(topic_of(log))
+    assert (log.asked, log.held) == ([(NOW_US, None)], 7)

@@ -63,3 +63,26 @@ def test_who_need_not_be_asked_would_say_the_same(settings, acknowledged, start)
         assert start == 0
     if not asks_for_positions(kept):
         assert new_log_start(SEGMENTS, kept, NOW_US, 150) == start
+
+
+HOLD = {"retention_bytes": 0, "retention_hold": "export:lake"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "held", "start"),
+    [
+        ({}, 0, 0),
+        ({}, 150, 100),
+        ({}, 200, 200),
+        ({}, None, 300),
+        ({"retention_hold_bytes": 4000}, 0, 0),
+        ({"retention_hold_bytes": 3000}, 0, 100),
+        ({"retention_hold_bytes": 3000}, 250, 200),
+        ({"retention_hold_ms": 400_000}, 0, 0),
+        ({"retention_hold_ms": 250_000}, 0, 200),
+        ({"delete_acknowledged": True}, 0, 0),
+    ],
+)
+def test_a_hold_keeps_what_its_subscription_has_not_read_up_to_its_cap(settings, held, start):
+    found = LogSettings(**HOLD, **settings)
+    assert new_log_start(SEGMENTS, found, NOW_US, 400, held) == start

@@ -106,3 +106,11 @@ def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(spark, data, tm
         [*range(50, 60), *range(5)]
     )
     assert stream(spark, data, tmp_path / "checkpoint") == []
+
+
+def test_json_values_become_a_column(spark, data):
+    values = [b'{"id": 1}', b"no json", None]
+    data.append(BodyFormat.KAFKA, [record(value=value) for value in values])
+    options = {"valueFormat": "json", "valueSchema": "id bigint", "corrupt": "skip"}
+    rows = frame(spark, data, **options).load().select("offset", "data.id").collect()
+    assert [tuple(row) for row in rows] == [(0, 1), (1, None), (2, None)]

@@ -1,0 +1,134 @@
+"""Values as JSON or Avro, decoded into the column `data`. Knows Arrow and no log.
+
+JSON goes through Arrow's reader, many values at a time; where a block does not parse it is halved
+until the values that do not are alone.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from storage.spark.source.options import ValueFormat
+from storage.spark.source.value_types import struct_type
+
+BLOCK_BYTES = 64 << 20  # Above any block that is given: Arrow must see it as one.
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A row whose value is not of the schema: its place in the batch, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecoder:
+    """Decodes values of one format and type; `schema` is Avro's, as JSON."""
+
+    name: str
+    type: pa.StructType
+    schema: str
+
+    def decode(self, values: pa.Array) -> tuple[pa.Array, list[Undecodable]]:
+        """`data` for each value, null where the value is null or does not decode."""
+        given = values.to_pylist()
+        rows = [row for row, value in enumerate(given) if value is not None]
+        bad: list[Undecodable] = []
+        if self.name == "avro":
+            parts = self._avro(given, rows, bad)
+        else:  # A blank line is no row to Arrow, and would hide that another value is two.
+            bad += [Undecodable(row, "no JSON: blank") for row in rows if not given[row].strip()]
+            parts = self._json(given, [row for row in rows if given[row].strip()], bad)
+        failed = {one.row for one in bad}
+        good = [row for row in rows if row not in failed]
+        whole = pa.concat_arrays(parts) if parts else pa.array([], self.type)
+        places = np.full(len(given), -1, np.int64)
+        places[good] = np.arange(len(good))
+        return whole.take(pa.array(places, mask=places < 0)), bad
+
+    def _json(
+        self, values: Sequence[bytes], rows: Sequence[int], bad: list[Undecodable]
+    ) -> list[pa.Array]:
+        if not rows:
+            return []
+        try:
+            return [self._parsed([values[row] for row in rows])]
+        except (pa.ArrowException, msgspec.DecodeError, ValueError) as error:
+            if len(rows) == 1:
+                bad.append(Undecodable(rows[0], f"no JSON of the schema: {error}"))
+                return []
+        middle = len(rows) // 2
+        return [
+            *self._json(values, rows[:middle], bad),
+            *self._json(values, rows[middle:], bad),
+        ]
+
+    def _parsed(self, values: Sequence[bytes]) -> pa.Array:
+        lines = [_line(value) for value in values]
+        content = b"\n".join(lines)
+        table = pyarrow.json.read_json(
+            io.BytesIO(content),
+            read_options=pyarrow.json.ReadOptions(
+                use_threads=False, block_size=max(len(content) + 1, BLOCK_BYTES)
+            ),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema(list(self.type)), unexpected_field_behavior="ignore"
+            ),
+        )
+        if table.num_rows != len(values):
+            raise ValueError("not one JSON object a value")
+        columns = [table[one.name].combine_chunks().cast(one.type) for one in self.type]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+
+    def _avro(
+        self, values: Sequence[bytes], rows: Sequence[int], bad: list[Undecodable]
+    ) -> list[pa.Array]:
+        import fastavro
+
+        schema = fastavro.parse_schema(json.loads(self.schema))
+        found: list[tuple[int, object]] = []
+        for row in rows:
+            source = io.BytesIO(values[row])
+            try:
+                one = fastavro.schemaless_reader(source, schema, None)
+            except Exception as error:  # fastavro raises whatever the bytes lead it to.
+                bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
+                continue
+            if source.tell() == len(values[row]):
+                found.append((row, one))
+            else:
+                bad.append(Undecodable(row, "no Avro of the schema: bytes are left"))
+        return [self._fitting(found, bad)]
+
+    def _fitting(self, found: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
+        """The values that have a place in the columns, as times beyond the year 9999 have not."""
+        try:
+            return pa.array([one for _, one in found], self.type)
+        except (pa.ArrowException, ValueError, OverflowError):
+            parts = []
+            for row, one in found:
+                try:
+                    parts.append(pa.array([one], self.type))
+                except (pa.ArrowException, ValueError, OverflowError) as error:
+                    bad.append(Undecodable(row, f"no value of the schema: {error}"))
+            return pa.concat_arrays(parts) if parts else pa.array([], self.type)
+
+
+def decoder_of(format_: ValueFormat) -> ValueDecoder:
+    """The decoder that options ask for. Raises BadOption."""
+    type_ = struct_type(format_.schema, avro=format_.name == "avro")
+    return ValueDecoder(format_.name, type_, format_.schema)
+
+
+def _line(value: bytes) -> bytes:
+    """A value as one line; JSON may be written on several."""
+    if b"\n" not in value and b"\r" not in value:
+        return value
+    return msgspec.json.encode(msgspec.json.decode(value))
