@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.topics.partition import broker_error
+from broker.commit.storage_errors import to_broker_error
 from storage.errors import StorageError
 from storage.log.batch import pack
 
@@ -55,5 +55,5 @@ async def first_at(partition: Partition, time_us: int) -> int | None:
     try:
         found = await trio.to_thread.run_sync(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
-        raise broker_error(error, f"{partition.topic.name}/{partition.index}") from error
+        raise to_broker_error(error, f"{partition.topic.name}/{partition.index}") from error
     return found if found < partition.high_watermark else None
