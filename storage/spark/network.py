@@ -24,6 +24,7 @@ WIRE_SALT = 0  # Of the headers on the wire: a segment's own salt is told nobody
 BYTES_MAX = 4 << 20  # Asked for at once.
 TIMEOUT_S = 60.0
 BUSY = (429, 503)
+DAMAGED = ("damaged_log", "corrupt_batch")
 BUSY_TRIES = 20  # Of a broker that is busy or starting: about a minute.
 BUSY_PAUSE_MAX_S = 5.0
 TOKEN_VARIABLE = "BRAIDLOG_TOKEN"
@@ -103,7 +104,7 @@ class BrokerPartition:
         if status == 416:
             state = self._state()
             raise OffsetOutOfRange(offset, state["log_start_offset"], state["high_watermark"])
-        if status == 422:
+        if status >= 400 and _said(content, "code") in DAMAGED:
             raise DamagedLog(self._name, 0, offset, _message(content))
         _check(status, content)
         return content
@@ -228,10 +229,15 @@ def _check(status: int, content: bytes) -> None:
 
 
 def _message(content: bytes) -> str:
+    return _said(content, "message") or "no Braidlog broker answers there"
+
+
+def _said(content: bytes, what: str) -> str:
+    """A field of the broker's error; empty if it is none."""
     try:
-        return str(msgspec.json.decode(content)["message"])
+        return str(msgspec.json.decode(content)[what])
     except (msgspec.DecodeError, KeyError, TypeError):
-        return "no Braidlog broker answers there"
+        return ""
 
 
 def _path(topic: str) -> str:

@@ -26,7 +26,8 @@ from storage.spark.readers import PartitionReader
 
 WINDOW_BYTES = 8 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000
-PAGE_RECORDS = 20_000  # Plain records held at a time.
+PAGE_RECORDS = 20_000  # Plain records held at a time, and keys and values of them together.
+PAGE_BYTES = 32 << 20
 
 SLOW_FLAGS = BatchFlag.OPAQUE | BatchFlag.CHUNK | BatchFlag.MARKER
 
@@ -151,6 +152,7 @@ class RangeRows:
                 header.append_us,
                 start_offset=offset,
                 records_max=PAGE_RECORDS,
+                bytes_max=PAGE_BYTES,
             )
             records = [record for record in decoded.records if record.offset < end]
             records = [whole for record in records for whole in self._whole(batch, codec, record)]
