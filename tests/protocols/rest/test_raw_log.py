@@ -16,7 +16,7 @@ GROUP = "/api/v1/groups/public/default/orders/export%3Aall"
 
 @pytest.fixture
 async def topic(broker):
-    topic = broker.topics.create(TopicName("public", "default", "orders"), 2)
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
     for _ in range(3):
         append_records(broker, topic.partition(0), 10)
     await broker.durability.settled()
@@ -36,7 +36,7 @@ def offsets_in(content):
 
 
 async def test_the_list_has_every_partition_and_comes_in_pages_of_whole_topics(app, topic, broker):
-    broker.topics.create(TopicName("public", "default", "zebra"), 1)
+    await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     first = (await call(app, "GET", "/api/v1/log?limit=1")).json
     assert [(one["topic"], one["partition"]) for one in first["partitions"]] == [
         ("public/default/orders", 0),
