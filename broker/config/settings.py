@@ -27,6 +27,7 @@ ENV_PREFIX = "BRAIDLOG_"
 ENV_OTHERS = frozenset({"BRAIDLOG_CONFIG", "BRAIDLOG_URL"})  # The command line's, no settings.
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"
+FIRST_ADMIN = "admin"
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 T = TypeVar("T")
@@ -73,7 +74,8 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     # Whether clients must prove who they are, and may then do only what was granted to them.
     required: bool = False
-    superusers: tuple[str, ...] = ()  # Users who may do everything.
+    # Users who may do everything; `admin` is made at the first start that needs one.
+    superusers: tuple[str, ...] = (FIRST_ADMIN,)
     token_secret_file: str | None = None  # Signed tokens: the secret of HS256,
     token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
     token_audience: str | None = None
@@ -326,9 +328,11 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
 
 
 def plain_value(key: str, text: str, hint: object) -> object:
-    """What the text of a setting comes to, by its name and type: sizes and times in numbers, `none`
-    where that can be; other text as it is. Raises ValueError.
+    """What the text of a setting comes to, by its name and type: sizes and times in numbers, lists
+    at their commas, `none` where that can be; other text as it is. Raises ValueError.
     """
+    if typing.get_origin(hint) is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
     kinds = set(_alternatives(hint))
     if type(None) in kinds and text.strip().lower() in ("none", ""):
         return None

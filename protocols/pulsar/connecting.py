@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.server.adapters import ProtocolError
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
 PROTOCOL_VERSION: Final = 21  # Clients take the smaller of theirs and ours.
 
 
-def connect(session: PulsarSession, command: CommandConnect) -> None:
-    """Take the client in; any way to authenticate will do while there is no access control."""
+def connect(session: PulsarSession, command: CommandConnect) -> Awaitable[None] | None:
+    """Take the client in, once it has proved who it is where that is wanted."""
     if not command.client_version:
         raise ProtocolError("CONNECT without client_version")
+    if session.login.is_needed:
+        return _log_in(session, command)
+    _take_in(session, command)
+    return None
+
+
+async def _log_in(session: PulsarSession, command: CommandConnect) -> None:
+    await session.login.connect(command)
+    _take_in(session, command)
+
+
+def _take_in(session: PulsarSession, command: CommandConnect) -> None:
     session.machine.connected()
     session.client_version = command.client_version
     session.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
@@ -43,5 +56,6 @@ def pong(session: PulsarSession, command: object) -> None:
     """A sign of life, which every command is."""
 
 
-def auth_response(session: PulsarSession, command: CommandAuthResponse) -> None:
-    """Nobody was asked for it; a sign of life."""
+def auth_response(session: PulsarSession, command: CommandAuthResponse) -> Awaitable[None]:
+    """Fresh credentials, if they were asked for."""
+    return session.login.refresh(command)

@@ -122,13 +122,16 @@ def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
         refused = refusal(error)
         answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
     else:
-        answer = messages.lookup(command.request_id, service_url(*session.connection.advertised))
+        connection = session.connection
+        url = service_url(*connection.advertised, is_encrypted=connection.is_encrypted)
+        answer = messages.lookup(command.request_id, url)
     session.outbox.put([answer])
 
 
-def service_url(host: str, port: int) -> str:
+def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
     """The address as clients are told it."""
-    return f"pulsar://{address_text((host, port))}"
+    scheme = "pulsar+ssl" if is_encrypted else "pulsar"
+    return f"{scheme}://{address_text((host, port))}"
 
 
 def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> None:

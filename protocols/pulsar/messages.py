@@ -68,6 +68,21 @@ def connected(
     return frame(BaseCommand(type=BaseCommand.CONNECTED, connected=answer))
 
 
+def auth_challenge(server_version: str, protocol_version: int, data: bytes) -> bytes:
+    """The client is to prove again who it is; `data` says why."""
+    challenge = {"auth_method_name": "token", "auth_data": data}
+    return frame(
+        BaseCommand(
+            type=BaseCommand.AUTH_CHALLENGE,
+            authChallenge={
+                "server_version": server_version,
+                "protocol_version": protocol_version,
+                "challenge": challenge,
+            },
+        )
+    )
+
+
 def success(request_id: int) -> bytes:
     """What was asked for is done."""
     return frame(BaseCommand(type=BaseCommand.SUCCESS, success={"request_id": request_id}))
@@ -112,9 +127,10 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def lookup(request_id: int, url: str, *, through_service_url: bool = False) -> bytes:
-    """The topic is served at `url`."""
+    """The topic is served at `url`, which says `pulsar+ssl:` to clients that came in by TLS."""
+    field = "brokerServiceUrlTls" if url.startswith("pulsar+ssl:") else "brokerServiceUrl"
     answer = CommandLookupTopicResponse(
-        brokerServiceUrl=url,
+        **{field: url},
         response=CommandLookupTopicResponse.Connect,
         request_id=request_id,
         authoritative=True,

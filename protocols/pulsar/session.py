@@ -30,6 +30,7 @@ from protocols.pulsar import (
 )
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State, Type
 from protocols.pulsar.sending import Sending
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -101,6 +102,7 @@ class PulsarSession:
         self.connection = connection
         self.outbox = connection.outbox
         self.machine = PulsarMachine()
+        self.login = Login(connection, self.broker.authentication)
         self.client_version = ""
         self.protocol_version = 0
         self.producers: dict[int, Producer] = {}
@@ -300,4 +302,7 @@ class PulsarSession:
         if self._heard == self._heard_at_ping:
             raise EndConnection(f"nothing heard for {KEEPALIVE_S:.0f} s after a PING")
         self._heard_at_ping = self._heard
-        self.outbox.put([messages.PING])
+        challenge = self.login.check_expiry(
+            self.broker.now_us() / 1e6, f"Braidlog {self.broker.version}", self.protocol_version
+        )
+        self.outbox.put([messages.PING, *challenge])

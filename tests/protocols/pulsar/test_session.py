@@ -154,7 +154,13 @@ class Outbox:
 
 
 def session():
-    listener = SimpleNamespace(broker=SimpleNamespace(metrics=Metrics()))
+    broker = SimpleNamespace(
+        metrics=Metrics(),
+        authentication=SimpleNamespace(required=False),
+        now_us=lambda: 0,
+        version="1",
+    )
+    listener = SimpleNamespace(broker=broker)
     connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
     return PulsarSession(listener, connection, PulsarOptions()), connection.outbox
 

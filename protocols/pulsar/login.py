@@ -1,0 +1,97 @@
+"""Who a Pulsar client is: what CONNECT and AUTH_RESPONSE bring, and tokens that run out.
+
+"Connection establishment" and "Authentication" in Apache Pulsar's binary protocol document. Knows
+no password and no key: the broker's authentication does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import BrokerError, NotAuthenticated
+from broker.server.adapters import EndConnection
+from protocols.pulsar import messages
+from protocols.pulsar.errors import refusal
+from storage.codecs.pb.PulsarApi_pb2 import AuthData, CommandAuthResponse, CommandConnect
+
+if TYPE_CHECKING:
+    from broker.access.authentication import Authentication, Identity
+    from broker.server.connection import Connection
+
+NO_REQUEST: Final = (1 << 64) - 1  # The request id -1 of an error that answers no request.
+REFRESH: Final = b"PulsarAuthRefresh"  # What Apache Pulsar puts into its challenge.
+CHALLENGE_VERSION: Final = 14  # The oldest protocol version whose clients know AUTH_CHALLENGE.
+
+
+class Login:
+    """Who the client of one connection is, and until when."""
+
+    def __init__(self, connection: Connection, authentication: Authentication) -> None:
+        self._connection = connection
+        self._authentication = authentication
+        self._expires_s: float | None = None
+        self._can_refresh = False
+        self._is_challenged = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the client has yet to prove who it is."""
+        return self._authentication.required and self._connection.principal.is_anonymous
+
+    async def connect(self, command: CommandConnect) -> None:
+        """Take what CONNECT brought. Raises EndConnection, with an error, if it will not do."""
+        identity = await self._prove(command.auth_method_name, command.auth_data)
+        self._connection.principal = identity.principal
+        self._expires_s = identity.expires_s
+        self._can_refresh = (
+            command.feature_flags.supports_auth_refresh
+            and command.protocol_version >= CHALLENGE_VERSION
+        )
+
+    async def refresh(self, command: CommandAuthResponse) -> None:
+        """Take fresh data after a challenge; unasked it is a sign of life and no more.
+
+        Raises EndConnection, also for data that prove somebody else.
+        """
+        if not self._is_challenged:
+            return
+        given: AuthData = command.response
+        identity = await self._prove(given.auth_method_name, given.auth_data)
+        if identity.principal != self._connection.principal:
+            raise _end(NotAuthenticated("the fresh token is somebody else's"))
+        self._is_challenged = False
+        self._expires_s = identity.expires_s
+
+    def check_expiry(self, now_s: float, server_version: str, protocol_version: int) -> list[bytes]:
+        """What to send the client now, seconds since 1970: a challenge once its token has run out,
+        else nothing. Raises EndConnection where it did not answer one, or cannot.
+        """
+        if self._expires_s is None or now_s < self._expires_s:
+            return []
+        if self._is_challenged or not self._can_refresh:
+            raise EndConnection("the token has run out")
+        self._is_challenged = True
+        return [messages.auth_challenge(server_version, protocol_version, REFRESH)]
+
+    async def _prove(self, method: str, data: bytes) -> Identity:
+        """Raises EndConnection."""
+        host = self._connection.host
+        try:
+            text = data.decode()
+            if method == "token":
+                return self._authentication.bearer(text, host)
+            if method == "basic":
+                name, _, password = text.partition(":")
+                return await self._authentication.password(name, password, host)
+            raise NotAuthenticated(f"authentication is needed, by token or basic, not {method!r}")
+        except UnicodeDecodeError as error:
+            raise _end(NotAuthenticated("the credentials are no text")) from error
+        except BrokerError as error:
+            raise _end(error) from error
+
+
+def _end(error: BrokerError) -> EndConnection:
+    refused = refusal(error)
+    return EndConnection(
+        f"login refused: {refused.text}", messages.error(NO_REQUEST, refused.code, refused.text)
+    )

@@ -1,0 +1,181 @@
+"""CONNECT and AUTH_RESPONSE where clients must prove who they are."""
+
+from pathlib import Path
+
+import jwt
+import pytest
+import trio
+
+from broker.access.rights import Principal
+from protocols.pulsar.login import NO_REQUEST, REFRESH
+from protocols.pulsar.machine import Type
+from protocols.pulsar.session import KEEPALIVE_S
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.user_records import Grant
+from tests.protocols.pulsar.talk import TOPIC, Client
+
+KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
+SETTINGS = {
+    "access.required": "true",
+    "access.superusers": "root",
+    "access.token_secret_file": str(KEY),
+}
+closed_to_strangers = pytest.mark.parametrize("broker", [SETTINGS], indirect=True, ids=[""])
+pytestmark = closed_to_strangers
+NEVER_S = 2**33
+
+
+def token(name="root", expires_s=NEVER_S):
+    return jwt.encode({"sub": name, "exp": expires_s}, KEY.read_bytes()).encode()
+
+
+@pytest.fixture
+async def stranger(open_client):
+    client = Client(await open_client("pulsar"))
+    yield client
+    await client.stream.aclose()
+
+
+async def connect(client, method="token", data=b"", refreshes=True, version=20):
+    await client.send(
+        Type.CONNECT,
+        client_version="test",
+        protocol_version=version,
+        auth_method_name=method,
+        auth_data=data,
+        feature_flags={"supports_auth_refresh": refreshes},
+    )
+
+
+async def is_refused(client):
+    refused = await client.next(Type.ERROR)
+    assert (refused.request_id, refused.error) == (NO_REQUEST, ServerError.AuthenticationError)
+    assert await client.raw() is None
+
+
+async def test_a_token_lets_in(stranger, broker):
+    await connect(stranger, data=token("anna"))
+    await stranger.next(Type.CONNECTED)
+    (connection,) = broker.connections
+    assert connection.principal == Principal("anna")
+
+
+async def test_name_and_password_let_in(stranger, broker):
+    await broker.users.create("anna", "secret:one")
+    await connect(stranger, "basic", b"anna:secret:one")
+    await stranger.next(Type.CONNECTED)
+    (connection,) = broker.connections
+    assert connection.principal == Principal("anna")
+
+
+async def test_an_access_token_lets_in(stranger, broker):
+    anna, _ = await broker.users.create("anna", None)
+    text, _ = await broker.users.create_token(anna, "ci", None)
+    await connect(stranger, data=text.encode())
+    await stranger.next(Type.CONNECTED)
+
+
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [
+        ("", b""),
+        ("none", b""),
+        ("token", b""),
+        ("token", b"a.b.c"),
+        ("token", token(expires_s=1)),
+        ("token", b"\xff\xfe"),
+        ("basic", b"nobody:secret"),
+        ("basic", b""),
+        ("sasl", token()),
+    ],
+)
+async def test_nothing_else_does(stranger, method, data):
+    await connect(stranger, method, data)
+    await is_refused(stranger)
+
+
+async def test_before_connect_no_command_is_served(stranger, broker):
+    await stranger.send(Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=1)
+    assert await stranger.raw() is None
+    assert len(broker.topics) == 0
+
+
+async def test_what_was_sent_behind_a_refused_connect_is_not_served(stranger, broker):
+    await connect(stranger, data=b"a.b.c")
+    await stranger.send(Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=1)
+    await is_refused(stranger)
+    assert len(broker.topics) == 0
+
+
+async def test_a_user_may_do_what_was_granted(stranger, broker):
+    await broker.permissions.grant(Grant("anna", "create", "public/default"))
+    await broker.permissions.grant(Grant("anna", "produce", "public/default/t"))
+    await connect(stranger, data=token("anna"))
+    await stranger.next(Type.CONNECTED)
+    await stranger.produce()
+    refused = await stranger.ask(
+        Type.SUBSCRIBE,
+        Type.ERROR,
+        topic=TOPIC,
+        subscription="s",
+        subType=0,
+        consumer_id=0,
+    )
+    assert refused.error == ServerError.AuthorizationError
+
+
+async def past_a_tick(client):
+    """Let a keepalive tick pass; the client shows a sign of life first."""
+    await client.send(Type.PONG)
+    await trio.sleep(KEEPALIVE_S + 1)
+
+
+@pytest.fixture
+async def expiring(stranger, broker):
+    """A client whose token runs out ten seconds after it came in, by a clock that the test has."""
+    now = [broker.now_us()]
+    broker.now_us = lambda: now[0]
+
+    async def come_in(**more):
+        await connect(stranger, data=token("root", now[0] // 1_000_000 + 10), **more)
+        await stranger.next(Type.CONNECTED)
+        now[0] += 11_000_000
+        return stranger
+
+    return come_in
+
+
+async def test_a_token_that_ran_out_is_asked_for_anew(expiring, autojump_clock):
+    client = await expiring()
+    await past_a_tick(client)
+    challenge = await client.next(Type.AUTH_CHALLENGE)
+    assert challenge.challenge.auth_data == REFRESH
+    fresh = {"auth_method_name": "token", "auth_data": token()}
+    await client.send(Type.AUTH_RESPONSE, response=fresh)
+    await client.produce()
+    await past_a_tick(client)
+    await client.produce(producer_id=1)
+
+
+@pytest.mark.parametrize("data", [token("anna"), b"a.b.c"])
+async def test_a_fresh_token_must_be_right_and_the_same_users(expiring, autojump_clock, data):
+    client = await expiring()
+    await past_a_tick(client)
+    await client.next(Type.AUTH_CHALLENGE)
+    await client.send(Type.AUTH_RESPONSE, response={"auth_method_name": "token", "auth_data": data})
+    await is_refused(client)
+
+
+async def test_who_does_not_answer_the_challenge_is_let_go(expiring, autojump_clock):
+    client = await expiring()
+    await past_a_tick(client)
+    await client.next(Type.AUTH_CHALLENGE)
+    await past_a_tick(client)
+    assert await client.raw() is None
+
+
+@pytest.mark.parametrize("more", [{"refreshes": False}, {"version": 13}])
+async def test_who_cannot_be_asked_is_let_go(expiring, autojump_clock, more):
+    client = await expiring(**more)
+    await past_a_tick(client)
+    assert await client.raw() is None
