@@ -32,7 +32,11 @@ D0 = Dialect(
     silent=_MADE,
     key_partition=murmur3_from_one,
     habits=Habits(
-        closes=True, needs_partition=True, group_takes_partition=False, number_first=True
+        closes=True,
+        needs_partition=True,
+        group_takes_partition=False,
+        number_first=True,
+        users_from=1,
     ),
     error_numbers={
         ErrorCode.GROUP_NAME_NOT_FOUND: 5000,
@@ -57,7 +61,7 @@ D1A = Dialect(
     requests=requests.D1A_REQUESTS,
     records=records.D1A_RECORDS,
     silent=_MADE,
-    habits=Habits(needs_partition=True, group_takes_partition=False),
+    habits=Habits(needs_partition=True, group_takes_partition=False, users_from=1),
 )
 D1B = Dialect(
     "D1b",
@@ -73,6 +77,7 @@ D2 = Dialect(
     requests=requests.D2_REQUESTS,
     records=records.D2_RECORDS,
     unserved=_SNAPSHOT,
+    habits=Habits(users_from=1),
 )
 D3 = Dialect(
     "D3",
@@ -80,6 +85,7 @@ D3 = Dialect(
     requests=requests.D3_REQUESTS,
     records=records.D2_RECORDS,
     unserved=_SNAPSHOT,
+    habits=Habits(users_from=1),
     form=forms.CRC_FORM,
 )
 D4 = Dialect(

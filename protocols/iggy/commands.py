@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.access.rights import Action, Resource
-from protocols.iggy import groups, offsets, polling, sending, streams, system, targets, topics
+from protocols.iggy import (
+    groups,
+    offsets,
+    polling,
+    sending,
+    streams,
+    system,
+    targets,
+    topics,
+    users,
+)
 from protocols.iggy import messages as m
 from protocols.iggy import user_messages as u
 from protocols.iggy.context import Answer, Context
@@ -34,8 +44,8 @@ class Served:
 
 COMMANDS: Mapping[type, Served] = {
     m.Ping: Served("ping", system.ping),
-    u.LoginUser: Served("login_user", system.login),
-    u.LogoutUser: Served("logout_user", system.logout),
+    u.LoginUser: Served("login_user", users.login),
+    u.LogoutUser: Served("logout_user", users.logout),
     m.GetMe: Served("get_me", system.get_me),
     m.GetClient: Served("get_client", system.get_client, Action.DESCRIBE),
     m.GetClients: Served("get_clients", system.get_clients, Action.DESCRIBE),
@@ -75,4 +85,16 @@ COMMANDS: Mapping[type, Served] = {
     m.UpdateTopic: Served("update_topic", topics.update_topic, Action.ALTER, targets.topic),
     m.GetClusterMetadata: Served("get_cluster_metadata", system.get_cluster_metadata),
     m.DescribeOptions: Served("describe_options", system.describe_options),
+    # Whose user it is, and who looks after users, is asked in the handlers.
+    u.LoginWithToken: Served("login_with_token", users.login_with_token),
+    u.GetUser: Served("get_user", users.get_user),
+    u.GetUsers: Served("get_users", users.get_users),
+    u.CreateUser: Served("create_user", users.create_user),
+    u.UpdateUser: Served("update_user", users.update_user),
+    u.DeleteUser: Served("delete_user", users.delete_user),
+    u.UpdatePermissions: Served("update_permissions", users.update_permissions),
+    u.ChangePassword: Served("change_password", users.change_password),
+    u.GetTokens: Served("get_tokens", users.get_tokens),
+    u.CreateToken: Served("create_token", users.create_token),
+    u.DeleteToken: Served("delete_token", users.delete_token),
 }

@@ -70,6 +70,7 @@ class Habits:
     owned_only: bool = False
     leave_is_checked: bool = False  # Who is no member cannot leave.
     number_first: bool = False  # Of a taken number and a taken name, the number is told.
+    users_from: int = 0  # The number of root, the first user.
     zero_polls: bool = False  # A poll of no messages is answered with none.
 
 

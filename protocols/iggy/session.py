@@ -12,6 +12,8 @@ from broker.errors import BrokerError
 from broker.server.adapters import EndConnection, ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy import sending
+from protocols.iggy import user_messages as u
+from protocols.iggy.all_dialects import D0
 from protocols.iggy.commands import COMMANDS
 from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
 from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.connection import Connection
 
-# Nothing here keeps time: clients ping, the reference server does not demand it.
+# Nothing keeps time once somebody has logged in: clients ping, the reference server does not demand
+# it.
 DEADLINE_INTERVAL_S = 3600.0
+# For a login, or a first command of the dialect that has none: known clients log in at once, and
+# who says nothing takes a place of the limit of connections.
+LOGIN_S = 30.0
 WARNINGS_MAX = 8  # Log lines of one connection about what is not served; a loop would fill the log.
 
 
@@ -37,6 +43,7 @@ class IggySession:
         without_login = options.allows_without_login(loopback=connection.loopback)
         self._machine = IggyMachine(without_login=without_login)
         self._warned: set[str] = set()
+        self._login_due: float | None = None
         self._connection = connection
         self._outbox = connection.outbox
         client = Client(connection.id, connection.peer)
@@ -71,8 +78,14 @@ class IggySession:
         """Nothing is kept from one frame to the next."""
 
     def on_deadline(self, now: float) -> float:
-        """Nothing to be done, ever."""
-        return now + DEADLINE_INTERVAL_S
+        """End the connection of a client that has not logged in. Raises EndConnection."""
+        if self._has_begun:
+            return now + DEADLINE_INTERVAL_S
+        if self._login_due is None:
+            self._login_due = now + LOGIN_S
+        elif now >= self._login_due:
+            raise EndConnection(f"no login within {LOGIN_S:.0f} s")
+        return self._login_due
 
     def goodbye(self) -> None:
         """Iggy has no word for it."""
@@ -117,6 +130,11 @@ class IggySession:
         machine.session = self._connection.id
         return answer
 
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the client has logged in, or speaks the dialect that has no login."""
+        return self._machine.logged_in or self._machine.dialect is D0
+
     def _check(self, command: Command) -> None:
         """Raises NotAuthorized if the client may not do that to what the request names."""
         broker, served = self._context.broker, COMMANDS[type(command.request)]
@@ -144,5 +162,8 @@ class IggySession:
 
 # Commands that ask for one thing, and from D2 on are answered with nothing where it is not there.
 EMPTY_IF_ABSENT = frozenset(
-    {m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset, m.SyncGroup}
+    {
+        *(m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset, m.SyncGroup),
+        u.GetUser,
+    }
 )

@@ -1,19 +1,14 @@
-"""Login, pings, and what a client may ask about the broker and who is connected to it."""
+"""Pings, and what a client may ask about the broker and who is connected to it."""
 
 from __future__ import annotations
 
-import hmac
-
-from broker.access.rights import ANONYMOUS, Principal
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.context import ROOT, Answer, Client, Context
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.context import Answer, Client, Context
+from protocols.iggy.errors import Absent, ErrorCode
 from protocols.iggy.figures import broker_figures
 from protocols.iggy.topic_options import described
-from protocols.iggy.vsr import PROTOCOL_VERSION
 
 TRANSPORT_TCP = 1
 CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
@@ -22,36 +17,6 @@ SCOPE_TOPIC = 1  # Of an option; 2 is a stream, 3 a user.
 
 async def ping(context: Context, request: m.Ping) -> Answer:
     """An empty OK, before login too."""
-    return Answer()
-
-
-async def login(context: Context, request: u.LoginUser) -> Answer:
-    """Let the one user in; once more on the same connection is fine.
-
-    Raises Refusal.
-    """
-    options = context.options
-    try:
-        password = options.password()
-    except (OSError, UnicodeDecodeError) as error:
-        context.connection.log.error("password_file_unreadable", reason=str(error))
-        raise Refusal(ErrorCode.INVALID_CREDENTIALS, "nobody can log in now") from None
-    right = hmac.compare_digest(request.password.encode(), password.encode())
-    if not right or request.username != options.username:
-        raise Refusal(ErrorCode.INVALID_CREDENTIALS)
-    context.client.user_id = ROOT
-    context.connection.principal = Principal(request.username)
-    return Answer([_login_info(context, ROOT)])
-
-
-def _login_info(context: Context, user_id: int) -> r.LoginInfo:
-    return r.LoginInfo(user_id, context.connection.id, PROTOCOL_VERSION, context.broker.version)
-
-
-async def logout(context: Context, request: u.LogoutUser) -> Answer:
-    """Back to where only a login is taken."""
-    context.client.user_id = None
-    context.connection.principal = ANONYMOUS
     return Answer()
 
 

@@ -208,6 +208,14 @@ MAYBE_SIZED = Struct(Const(b"\x01"), "value" / Prefixed(Int32ul, GreedyBytes))
 ZERO = Struct("none" / Int32ul)
 TOKEN = Struct("name" / STR8, "expires" / Int64ul)
 RAW_TOKEN = Struct("token" / STR8)
+PERMISSIONS_FIELD = (
+    "permissions"
+    / ExprAdapter(
+        Select(Sequence(Const(b"\x01"), Prefixed(Int32ul, GreedyBytes)), Const(bytes(4))),
+        lambda found, _: found[1] if isinstance(found, list) else None,
+        lambda value, _: value,
+    ),
+)
 EMPTY = Struct()
 
 ANSWERS = {
@@ -215,7 +223,13 @@ ANSWERS = {
     20: Struct("client" / CLIENT, "memberships" / GreedyRange(MEMBERSHIP)),
     21: Struct("client" / CLIENT, "memberships" / GreedyRange(MEMBERSHIP)),
     22: Struct("clients" / GreedyRange(CLIENT)),
+    31: Struct("user" / USER, *PERMISSIONS_FIELD),
+    32: Struct("users" / GreedyRange(USER)),
+    33: Struct("user" / USER, *PERMISSIONS_FIELD),
     38: Struct("user_id" / Int32ul),
+    41: Struct("tokens" / GreedyRange(TOKEN)),
+    42: RAW_TOKEN,
+    44: Struct("user_id" / Int32ul),
     100: Struct(
         "partition" / Int32ul,
         "current_offset" / Int64ul,

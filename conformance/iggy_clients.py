@@ -1,0 +1,102 @@
+"""Every published Python client of Iggy that this machine can run, each by itself: they share
+module names, so each lives in a folder of its own, which its process has on its path.
+
+A folder is filled when it is first asked for, with one pinned package from the package index that
+pip is set up for; where that cannot be, the client is left out, with the reason.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+INSTALL_TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class IggyClient:
+    """One client: its package, the dialect it speaks, and the Python that it needs."""
+
+    package: str
+    version: str
+    dialect: str
+    python: str = ""  # The series it has wheels for; empty: ours will do.
+    takes_address: bool = True  # Else it connects to 127.0.0.1:8090, whatever one wants.
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.version}"
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version, to compare."""
+        return tuple(map(int, self.version.split(".")))
+
+
+CLIENTS = (
+    IggyClient("iggy-py", "0.1.0", "D1a", python="3.10", takes_address=False),
+    IggyClient("iggy-py", "0.2.2", "D1b", takes_address=False),
+    IggyClient("iggy-py", "0.2.4", "D2", takes_address=False),
+    IggyClient("iggy-py", "0.2.7", "D2"),
+    IggyClient("iggy-py", "0.4.0", "D2"),
+    IggyClient("apache-iggy", "0.5.0", "D3"),
+    IggyClient("apache-iggy", "0.6.0", "D4"),
+    IggyClient("apache-iggy", "0.7.0", "D5"),
+    IggyClient("apache-iggy", "0.8.0", "D5"),
+    IggyClient("apache-iggy", "0.9.0", "V"),
+)
+
+
+class NoClient(Exception):
+    """The client cannot be had here; the text says why."""
+
+
+def folder_of(client: IggyClient) -> Path:
+    """Where the client is installed, now if it was not. Raises NoClient."""
+    folder = _cache() / f"{client.package}-{client.version}"
+    if folder.is_dir():
+        return folder
+    being_filled = folder.with_suffix(f".{os.getpid()}")
+    command = [python_of(client), "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--only-binary=:all:", "--disable-pip-version-check", "--target", str(being_filled)]
+    command += [f"{client.package}=={client.version}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise NoClient(f"{client} took too long to install") from None
+    if done.returncode:
+        shutil.rmtree(being_filled, ignore_errors=True)
+        last_line = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise NoClient(f"{client} cannot be installed: {last_line}")
+    try:
+        being_filled.rename(folder)
+    except OSError:  # Another process was quicker.
+        shutil.rmtree(being_filled, ignore_errors=True)
+    return folder
+
+
+def python_of(client: IggyClient) -> str:
+    """The interpreter for a client. Raises NoClient."""
+    return sys.executable if not client.python else _python(client.python)
+
+
+@functools.cache
+def _python(series: str) -> str:
+    found = [shutil.which(f"python{series}")]
+    found += [str(path / "bin/python") for path in Path.home().glob(f".pyenv/versions/{series}.*")]
+    for path in filter(None, found):
+        try:
+            if not subprocess.run([path, "-c", ""], capture_output=True, timeout=30).returncode:
+                return path
+        except OSError:
+            continue
+    raise NoClient(f"there is no Python {series}")
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "braidlog" / "iggy-clients"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,307 @@
+"""Users, passwords and access tokens, as Iggy's clients see and change them.
+
+They are the broker's own (`broker.users`), whoever made them. The root user is that of the
+listener's options until a client gives it a password or a token: from then on it is kept too. Users
+are numbered from 1 in the broker and from 0 here. Permissions are granted with the broker's own
+commands: what a client would have kept and nobody would hold to is refused.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+from broker import errors
+from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal
+from broker.access.users import principal_of
+from protocols.iggy import replies as r
+from protocols.iggy import user_messages as u
+from protocols.iggy.context import ROOT, Answer, Context
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.messages import UNBOUNDED, Name
+from protocols.iggy.topic_options import check_no_options
+from protocols.iggy.vsr import PROTOCOL_VERSION
+from storage.metadata.user_records import UserMeta
+from storage.metadata.users import ROOT_USER_ID
+
+# Iggy's limits of names and passwords, in bytes.
+USERNAME_BYTES = range(3, 51)
+PASSWORD_BYTES = range(3, 101)
+TOKEN_NAME_BYTES = range(3, 31)
+ACTIVE, INACTIVE = 1, 2  # Status of a user.
+ALL_PERMISSIONS = b"\x01" * 10 + b"\x00"  # All of the global ones, none for single streams.
+
+
+async def login(context: Context, request: u.LoginUser) -> Answer:
+    """Let a user in by the password; once more on the same connection is fine. Raises Refusal."""
+    broker = context.broker
+    known = broker.users.find(request.username)
+    if known is not None and known.password_hash:
+        try:
+            user = await broker.users.verify(request.username, request.password, _host(context))
+        except errors.NotAuthenticated as error:
+            raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
+        return _let_in(context, user.user_id - ROOT_USER_ID, principal_of(user))
+    if not _is_roots(context, request.username, request.password):
+        raise Refusal(ErrorCode.INVALID_CREDENTIALS)
+    return _let_in(context, ROOT, Principal(request.username))
+
+
+async def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
+    """Let a user in by an access token. Raises Refusal."""
+    try:
+        user = context.broker.users.verify_token(request.token, _host(context))
+    except errors.NotAuthenticated as error:
+        raise Refusal(ErrorCode.INVALID_TOKEN, str(error)) from None
+    return _let_in(context, user.user_id - ROOT_USER_ID, principal_of(user))
+
+
+async def logout(context: Context, request: u.LogoutUser) -> Answer:
+    """Back to where only a login is taken."""
+    context.client.user_id = None
+    context.connection.principal = ANONYMOUS
+    return Answer()
+
+
+async def get_user(context: Context, request: u.GetUser) -> Answer:
+    """A user, with its permissions where Iggy has a word for them. Raises Absent."""
+    _check_rights(context)
+    user = _find(context, request.user)
+    if user is None:
+        raise Absent(ErrorCode.RESOURCE_NOT_FOUND)
+    return Answer(_details(user))
+
+
+async def get_users(context: Context, request: u.GetUsers) -> Answer:
+    """All users."""
+    _check_rights(context)
+    return Answer([_info(user) for user in _all(context)])
+
+
+async def create_user(context: Context, request: u.CreateUser) -> Answer:
+    """Make a user. Raises Refusal."""
+    _check_rights(context)
+    check_no_options(request.options)
+    _check_permissions(request.permissions)
+    _check_size(request.username, USERNAME_BYTES, ErrorCode.INVALID_USERNAME)
+    _check_size(request.password, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
+    if _find(context, request.username) is not None:
+        raise Refusal(ErrorCode.USER_ALREADY_EXISTS)
+    try:
+        user, ticket = await context.broker.users.create(
+            request.username, request.password, is_active=_is_active(request.status)
+        )
+    except errors.LimitExceeded as error:
+        raise Refusal(ErrorCode.USERS_LIMIT_REACHED, str(error)) from None
+    except errors.InvalidRequest as error:
+        raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
+    return Answer(_details(user), ticket=ticket)
+
+
+async def update_user(context: Context, request: u.UpdateUser) -> Answer:
+    """Give a user another name or status. Raises Refusal."""
+    _check_rights(context)
+    check_no_options(request.options)
+    user = _get_stored(context, request.user)
+    if request.username is not None:
+        _check_size(request.username, USERNAME_BYTES, ErrorCode.INVALID_USERNAME)
+        taken = _find(context, request.username)
+        if taken is not None and taken.user_id != user.user_id:
+            raise Refusal(ErrorCode.USER_ALREADY_EXISTS)
+    is_active = None if request.status is None else _is_active(request.status)
+    try:
+        ticket = await context.broker.users.alter(user, name=request.username, is_active=is_active)
+    except errors.InvalidRequest as error:
+        raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
+    return Answer(ticket=ticket)
+
+
+async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
+    """Delete a user with its tokens; root stays. Raises Refusal."""
+    _check_rights(context)
+    user = _find(context, request.user)
+    if user is not None and user.user_id == ROOT_USER_ID:
+        raise Refusal(ErrorCode.CANNOT_DELETE_USER)
+    return Answer(ticket=await context.broker.users.delete(_get_stored(context, request.user)))
+
+
+async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
+    """Take permissions away that nobody has; others cannot be given in this way. Raises Refusal."""
+    _check_rights(context)
+    user = _find(context, request.user)
+    if user is None:
+        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
+    if user.user_id == ROOT_USER_ID:
+        raise Refusal(ErrorCode.CANNOT_CHANGE_PERMISSIONS)
+    _check_permissions(request.permissions)
+    return Answer()
+
+
+async def change_password(context: Context, request: u.ChangePassword) -> Answer:
+    """Another password for a user, one's own or with the right to do so. Raises Refusal."""
+    user = _find(context, request.user)
+    if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
+        _check_rights(context)
+    if user is None:
+        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
+    _check_size(request.new, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
+    users = context.broker.users
+    if not user.password_hash:
+        if not _is_roots(context, user.name, request.old):
+            raise Refusal(ErrorCode.INVALID_CREDENTIALS)
+        user = await _stored_root(context)
+    else:
+        try:
+            user = await users.verify(user.name, request.old, _host(context))
+        except errors.NotAuthenticated as error:
+            raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
+    return Answer(ticket=await users.set_password(user, request.new))
+
+
+async def get_tokens(context: Context, request: u.GetTokens) -> Answer:
+    """The caller's tokens, without what they are."""
+    user = _caller(context)
+    return Answer([r.TokenInfo(token.name, token.expires_us or 0) for token in user.tokens])
+
+
+async def create_token(context: Context, request: u.CreateToken) -> Answer:
+    """A new token of the caller's, shown this once. Raises Refusal."""
+    _check_size(request.name, TOKEN_NAME_BYTES, ErrorCode.INVALID_TOKEN_NAME)
+    broker = context.broker
+    user = _caller(context)
+    if user.user_id == ROOT_USER_ID and broker.users.by_id(ROOT_USER_ID) is None:
+        user = await _stored_root(context)
+    never = request.expiry_us in (0, UNBOUNDED)
+    expires_us = None if never else broker.now_us() + request.expiry_us
+    try:
+        text, ticket = await broker.users.create_token(user, request.name, expires_us)
+    except errors.UserExists as error:
+        raise Refusal(ErrorCode.TOKEN_ALREADY_EXISTS, str(error)) from None
+    except errors.LimitExceeded as error:
+        raise Refusal(ErrorCode.TOKENS_LIMIT_REACHED, str(error)) from None
+    except errors.InvalidRequest as error:
+        raise Refusal(ErrorCode.INVALID_TOKEN_NAME, str(error)) from None
+    return Answer([r.RawToken(text)], ticket=ticket)
+
+
+async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
+    """Delete one of the caller's tokens. Raises Refusal."""
+    try:
+        ticket = await context.broker.users.delete_token(_caller(context), request.name)
+    except errors.UserNotFound as error:
+        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, str(error)) from None
+    return Answer(ticket=ticket)
+
+
+def _let_in(context: Context, number: int, principal: Principal) -> Answer:
+    context.client.user_id = number
+    context.connection.principal = principal
+    session, version = context.connection.id, context.broker.version
+    return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
+
+
+def _is_roots(context: Context, name: str, password: str) -> bool:
+    """Whether name and password are those of the listener's options."""
+    options = context.options
+    try:
+        expected = options.password()
+    except (OSError, UnicodeDecodeError) as error:
+        context.connection.log.error("password_file_unreadable", reason=str(error))
+        return False
+    right = hmac.compare_digest(password.encode(), expected.encode())
+    return right and name == options.username
+
+
+def _root(context: Context) -> UserMeta:
+    """Root, as kept or as in the options."""
+    kept = context.broker.users.by_id(ROOT_USER_ID)
+    return kept or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
+
+
+async def _stored_root(context: Context) -> UserMeta:
+    """Root as it is kept, made now if it was not. Raises what `Users.create` raises."""
+    users = context.broker.users
+    kept = users.by_id(ROOT_USER_ID)
+    if kept is None:
+        kept, _ = await users.create(context.options.username, None, user_id=ROOT_USER_ID)
+    return kept
+
+
+def _all(context: Context) -> list[UserMeta]:
+    others = [user for user in context.broker.users.all() if user.user_id != ROOT_USER_ID]
+    return [_root(context), *others]
+
+
+def _find(context: Context, name: Name) -> UserMeta | None:
+    """A user by name, or by the number that the dialect gives it."""
+    root = _root(context)
+    if isinstance(name, str):
+        return root if name == root.name else context.broker.users.find(name)
+    number = name + ROOT_USER_ID - context.dialect.habits.users_from
+    return root if number == ROOT_USER_ID else context.broker.users.by_id(number)
+
+
+def _get_stored(context: Context, name: Name) -> UserMeta:
+    """A user that can be changed. Raises Refusal."""
+    user = _find(context, name)
+    if user is None:
+        raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
+    if user.user_id == ROOT_USER_ID:
+        raise Refusal(ErrorCode.FEATURE_UNAVAILABLE, "root's name and status are settings")
+    return user
+
+
+def _caller(context: Context) -> UserMeta:
+    """The user who has logged in here. Raises Refusal if it was deleted since."""
+    number = context.client.user_id
+    if number is None:
+        raise Refusal(ErrorCode.UNAUTHENTICATED)
+    if number == ROOT:
+        return _root(context)
+    user = context.broker.users.by_id(number + ROOT_USER_ID)
+    if user is None:
+        raise Refusal(ErrorCode.UNAUTHENTICATED, "the user was deleted")
+    return user
+
+
+def _check_rights(context: Context) -> None:
+    """Root looks after users; with rules, whoever may by them.
+
+    Raises Refusal, NotAuthorized.
+    """
+    if context.broker.access.rules is not None:
+        context.connection.check(Action.ADMINISTER, CLUSTER)
+    elif context.client.user_id != ROOT:
+        raise Refusal(ErrorCode.UNAUTHORIZED, "only root looks after users")
+
+
+def _check_permissions(permissions: bytes | None) -> None:
+    if permissions is not None and any(permissions):
+        raise Refusal(
+            ErrorCode.FEATURE_UNAVAILABLE,
+            "permissions are granted with `braidlog grants`, not over Iggy's protocol",
+        )
+
+
+def _check_size(text: str, sizes: range, code: ErrorCode) -> None:
+    if len(text.encode()) not in sizes:
+        raise Refusal(code, f"{sizes.start} to {sizes.stop - 1} bytes are wanted")
+
+
+def _is_active(status: int) -> bool:
+    if status not in (ACTIVE, INACTIVE):
+        raise Refusal(ErrorCode.INVALID_USER_STATUS, f"status {status}")
+    return status == ACTIVE
+
+
+def _info(user: UserMeta) -> r.UserInfo:
+    status = ACTIVE if user.is_active else INACTIVE
+    return r.UserInfo(user.user_id - ROOT_USER_ID, user.created_us, status, user.name)
+
+
+def _details(user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
+    permissions = ALL_PERMISSIONS if user.user_id == ROOT_USER_ID else None
+    return [_info(user), r.UserPermissions(permissions)]
+
+
+def _host(context: Context) -> str:
+    return context.connection.peer.rpartition(":")[0]

@@ -1,0 +1,168 @@
+"""One scenario with any published Python client of Iggy, in a process of its own: the libraries
+share their names, and some abort a process that ends in order.
+
+`python iggy_versions_child.py SCENARIO PACKAGE VERSION HOST:PORT` writes what it saw as one JSON
+line. Uses nothing but the standard library and the client: the oldest needs an older Python.
+"""
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import sys
+
+package, version, address = sys.argv[2:5]
+iggy = importlib.import_module(package.replace("-", "_"))
+number = tuple(map(int, version.split(".")))
+is_apache = package == "apache-iggy"
+FIRST = 0 if is_apache and number >= (0, 6) else 1  # Where the dialect counts partitions from.
+COUNT = 100
+SHARED = ("shared", "all") if number > (0, 1, 0) else (500, 1)
+
+
+async def done(result):
+    """What a call gives, of the clients that wait for it themselves and of those that do not."""
+    return await result if inspect.isawaitable(result) else result
+
+
+async def told(result):
+    """The name of the error, or None."""
+    try:
+        await done(result())
+    except BaseException as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+async def logged_in():
+    client = (
+        iggy.IggyClient() if number <= (0, 2, 4) and not is_apache else iggy.IggyClient(address)
+    )
+    await done(client.connect())
+    await done(client.login_user("iggy", "iggy"))
+    return client
+
+
+async def make(client, stream, topic, partitions):
+    if is_apache:
+        await done(client.create_stream(stream))
+        await done(client.create_topic(stream, topic, partitions))
+    elif number <= (0, 1, 0):
+        await done(client.create_stream(701, stream))
+        await done(client.create_topic(701, 1, partitions, topic))
+    elif number <= (0, 2, 4):
+        chosen = 700 + number[2]
+        await done(client.create_stream(stream, chosen))
+        await done(client.create_topic(stream, topic, partitions, "none", 1, 1))
+    else:
+        await done(client.create_stream(stream))
+        await done(client.create_topic(stream, topic, partitions))
+
+
+async def send(client, stream, topic, partition, texts):
+    messages = [iggy.SendMessage(text) for text in texts]
+    await done(client.send_messages(stream, topic, partition, messages))
+
+
+async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
+    """Offset and text of what a poll gives; `strategy` is a name, and an offset or time."""
+    name, *value = strategy
+    if number <= (0, 2, 4) and not is_apache:
+        assert name == "Next"
+        found = client.poll_messages(stream, topic, FIRST, count, commit)
+    elif is_apache and number >= (0, 9):
+        found = client.poll_messages(
+            stream,
+            topic,
+            consumer=iggy.Consumer.Single("v-1"),
+            polling_strategy=getattr(iggy.PollingStrategy, name)(*value),
+            count=count,
+            auto_commit=commit,
+            partition_id=FIRST,
+        )
+    else:
+        chosen = getattr(iggy.PollingStrategy, name)(*value)
+        found = client.poll_messages(stream, topic, FIRST, chosen, count, commit)
+    texts = []
+    for message in await done(found):
+        payload = message.payload()
+        text = payload if isinstance(payload, str) else bytes(payload).decode()
+        texts.append([message.offset(), text])
+    return texts
+
+
+async def work():
+    """Make a topic, send, and read by everything the client has; then a line for all to read."""
+    client = await logged_in()
+    stream = f"{package}-{version}" if number > (0, 1, 0) else 701
+    await make(client, f"{package}-{version}", "tp", 2)
+    seen = {"again": await told(lambda: client.create_stream(f"{package}-{version}"))}
+    if number <= (0, 2, 4) and not is_apache:
+        seen = {}  # Numbers are chosen by the caller there, and an error's text differs.
+    topic = "tp" if number > (0, 1, 0) else 1
+    await send(client, stream, topic, FIRST, [f"m{at}" for at in range(5)])
+    await send(client, stream, topic, FIRST + 1, ["elsewhere"])
+    strategies = [("Next",)]
+    if is_apache or number > (0, 2, 4):
+        strategies += [("First",), ("Last",), ("Offset", 3), ("Timestamp", 0)]
+    for strategy in strategies:
+        seen[strategy[0]] = await poll(client, stream, topic, strategy, count=3)
+    seen["committed"] = [
+        *await poll(client, stream, topic, ("Next",), count=3, commit=True),
+        *await poll(client, stream, topic, ("Next",), count=3, commit=True),
+    ]
+    await send(client, *SHARED, FIRST, [f"from {package} {version}"])
+    return seen
+
+
+async def read_shared():
+    """Everything that all clients sent, as this one is shown it."""
+    return await poll(await logged_in(), *SHARED, ("Next",))
+
+
+async def group():
+    """Two members of a group, of the clients that have them: what each reads, and an offset."""
+    first, second = await logged_in(), await logged_in()
+    stream = f"group-{version}"
+    await make(first, stream, "tp", 2)
+    for partition in (FIRST, FIRST + 1):
+        await send(first, stream, "tp", partition, [f"{partition - FIRST}-{at}" for at in range(3)])
+    import datetime
+
+    async def member(client):
+        return await done(
+            client.consumer_group(
+                "grp",
+                stream,
+                "tp",
+                None,
+                iggy.PollingStrategy.Next(),
+                10,
+                iggy.AutoCommit.When(iggy.AutoCommitWhen.PollingMessages()),
+                poll_interval=datetime.timedelta(milliseconds=5),
+            )
+        )
+
+    members = [await member(first), await member(second)]
+    read = [[], []]
+    enough = asyncio.Event()
+
+    async def reading(at):
+        async def got(message):
+            payload = message.payload()
+            read[at].append(payload if isinstance(payload, str) else bytes(payload).decode())
+            if sum(map(len, read)) >= 6:
+                enough.set()
+
+        await members[at].consume_messages(got, enough)
+
+    await asyncio.wait_for(asyncio.gather(reading(0), reading(1)), 20)
+    return sorted(read)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (work, read_shared, group)}
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(SCENARIOS[sys.argv[1]]())), flush=True)
+    os._exit(0)

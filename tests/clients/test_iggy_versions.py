@@ -1,0 +1,104 @@
+"""Every published Python client of Iggy on one broker and port, reading each other's messages."""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.iggy_clients import CLIENTS, IggyClient, NoClient, folder_of, python_of
+from conformance.server import RunningBroker
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+CHILD = Path(__file__).with_name("iggy_versions_child.py")
+TIMEOUT_S = 60.0
+FIXED_ADDRESS = "127.0.0.1:8090"
+NUMBERS = [[at, f"m{at}"] for at in range(5)]
+# iggy-py 0.2.0 and 0.2.1 put something before each payload; no client here does.
+GROUPS = [client for client in CLIENTS if client.package == "apache-iggy" and client.number[1] >= 5]
+
+
+def fixed_address_is_free() -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 8090))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    """With the stream that all clients share, made without a login, as the oldest dialect does."""
+    listen = {"iggy": FIXED_ADDRESS} if fixed_address_is_free() else {"iggy": "127.0.0.1:0"}
+    with RunningBroker(listen=listen, others=False) as running:
+        host, _, port = running.addresses["iggy"].rpartition(":")
+        with socket.create_connection((host, int(port))) as sock:
+            for code, payload in (
+                (202, struct.pack("<IB", 500, 6) + b"shared"),
+                (302, b"\x01\x04" + struct.pack("<IIIIB", 500, 1, 2, 0, 3) + b"all"),
+            ):
+                sock.sendall(struct.pack("<II", 4 + len(payload), code) + payload)
+                assert sock.recv(8) == bytes(8)
+        yield running
+
+
+def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
+    """What the scenario saw."""
+    address = broker.addresses["iggy"]
+    if not client.takes_address and address != FIXED_ADDRESS:
+        pytest.skip(f"{client} connects to {FIXED_ADDRESS} only, which is taken")
+    try:
+        folder, python = folder_of(client), python_of(client)
+    except NoClient as reason:
+        pytest.skip(str(reason))
+    ended = subprocess.run(
+        [python, str(CHILD), scenario, client.package, client.version, address],
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=str)
+def test_what_a_client_offers_works(broker: RunningBroker, client: IggyClient) -> None:
+    seen = run(broker, client, "work")
+    if "again" in seen:
+        assert "already" in seen["again"].lower(), seen["again"]
+    expected = {
+        "Next": NUMBERS[:3],
+        "First": NUMBERS[:3],
+        "Last": NUMBERS[2:],
+        "Offset": NUMBERS[3:],
+        "Timestamp": NUMBERS[:3],
+        "committed": NUMBERS,
+    }
+    assert {name: value for name, value in seen.items() if name != "again"} == {
+        name: value for name, value in expected.items() if name in seen
+    }
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=str)
+def test_a_client_reads_what_all_of_them_sent(broker: RunningBroker, client: IggyClient) -> None:
+    seen = run(broker, client, "read_shared")
+    texts = [text for _, text in seen]
+    assert [offset for offset, _ in seen] == list(range(len(seen)))
+    assert f"from {client}" in texts
+    assert set(texts) <= {f"from {other}" for other in CLIENTS}
+
+
+@pytest.mark.parametrize("client", GROUPS, ids=str)
+def test_two_members_share_the_partitions_of_a_topic(
+    broker: RunningBroker, client: IggyClient
+) -> None:
+    assert run(broker, client, "group") == [["0-0", "0-1", "0-2"], ["1-0", "1-1", "1-2"]]

@@ -1,0 +1,152 @@
+"""Users, passwords and access tokens over dialect D2, and what becomes of who is not root."""
+
+import pytest
+
+from broker.access.rights import Principal
+from protocols.iggy.errors import ErrorCode
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.talk import NEVER
+
+GET_USER, GET_USERS, CREATE, DELETE, UPDATE, PERMISSIONS, PASSWORD = 31, 32, 33, 34, 35, 36, 37
+LOGIN, LOGOUT, TOKENS, CREATE_TOKEN, DELETE_TOKEN, LOGIN_TOKEN = 38, 39, 41, 42, 43, 44
+BOB = {"username": "bob", "password": "secret1", "status": 1, "permissions": None}
+ALL = b"\x01" * 10 + b"\x00"
+
+
+async def login(talk, name, password):
+    return await talk.ask(LOGIN, username=name, password=password, version="0.6.202", context="")
+
+
+async def test_root_is_the_first_user_and_has_all_permissions(talk):
+    assert await talk.ask(GET_USERS) == {
+        "status": 0,
+        "users": [{"id": 1, "created_at": 0, "status": 1, "username": "iggy"}],
+    }
+    shown = await talk.ask(GET_USER, user=named("iggy"))
+    assert (shown["user"]["id"], shown["permissions"]) == (1, ALL)
+    assert await talk.ask(GET_USER, user=named(1)) == shown
+
+
+async def test_a_user_is_made_shown_changed_and_deleted(talk, broker):
+    made = await talk.ask(CREATE, **BOB)
+    assert made["user"]["username"] == "bob"
+    number = made["user"]["id"]
+    assert number == 2
+    assert await talk.ask(GET_USER, user=named("bob")) == made
+    assert await talk.status(UPDATE, user=named("bob"), username="bobby", status=2) == 0
+    shown = await talk.ask(GET_USER, user=named(number))
+    assert (shown["user"]["username"], shown["user"]["status"]) == ("bobby", 2)
+    assert await talk.status(DELETE, user=named("bobby")) == 0
+    assert await talk.ask(GET_USER, user=named("bobby")) == {"status": 0}
+    assert await talk.status(DELETE, user=named("bobby")) == ErrorCode.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"username": "iggy"}, ErrorCode.USER_ALREADY_EXISTS),
+        ({"username": "bo"}, ErrorCode.INVALID_USERNAME),
+        ({"username": "b" * 51}, ErrorCode.INVALID_USERNAME),
+        ({"username": "b\tb"}, ErrorCode.INVALID_USERNAME),
+        ({"password": "pw"}, ErrorCode.INVALID_PASSWORD),
+        ({"password": "p" * 101}, ErrorCode.INVALID_PASSWORD),
+        ({"status": 3}, ErrorCode.INVALID_USER_STATUS),
+        # Nobody would hold to it: it is not kept.
+        ({"permissions": ALL}, ErrorCode.FEATURE_UNAVAILABLE),
+    ],
+)
+async def test_user_that_cannot_be_made(talk, broker, changed, status):
+    assert await talk.status(CREATE, **BOB | changed) == status
+    assert broker.users.all() == []
+
+
+async def test_a_user_logs_in_and_is_its_principal(talk, connect, broker):
+    await talk.ask(CREATE, **BOB)
+    other = await connect()
+    assert (await login(other, "bob", "wrong"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    assert (await login(other, "bob", "secret1")) == {"status": 0, "user_id": 2}
+    me = await other.ask(20)
+    assert me["client"]["user_id"] == 2
+    principals = {connection.principal for connection in broker.connections}
+    assert principals == {Principal("iggy"), Principal("bob")}
+
+
+async def test_an_inactive_user_is_not_let_in(talk, connect):
+    await talk.ask(CREATE, **BOB | {"status": 2})
+    other = await connect()
+    assert (await login(other, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
+
+
+async def test_only_root_looks_after_users(talk, connect):
+    await talk.ask(CREATE, **BOB)
+    bob = await connect()
+    await login(bob, "bob", "secret1")
+    assert await bob.status(GET_USERS) == ErrorCode.UNAUTHORIZED
+    assert await bob.status(CREATE, **BOB | {"username": "eve"}) == ErrorCode.UNAUTHORIZED
+    assert await bob.status(DELETE, user=named("bob")) == ErrorCode.UNAUTHORIZED
+    change = {"user": named("iggy"), "old": "iggy", "new": "mine"}
+    assert await bob.status(PASSWORD, **change) == ErrorCode.UNAUTHORIZED
+
+
+async def test_root_stays(talk):
+    assert await talk.status(DELETE, user=named("iggy")) == ErrorCode.CANNOT_DELETE_USER
+    assert (
+        await talk.status(PERMISSIONS, user=named("iggy"), permissions=None)
+        == ErrorCode.CANNOT_CHANGE_PERMISSIONS
+    )
+    rename = {"user": named("iggy"), "username": "root", "status": None}
+    assert await talk.status(UPDATE, **rename) == ErrorCode.FEATURE_UNAVAILABLE
+
+
+async def test_a_user_changes_its_own_password(talk, connect):
+    await talk.ask(CREATE, **BOB)
+    bob = await connect()
+    await login(bob, "bob", "secret1")
+    change = {"user": named("bob"), "new": "secret2"}
+    assert await bob.status(PASSWORD, **change, old="nope") == ErrorCode.INVALID_CREDENTIALS
+    assert await bob.status(PASSWORD, **change, old="secret1") == 0
+    again = await connect()
+    assert (await login(again, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    assert (await login(again, "bob", "secret2"))["status"] == 0
+
+
+async def test_roots_password_once_changed_is_kept(talk, connect, broker):
+    change = {"user": named("iggy"), "old": "iggy", "new": "better"}
+    assert await talk.status(PASSWORD, **change | {"old": "no"}) == ErrorCode.INVALID_CREDENTIALS
+    assert await talk.status(PASSWORD, **change) == 0
+    other = await connect()
+    assert (await login(other, "iggy", "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    assert (await login(other, "iggy", "better")) == {"status": 0, "user_id": 1}
+    assert "better" not in repr(broker.users.all())
+
+
+@pytest.mark.parametrize("name", ["iggy", "bob"])
+async def test_a_token_lets_its_user_in_until_it_is_deleted(talk, connect, name):
+    await talk.ask(CREATE, **BOB)
+    owner = await connect()
+    await login(owner, name, "iggy" if name == "iggy" else "secret1")
+    assert await owner.ask(TOKENS) == {"status": 0}
+    raw = (await owner.ask(CREATE_TOKEN, name="tok", expiry=0))["token"]
+    assert await owner.ask(TOKENS) == {"status": 0, "tokens": [{"name": "tok", "expires": 0}]}
+    assert await owner.status(CREATE_TOKEN, name="tok", expiry=0) == ErrorCode.TOKEN_ALREADY_EXISTS
+    other = await connect()
+    assert await other.status(LOGIN_TOKEN, token="x" * 40) == ErrorCode.INVALID_TOKEN
+    assert (await other.ask(LOGIN_TOKEN, token=raw))["user_id"] == (0 if name == "iggy" else 1)
+    assert await owner.status(DELETE_TOKEN, name="tok") == 0
+    assert await owner.status(DELETE_TOKEN, name="tok") == ErrorCode.RESOURCE_NOT_FOUND
+    assert await other.status(LOGIN_TOKEN, token=raw) == ErrorCode.INVALID_TOKEN
+    assert (await login(other, "iggy", "iggy"))["status"] == 0  # A token takes nothing away.
+
+
+@pytest.mark.parametrize(("name", "is_good"), [("to", False), ("t" * 30, True), ("t" * 31, False)])
+async def test_names_of_tokens(talk, name, is_good):
+    expected = 0 if is_good else ErrorCode.INVALID_TOKEN_NAME
+    assert await talk.status(CREATE_TOKEN, name=name, expiry=NEVER) == expected
+
+
+async def test_a_token_expires(talk, connect, broker):
+    raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=1))["token"]  # One microsecond.
+    other = await connect()
+    assert await other.status(LOGIN_TOKEN, token=raw) == ErrorCode.INVALID_TOKEN
+    later = (await talk.ask(CREATE_TOKEN, name="later", expiry=10**12))["token"]
+    assert await other.status(LOGIN_TOKEN, token=later) == 0
