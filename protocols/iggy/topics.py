@@ -49,7 +49,7 @@ SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
 
 # Partitions that a list looks at between two checkpoints: some ms of work.
-PIECE_PARTITIONS = 500
+PIECE_PARTITIONS = 200
 
 
 async def get_topic(context: Context, request: m.GetTopic) -> Answer:

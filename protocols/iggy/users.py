@@ -12,7 +12,7 @@ import hmac
 
 from broker import errors
 from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal
-from broker.access.users import principal_of
+from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from protocols.iggy import replies as r
 from protocols.iggy import user_messages as u
 from protocols.iggy.context import ROOT, Answer, Context
@@ -20,8 +20,6 @@ from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED, Name
 from protocols.iggy.topic_options import check_no_options
 from protocols.iggy.vsr import PROTOCOL_VERSION
-from storage.metadata.user_records import UserMeta
-from storage.metadata.users import ROOT_USER_ID
 
 # Iggy's limits of names and passwords, in bytes.
 USERNAME_BYTES = range(3, 51)
