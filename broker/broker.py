@@ -26,7 +26,7 @@ from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
 from broker.metrics import Metrics
 from broker.server.admission import Admission
-from broker.server.loop_turns import LoopTurns, log_long_turns
+from broker.server.loop_turns import measuring_turns
 from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_connections
@@ -144,13 +144,8 @@ class Broker:
         """Commit, flush, apply retention and tidy up until cancelled, and measure the turns of the
         loop meanwhile. Raises StorageFailed.
         """
-        turns = LoopTurns(
-            self.metrics.histogram("braidlog_loop_turn_seconds"),
-            log_long_turns(self.seldom),
-            long_s=self.config.loop_turn_log_ms / 1000,
-        )
-        trio.lowlevel.add_instrument(turns)
-        try:
+        turns = self.metrics.histogram("braidlog_loop_turn_seconds")
+        with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)
                 nursery.start_soon(self.durability.promote)
@@ -158,8 +153,6 @@ class Broker:
                 nursery.start_soon(self._partitions.run)
                 nursery.start_soon(self.dispatchers.run)
                 await self.durability.run()
-        finally:
-            trio.lowlevel.remove_instrument(turns)
 
     def stop(self) -> None:
         """Begin to stop: long polls are answered with what there is, and nothing new waits."""

@@ -88,9 +88,10 @@ class Connection:
         self._begun = 0  # frames given to the session
         self._done = 0  # of which it has handled so many
         self._begun_seen = 0  # at the last `is_gone`
-        self._progress_at = self.heard_at  # since when less than STALL_BYTES of a frame came in
-        self._progress_bytes = 0
-        self._progress_frame = -1  # `_begun` then
+        self._received = 0  # bytes
+        # What was received and begun when something last moved, and when that was seen.
+        self._progress = (0, 0)
+        self._progress_at = self.heard_at
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
@@ -132,8 +133,15 @@ class Connection:
         return self._inlet.held_bytes
 
     def stalled_s(self, now: float) -> float:
-        """For how long next to nothing of a frame that has begun has come in."""
-        return now - self._progress_at if self._receiving and len(self._inlet) else 0.0
+        """For how long next to nothing of a frame that has begun has come in, as far as was seen
+        by those who asked.
+        """
+        received, begun = self._progress
+        moves = self._received - received >= STALL_BYTES or self._begun != begun
+        if moves or not (self._receiving and len(self._inlet)):
+            self._progress = (self._received, self._begun)
+            self._progress_at = now
+        return now - self._progress_at
 
     def is_gone(self) -> bool:
         """Whether the peer has closed the connection while a handler of it is at work, and was so
@@ -248,18 +256,11 @@ class Connection:
             self._emptied = size < len(room)
             self.heard_at = trio.current_time()
             self._inlet.received(size)
-            self._note_progress(size)
+            self._received += size
             if not waited:
                 await trio.lowlevel.checkpoint()
             return size > 0
         return False
-
-    def _note_progress(self, size: int) -> None:
-        self._progress_bytes += size
-        if self._progress_bytes >= STALL_BYTES or self._progress_frame != self._begun:
-            self._progress_bytes = 0
-            self._progress_frame = self._begun
-            self._progress_at = self.heard_at
 
     async def _wait_for_memory(self, error: OutOfBuffers) -> None:
         """Receive nothing until others have given memory back. Raises EndConnection if they do
@@ -297,11 +298,15 @@ class Connection:
         frame_size, handle = session.frame_size, session.handle
         handle_run = session.handle_run if takes_runs(session) else None
         left = TURN_FRAMES_MAX
-        clock = _TurnClock()
+        clock: _TurnClock | None = None
         while left > 0:
             filled = inlet.filled()
             if not filled:
                 return False
+            if left < TURN_FRAMES_MAX:
+                clock = clock or _TurnClock()
+                if clock.is_over():
+                    return True
             size = frames = 0
             if handle_run is not None:
                 size, frames = handle_run(filled, left)
@@ -322,10 +327,8 @@ class Connection:
             if outbox.over_limit:
                 outbox.flush()
                 await outbox.drained()
-            if outbox.is_broken or self._leaving:  # Nobody will read the answers.
+            if self._leaving:  # Nobody will read the answers.
                 return False
-            if clock.is_over():
-                return True
         return True
 
     async def _keep_time(self) -> None:

@@ -7,8 +7,10 @@ collection inside it counts. Processor time, not the wall's: a busy machine make
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -60,19 +62,31 @@ class LoopTurns(trio.abc.Instrument):
             self._on_long(LongTurn(task.name, _place(task), seconds))
 
 
-def log_long_turns(log: ThrottledLog) -> Callable[[LongTurn], None]:
-    """What to do with a long turn in a broker: one line that names the task."""
+@contextmanager
+def measuring_turns(turns: Histogram, log: ThrottledLog, long_ms: float | None) -> Iterator[None]:
+    """Measure the turns of the running loop meanwhile, and log those of `long_ms` or more; not at
+    all with None.
+    """
+    if long_ms is None:
+        yield
+        return
+    instrument = LoopTurns(turns, partial(log_long_turn, log), long_s=long_ms / 1000)
+    trio.lowlevel.add_instrument(instrument)
+    try:
+        yield
+    finally:
+        trio.lowlevel.remove_instrument(instrument)
 
-    def note(turn: LongTurn) -> None:
-        log.warning(
-            "loop_held",
-            cause=turn.task,
-            task=turn.task,
-            ends_at=turn.ends_at,
-            processor_ms=round(turn.seconds * 1000),
-        )
 
-    return note
+def log_long_turn(log: ThrottledLog, turn: LongTurn) -> None:
+    """One line that names the task."""
+    log.warning(
+        "loop_held",
+        cause=turn.task,
+        task=turn.task,
+        ends_at=turn.ends_at,
+        processor_ms=round(turn.seconds * 1000),
+    )
 
 
 def _place(task: trio.lowlevel.Task) -> str:

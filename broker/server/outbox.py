@@ -20,6 +20,7 @@ from broker.limits import (
     ANSWER_BYTES_MAX,
     ANSWERS_MAX,
     OUTBOX_LARGE_BYTES,
+    OUTPUT_SHARE_BYTES_MIN,
     SENDMSG_PARTS_MAX,
     STALL_BYTES,
 )
@@ -73,12 +74,8 @@ class Outbox:
     @property
     def over_limit(self) -> bool:
         """Whether more waits for the socket than this connection's share."""
-        return self._unsent_bytes > self.budget.share
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether nobody will get what is put or answered from now on."""
-        return self._broken
+        unsent = self._unsent_bytes
+        return unsent > OUTPUT_SHARE_BYTES_MIN and unsent > self.budget.share
 
     @property
     def unsent_bytes(self) -> int:
@@ -94,6 +91,11 @@ class Outbox:
     def has_answers_room(self) -> bool:
         """Whether the queue of pending answers is below its limits."""
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody will get what is put or answered from now on."""
+        return self._broken
 
     def stalled_s(self, now: float) -> float:
         """For how long the peer has taken next to nothing of what waits for it."""
@@ -156,7 +158,8 @@ class Outbox:
                 self._flushing = True
                 self._progress_at = trio.current_time()
                 self._start_flusher()
-        self._charge()
+        if self._unsent_bytes + self._answer_bytes != self._charged:
+            self._charge()
 
     async def run(self) -> None:
         """The flusher task: lives while there is something the socket did not take."""

@@ -8,7 +8,7 @@ import trio
 
 from broker.config.logging import ThrottledLog
 from broker.metrics import TURN_BUCKETS, Histogram
-from broker.server.loop_turns import LongTurn, LoopTurns, log_long_turns
+from broker.server.loop_turns import LongTurn, LoopTurns, log_long_turn, measuring_turns
 from tests import turns
 
 LONG_S = 0.02
@@ -93,9 +93,9 @@ async def test_the_tests_find_a_turn_of_our_own_that_is_too_long():
 
 def test_the_log_names_the_task_and_where_it_stopped():
     with structlog.testing.capture_logs() as lines:
-        note = log_long_turns(ThrottledLog())
-        note(LongTurn("broker.x.run", "protocols.y:7 read", 0.1234))
-        note(LongTurn("broker.x.run", "protocols.y:7 read", 0.5))
+        log = ThrottledLog()
+        log_long_turn(log, LongTurn("broker.x.run", "protocols.y:7 read", 0.1234))
+        log_long_turn(log, LongTurn("broker.x.run", "protocols.y:7 read", 0.5))
     (line,) = lines
     assert line["event"] == "loop_held"
     assert (line["task"], line["ends_at"]) == ("broker.x.run", "protocols.y:7 read")
@@ -110,3 +110,15 @@ def test_a_line_of_a_process_is_found_unless_it_is_on_the_list(monkeypatch):
     assert turns.logged(lines) == lines[1:]
     monkeypatch.setattr(turns, "ALLOWED", [("broker.x.", "", "a reason")])
     assert turns.logged(lines) == []
+
+
+@pytest.mark.parametrize("long_ms", [None, 1000.0])
+async def test_turns_are_counted_unless_that_is_off(long_ms):
+    histogram = Histogram(TURN_BUCKETS)
+    with measuring_turns(histogram, ThrottledLog(), long_ms):
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+    counted = sum(histogram.counts)
+    assert counted >= 10 if long_ms else counted == 0
+    await trio.lowlevel.checkpoint()
+    assert sum(histogram.counts) == counted
