@@ -8,6 +8,7 @@ intent stands, while the log still has it.
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -247,3 +248,9 @@ def matches(pattern: str, topic: str) -> bool:
         return topic_matches(pattern, topic)
     except re.error as error:
         raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None
+
+
+if __name__ == "__main__":  # python -m storage.spark.export
+    from storage.spark.submit import main
+
+    sys.exit(main())
