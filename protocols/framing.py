@@ -8,7 +8,7 @@ go.
 import struct
 from dataclasses import dataclass
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ A frame that ends too early raises ProtocolError and nothing else, whatever the 
 import struct
 from typing import Any, ClassVar
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 
 
 class Reader:

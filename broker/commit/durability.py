@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.commit.storage_errors import StorageErrorLog
-from broker.commit.waiters import Waiters
+from broker.commit.waiters import Awaited, Waiters
 from broker.limits import SYNC_STOP_S
 from broker.metrics import Histogram
 from broker.server.outbox import Outbox
 from storage.errors import StorageError, StorageFailed
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
     from storage.log.committer import Committer, Round
 
 
@@ -52,7 +51,7 @@ class Durability:
         self._quiet = True  # no round runs and none gathers
         self._failure: StorageFailed | None = None
         self._outboxes: set[Outbox] = set()
-        self._appended: set[Partition] = set()  # partitions with appends in the gathering round
+        self._appended: set[Awaited] = set()  # partitions with appends in the gathering round
         committer.on_dirty = self._on_dirty
 
     @property
@@ -69,7 +68,7 @@ class Durability:
         """Release the outbox's answers after each round for as long as it has pending ones."""
         self._outboxes.add(outbox)
 
-    def appended(self, partition: Partition) -> None:
+    def appended(self, partition: Awaited) -> None:
         """Wake the partition's readers once the gathering round is on disk."""
         self._appended.add(partition)
 
@@ -132,7 +131,7 @@ class Durability:
             committer.finish(commit_round)
             self._round_finished(appended)
 
-    def _round_finished(self, appended: set[Partition]) -> None:
+    def _round_finished(self, appended: set[Awaited]) -> None:
         for listener in self.round_listeners:
             listener(self.durable_ticket)
         for partition in appended:

@@ -8,12 +8,11 @@ bytes) or brings its own server (`ServingAdapter`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 if TYPE_CHECKING:
-    # For the types alone: the sans-I/O parts of adapters raise the errors below and import no more.
     import socket
 
     import msgspec
@@ -26,27 +25,6 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "braidlog.protocols"
 
 Options = Any  # An instance of the adapter's `options_type`.
-
-
-class EndConnection(Exception):
-    """This connection is over, without fault: what was answered before still leaves, then `reply`,
-    then the end.
-    """
-
-    def __init__(self, reason: str, reply: bytes = b"", *, hint: str = "") -> None:
-        """`hint` tells an operator what is behind it and what helps: a constant, never a client's
-        text, for lines of one hint are counted together.
-        """
-        super().__init__(reason)
-        self.reason = reason
-        self.reply = reply
-        self.hint = hint
-
-
-class ProtocolError(EndConnection):
-    """The peer broke the rules of its protocol. The driver sends `reply` (whole frames) and ends
-    the connection.
-    """
 
 
 class AdapterError(Exception):
@@ -65,14 +43,16 @@ class Session(Protocol):
         Raises ProtocolError for what can never become a frame, before anything is buffered for it.
         """
 
-    async def handle(self, frame: memoryview) -> None:
-        """Serve one whole frame. The view is valid until `turn_ended` has returned, and
-        writable.
+    def handle(self, frame: memoryview) -> Awaitable[None] | None:
+        """Serve one whole frame; what is returned is awaited before the next frame. A plain
+        function returns None and costs no coroutine.
+
+        The view is valid until `turn_ended` is over, and writable.
         """
 
-    async def turn_ended(self) -> None:
+    def turn_ended(self) -> Awaitable[None] | None:
         """All whole frames of one receive have been handled; also called when one of them raised
-        ProtocolError.
+        ProtocolError. May wait as `handle` may.
         """
 
     def on_deadline(self, now: float) -> float:

@@ -28,7 +28,8 @@ from broker.limits import (
     TURN_FRAMES_MAX,
     TURN_S_MAX,
 )
-from broker.server.adapters import EndConnection, ProtocolError, Session, is_framed, takes_runs
+from broker.server.adapters import Session, is_framed, takes_runs
+from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
 from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
 from broker.server.tls import TlsSocket
@@ -288,10 +289,15 @@ class Connection:
         try:
             more = await self._hand_over(self._session)
         except EndConnection:
-            await self._session.turn_ended()
+            await self._end_turn(self._session)
             raise
-        await self._session.turn_ended()
+        await self._end_turn(self._session)
         return more
+
+    async def _end_turn(self, session: Session) -> None:
+        waiting = session.turn_ended()
+        if waiting is not None:
+            await waiting
 
     async def _hand_over(self, session: Session) -> bool:  # hot: see make bench
         inlet, outbox = self._inlet, self.outbox
@@ -321,7 +327,9 @@ class Connection:
                     return False
                 inlet.consume(needed)
                 self._begun += 1
-                await handle(filled[:needed])
+                waiting = handle(filled[:needed])
+                if waiting is not None:
+                    await waiting
                 self._done = self._begun
                 left -= 1
             if outbox.over_limit:

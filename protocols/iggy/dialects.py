@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy import fields as f
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.forms import OLDEST_FORM, MessageForm

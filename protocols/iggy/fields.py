@@ -13,7 +13,7 @@ import re
 import struct
 from typing import Any, Protocol, TypeVar
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import (
     UNBOUNDED,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy import fields as f
 from protocols.iggy import messages as m
 from protocols.iggy import user_messages as u

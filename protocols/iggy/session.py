@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError
-from broker.server.adapters import EndConnection, ProtocolError
+from broker.server.endings import EndConnection, ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy import sending
 from protocols.iggy import user_messages as u
@@ -74,7 +74,7 @@ class IggySession:
             head = self._machine.encode(event, answer.records, sum(map(len, answer.tail)))
             self._outbox.answer([head, *answer.tail], answer.ticket)
 
-    async def turn_ended(self) -> None:
+    def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""
 
     def on_deadline(self, now: float) -> float:

@@ -12,7 +12,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy.messages import Code
 
 HEADER_BYTES = 256

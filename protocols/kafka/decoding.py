@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.kafka.messages import (
     ByPartition,
     CommitTarget,

@@ -7,7 +7,7 @@ key closes the connection, quickly".
 
 import struct
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.framing import LengthPrefix
 from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
 from protocols.kafka.encoding import encode

@@ -11,7 +11,7 @@ import trio
 from broker.commit.storage_errors import to_broker_error
 from broker.errors import BrokerError
 from broker.reading.unpacking import run_unpacking
-from broker.server.adapters import EndConnection
+from broker.server.endings import EndConnection
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from broker.access.rights import Action
-from broker.server.adapters import EndConnection
+from broker.server.endings import EndConnection
 from protocols.kafka import messages
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.context import PROTOCOL, Answer, Context
@@ -109,7 +109,7 @@ class KafkaSession:
             parts = machine.encode(request.correlation_id, answer.reply)
         self._outbox.answer(parts, answer.ticket)
 
-    async def turn_ended(self) -> None:
+    def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""
 
     def on_deadline(self, now: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing

@@ -15,7 +15,7 @@ from broker.delivery.consumer import Consumer
 from broker.delivery.cursor import SubscriptionCursor
 from broker.delivery.entries import Entry
 from broker.errors import BrokerError
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.machine import FRAME_BYTES_MAX

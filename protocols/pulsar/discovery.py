@@ -14,8 +14,8 @@ from crc32c import crc32c
 
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, NotAuthorized, PartitionNotFound, TopicNotFound
-from broker.server.adapters import ProtocolError
 from broker.server.connection import address_text
+from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.framing import LengthPrefix
 from protocols.pulsar.text import TextField, not_text, text_fields
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.machine import Command, Type

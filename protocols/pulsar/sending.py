@@ -14,7 +14,7 @@ import trio
 from crc32c import crc32c
 
 from broker.errors import BrokerError, TopicNotFound
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.alike import Alike
 from protocols.pulsar.errors import refusal

@@ -15,7 +15,7 @@ import trio
 
 from broker.access.rights import Action
 from broker.errors import BrokerError
-from broker.server.adapters import EndConnection, ProtocolError
+from broker.server.endings import EndConnection, ProtocolError
 from protocols.pulsar import (
     acks,
     connecting,
@@ -129,8 +129,8 @@ class PulsarSession:
         """Whole size of the next frame. Raises ProtocolError."""
         return self.machine.frame_size(view)
 
-    async def handle(self, frame: memoryview) -> None:
-        """Serve one command. Raises ProtocolError."""
+    def handle(self, frame: memoryview) -> Awaitable[None] | None:
+        """Serve one command; what waits is returned. Raises ProtocolError."""
         command = self.machine.decode(frame)
         self._heard += 1
         if self._listening:
@@ -139,13 +139,18 @@ class PulsarSession:
         self._counted[kind].value += 1
         if command.payload is not None:
             self.sending.add(command.fields, command.payload)
-            return
+            return None
         if kind not in NOT_FOR_PRODUCERS:
             self.sending.flush()
         if command.not_text:
             refusals.not_text(self, command)
-            return
+            return None
         waiting = COMMANDS[kind].handler(self, command.fields)
+        if waiting is None and len(self._lanes) < LANES_MAX:
+            return None
+        return self._finish(waiting)
+
+    async def _finish(self, waiting: Awaitable[None] | None) -> None:
         if waiting is not None:
             await waiting
         while len(self._lanes) >= LANES_MAX:
@@ -161,7 +166,7 @@ class PulsarSession:
                 self._listening.unpark_all()
         return size, frames
 
-    async def turn_ended(self) -> None:
+    def turn_ended(self) -> None:
         """Store the sends of this receive."""
         self.sending.flush()
 

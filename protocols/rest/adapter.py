@@ -1,42 +1,26 @@
 """The HTTP listener as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once
-it
-serves.
+it serves.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
 from broker.server.connection import address_text
+from protocols.rest.options import RestOptions
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.tls import TlsSettings
 
-MIB = 1024 * 1024
-
 Serve = Callable[
     ["Broker", Sequence[socket.socket], "RestOptions", trio.Event, "TlsSettings | None"],
     Awaitable[None],
 ]
-
-
-class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Settings of an HTTP listener."""
-
-    # A body of the management API, whose own are a few hundred bytes.
-    request_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = MIB
-    # A body with messages. Two records of the largest size fit, in base64 one.
-    produce_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = 10 * MIB
-    auto_create_topics: bool = False  # Whether producing makes a topic that is not there.
-    # From the head of a request to the end of its body: a slower client is told so and let go.
-    request_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0
-    disk_free_bytes_min: Annotated[int, msgspec.Meta(ge=0)] = 64 * MIB  # Not ready below this.
 
 
 class RestAdapter:

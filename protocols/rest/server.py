@@ -29,7 +29,7 @@ from protocols.rest.refusals import raw_refusal
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.tls import TlsSettings
-    from protocols.rest.adapter import RestOptions
+    from protocols.rest.options import RestOptions
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ The test copies this file into a folder with an entry point beside it; nothing e
 import msgspec
 
 from broker.errors import BrokerError
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from storage.codecs.api import BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Record

@@ -24,7 +24,7 @@ import trio.testing
 
 from broker import errors
 from broker.limits import OUTBOX_BYTES_MAX
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]

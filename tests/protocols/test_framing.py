@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.framing import LengthPrefix
 
 PREFIX = LengthPrefix(struct.Struct(">i"), bytes_min=1, bytes_max=100)

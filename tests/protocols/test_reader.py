@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.reader import BigEndianReader, LittleEndianReader, Reader
 
 FIELDS = [

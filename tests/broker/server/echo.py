@@ -22,8 +22,8 @@ import trio
 from broker.config.logging import ThrottledLog
 from broker.limits import RECEIVE_BYTES_ALL_MAX
 from broker.metrics import Metrics
-from broker.server.adapters import EndConnection, ProtocolError
 from broker.server.connection import Connection
+from broker.server.endings import EndConnection, ProtocolError
 from broker.server.listener import Listener
 from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
@@ -55,7 +55,7 @@ class EchoSession:
             raise ProtocolError(f"frame of {size} bytes", framed(b"too large"))
         return size + 4
 
-    async def handle(self, frame):
+    def handle(self, frame):
         self.frames += 1
         end = time.thread_time() + self.frame_s
         while self.frame_s and time.thread_time() < end:
@@ -71,8 +71,7 @@ class EchoSession:
             size = int(argument)
             outbox.answer([struct.pack(">I", size), bytearray(b"l" * size)])
         elif command == b"W":
-            await self.event.wait()
-            outbox.answer([framed(b"woken")])
+            return self.answer_when_woken()
         elif command == b"S":
             self.connection.nursery.start_soon(self.broken_task)
         elif command == b"P":
@@ -81,6 +80,11 @@ class EchoSession:
             raise EndConnection("asked for", framed(b"quiet"))
         else:
             raise RuntimeError("a bug")
+        return None
+
+    async def answer_when_woken(self):
+        await self.event.wait()
+        self.connection.outbox.answer([framed(b"woken")])
 
     def handle_run(self, received, frames_max):
         pos = frames = 0
@@ -97,7 +101,7 @@ class EchoSession:
     async def broken_task(self):
         raise RuntimeError("a bug in a task")
 
-    async def turn_ended(self):
+    def turn_ended(self):
         self.turns.append(self.frames)
         self.frames = 0
 

@@ -5,14 +5,8 @@ import sys
 
 import pytest
 
-from broker.server.adapters import (
-    AdapterError,
-    ProtocolError,
-    discover,
-    is_framed,
-    is_serving,
-    load,
-)
+from broker.server.adapters import AdapterError, discover, is_framed, is_serving, load
+from broker.server.endings import ProtocolError
 
 
 def test_the_four_protocols_are_found_by_name():

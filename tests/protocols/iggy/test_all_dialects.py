@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy.all_dialects import (
     D0,
     D0_EXACT,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy import replies as r
 from protocols.iggy import user_messages as u

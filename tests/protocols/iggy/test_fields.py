@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy import fields as f
 from protocols.iggy.messages import (
     Consumer,

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.iggy import vsr
 from protocols.iggy.messages import Code
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.kafka import messages as m
 from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
 from protocols.kafka.machine import KafkaMachine

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from protocols.kafka.decoding import DECODERS
 from protocols.kafka.machine import KafkaMachine
 from protocols.kafka.messages import BrokerAddress, ConsumerMetadataReply

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from broker.broker import Broker
-from broker.server.adapters import EndConnection
+from broker.server.endings import EndConnection
 from protocols.kafka import messages as m
 from protocols.kafka.adapter import ADAPTER
 from protocols.kafka.options import KafkaOptions

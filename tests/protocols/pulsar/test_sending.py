@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from crc32c import crc32c
 
-from broker.server.adapters import ProtocolError
+from broker.server.endings import ProtocolError
 from broker.topics.partition import Appended
 from protocols.pulsar import messages, sending
 from protocols.pulsar.alike import Alike

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.metrics import Metrics
-from broker.server.adapters import EndConnection
+from broker.server.endings import EndConnection
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.options import PulsarOptions
@@ -189,7 +189,7 @@ async def test_any_command_is_a_sign_of_life():
     talking_one.on_deadline(0.0)
     for tick in range(1, 5):
         talking_one.on_deadline(30.0 * tick)
-        await talking_one.handle(memoryview(bytearray(answered("pong"))))
+        talking_one.handle(memoryview(bytearray(answered("pong"))))
     assert outbox.frames == [PING] * 4
 
 

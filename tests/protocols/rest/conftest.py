@@ -1,7 +1,7 @@
 import pytest
 
-from protocols.rest.adapter import RestOptions
 from protocols.rest.app import make_app
+from protocols.rest.options import RestOptions
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from broker.access.access import Access
 from broker.access.rights import Action
-from protocols.rest.adapter import RestOptions
 from protocols.rest.app import make_routes
+from protocols.rest.options import RestOptions
 from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.protocols.rest.asgi import call

@@ -3,9 +3,9 @@ import re
 import pytest
 import trio
 
-from protocols.rest.adapter import RestOptions
 from protocols.rest.app import make_app
 from protocols.rest.health import SAMPLES_INLINE_MAX
+from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import bare_broker, call
 
 

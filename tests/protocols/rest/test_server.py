@@ -11,7 +11,8 @@ import h2.events
 import pytest
 import trio
 
-from protocols.rest.adapter import ADAPTER, RestOptions
+from protocols.rest.adapter import ADAPTER
+from protocols.rest.options import RestOptions
 from protocols.rest.server import HEAD_BYTES_MAX
 from tests.protocols.rest.asgi import bare_broker
 from tests.waiting import until
@@ -255,7 +256,8 @@ def test_a_listener_without_descriptors_serves_when_there_are_some_again(tmp_pat
 STARVED = """
 import os, resource, socket, sys
 import trio
-from protocols.rest.adapter import ADAPTER, RestOptions
+from protocols.rest.adapter import ADAPTER
+from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import bare_broker
 
 async def main():
