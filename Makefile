@@ -1,5 +1,6 @@
 # Everything lives in .venv/, made on first use from the hashed files in requirements/. Nothing else on the machine is
 # touched. Needs Python 3.11 or newer with its venv module, and make; no compiler, no Java.
+# Another Python gets an environment of its own: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +20,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance
 
 .NOTPARALLEL:
-.PHONY: help install run check format test demo bench bench-export conformance proto lock clean
+.PHONY: help install run check format test coverage demo bench bench-export conformance proto lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -40,6 +41,12 @@ format: $(STAMPS)/check  ## put the code into the house's format
 
 test: $(TEST_NEEDS)  ## all tests, real clients and Spark included
 	$(BIN)/python -m pytest $(ARGS)
+
+coverage: $(TEST_NEEDS) $(STAMPS)/coverage  ## which lines of each module the tests reach; ARGS as for test
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 demo: $(TEST_NEEDS)  ## three clients on one log, one shared group, and its Parquet
 	$(BIN)/python -m conformance.demo $(ARGS)
@@ -63,7 +70,7 @@ lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py
 
 clean:  ## remove what these targets made, except data/
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than what it was made from exactly when there is nothing to do.

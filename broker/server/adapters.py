@@ -12,6 +12,10 @@ from collections.abc import Awaitable, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
+# Part of what an adapter is written against.
+from broker.server.endings import EndConnection as EndConnection
+from broker.server.endings import ProtocolError as ProtocolError
+
 if TYPE_CHECKING:
     import socket
 

@@ -267,7 +267,7 @@ async def test_session_is_told_the_time_when_it_asked_for_it(autojump_clock, ben
 
 
 async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
-    from broker.server.adapters import EndConnection
+    from broker.server.endings import EndConnection
 
     bench = Bench(nursery)
     open_session = bench.adapter.open_session
