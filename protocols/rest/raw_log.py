@@ -160,7 +160,7 @@ def _listed(partition: Partition) -> RawPartition:
         partition.partition_id,
         partition.log_start_offset,
         partition.high_watermark,
-        partition.log.size_bytes,
+        partition.size_bytes,
     )
 
 
