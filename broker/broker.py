@@ -85,6 +85,7 @@ class Broker:
         )
         self._storage = data_dir
         self._connection_ids = 0
+        data_dir.check_journals()
         report = self.durability.report_storage_error
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
         use_reserve = data_dir.reserve.use_reserve
@@ -215,6 +216,7 @@ class Broker:
             for meta in self.catalogue.state.all_topics()
             for partition_id in meta.partition_ids
         }
+        storage.check_folders(known)
         for path in storage.set_aside_unknown(known):
             log.warning("unknown_folder_set_aside", path=path)
         self.topics.open_all()

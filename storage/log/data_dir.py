@@ -18,7 +18,7 @@ from storage.log.files import FULL, Files, storage_error
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
 from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
-from storage.log.segment import KIND_CATALOGUE, KIND_CURSORS
+from storage.log.segment import KIND_CATALOGUE, KIND_CURSORS, segment_bases
 from storage.log.settings import LogSettings
 from storage.log.topic_file import (
     TOPIC_NAME,
@@ -35,6 +35,9 @@ DELETED_SUFFIX = ".deleted"
 
 # Journals by the name of their folder. Each has number 1 of its own kind.
 JOURNAL_KINDS = {"catalogue": KIND_CATALOGUE, "cursors": KIND_CURSORS}
+
+# A first start makes the catalogue before the cursors: a crash never leaves the second alone.
+MADE_LATER: dict[str, tuple[str, ...]] = {"catalogue": ("cursors",), "cursors": ()}
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,6 +108,17 @@ class DataDir:
         aside = self.files.names(os.path.join(self.path, SET_ASIDE_NAME))
         seen = numbers_among(name.split(".")[0] for name in aside)
         return max([0, *seen, *self.partition_ids()])
+
+    def check_folders(self, known: Iterable[int]) -> None:
+        """Whether every partition that the catalogue names has a folder, before any is touched.
+
+        Raises: DamagedLog, for the first that has none; StorageFailed.
+        """
+        there = set(self.partition_ids())
+        for number in known:
+            if number not in there:
+                folder = self.partition_folder(number)
+                raise DamagedLog(folder, 0, 0, "the partition's folder is missing")
 
     def set_aside_unknown(self, known: Collection[int]) -> list[str]:
         """Move what lies among the partitions and is not known there to `set-aside`.
@@ -266,6 +280,20 @@ class DataDir:
         journal = JournalLog(folder, self.files, committer, JOURNAL_KINDS[name], 1)
         self._journals.append(journal)
         return journal
+
+    def check_journals(self) -> None:
+        """Whether no journal is missing that was there: before any of them is opened, which would
+        begin it anew. Raises: DamagedLog, StorageFailed.
+        """
+        for name, later in MADE_LATER.items():
+            if not self._has_segments(name) and (
+                self.partition_ids() or any(map(self._has_segments, later))
+            ):
+                folder = os.path.join(self.path, name)
+                raise DamagedLog(folder, 0, 0, "the journal is missing, and others are there")
+
+    def _has_segments(self, journal: str) -> bool:
+        return bool(segment_bases(self.files.names(os.path.join(self.path, journal))))
 
     def close(self, committer: Committer) -> None:
         """A clean stop: everything durable, and the next start trivial. No round may be running.

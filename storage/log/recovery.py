@@ -125,6 +125,7 @@ class _Recovery:
         self.interval_bytes = interval_bytes
         self.proven = slot.durable_offset
         self.searched = False
+        self.has_foreign = False  # Behind a fault lies what somebody put there: nothing is cut.
         self.tail = UnprovenTail(slot.durable_offset)
         self.report = RecoveryReport(folder)
 
@@ -184,7 +185,8 @@ class _Recovery:
                 if found is not None:
                     number, file_pos, offset = found
                     continue
-                if fault.offset < self.proven or fault.is_unreadable:
+                is_never_torn = fault.is_never_torn or self.has_foreign
+                if fault.offset < self.proven or is_never_torn:
                     end = max(fault.offset, self.proven)
                     self.add_damage(fault.path, fault.file_pos, fault.offset, end, fault.reason)
                     return False, end
@@ -316,7 +318,8 @@ class _Recovery:
             segment = self.segments[later]
             try:
                 load_checked(segment)
-            except Fault:
+            except Fault as other:
+                self.has_foreign |= other.is_foreign
                 continue  # Without its salt nothing in it can be told from a client's bytes.
             begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
             for file_pos, header in find_good(segment, begin, offset, segment.size):

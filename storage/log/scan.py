@@ -11,7 +11,7 @@ from crc32c import crc32c
 from storage.errors import DamagedLog, WouldBlock
 from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, glance, unpack
 from storage.log.files import FileGone
-from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, Segment
+from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
 
 # What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
 CHUNK_BYTES = 256 * 1024
@@ -29,7 +29,8 @@ NO_OFFSET = 1 << 63
 class Fault(Exception):
     """No good batch here: the place, the offset expected there, and why it is not good.
 
-    `is_unreadable`: nobody knows what is there, because the disk does not say.
+    `is_unreadable`: nobody knows what is there, because the disk does not say. `is_foreign`: it is
+    whole, and belongs to another log or place: no crash leaves that behind.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Fault(Exception):
         reason: str,
         *,
         is_unreadable: bool = False,
+        is_foreign: bool = False,
     ) -> None:
         super().__init__(f"{segment.path} at byte {file_pos} (offset {offset}): {reason}")
         self.path = segment.path
@@ -47,6 +49,12 @@ class Fault(Exception):
         self.offset = offset
         self.reason = reason
         self.is_unreadable = is_unreadable
+        self.is_foreign = is_foreign
+
+    @property
+    def is_never_torn(self) -> bool:
+        """Whether it is no torn tail wherever it is."""
+        return self.is_unreadable or self.is_foreign
 
     def damage(self) -> DamagedLog:
         """The error that a reader gets."""
@@ -93,7 +101,9 @@ def load_checked(segment: Segment) -> None:
     try:
         segment.load()
     except BadSegment as error:
-        raise Fault(segment, 0, segment.base_offset, str(error)) from error
+        is_foreign = isinstance(error, ForeignSegment)
+        place = (segment, 0, segment.base_offset)
+        raise Fault(*place, str(error), is_foreign=is_foreign) from error
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise Fault(segment, 0, segment.base_offset, reason, is_unreadable=True) from error
@@ -108,7 +118,8 @@ def header_at(
     except BadHeader as error:
         raise Fault(segment, file_pos, offset, str(error)) from None
     if header.partition_id != segment.partition_id:
-        raise Fault(segment, file_pos, offset, f"partition {header.partition_id}'s batch is here")
+        reason = f"partition {header.partition_id}'s batch is here"
+        raise Fault(segment, file_pos, offset, reason, is_foreign=True)
     if header.base_offset != offset:
         raise Fault(segment, file_pos, offset, f"the batch here begins at {header.base_offset}")
     if file_pos + header.stored_bytes > end_pos:

@@ -43,6 +43,10 @@ class BadSegment(ValueError):
     """The file does not begin with a good segment header; the text says why."""
 
 
+class ForeignSegment(BadSegment):
+    """The header is whole, and says that the file belongs elsewhere: somebody put it there."""
+
+
 @dataclass(slots=True, frozen=True)
 class SegmentHeader:
     """The first 64 bytes of a segment file."""
@@ -141,9 +145,9 @@ class Segment:
             return
         header = unpack_segment_header(self.file.read_at(SEGMENT_HEADER_BYTES, 0))
         if (header.kind, header.partition_id) != (self.kind, self.partition_id):
-            raise BadSegment("it belongs to another partition")
+            raise ForeignSegment(f"it belongs to partition {header.partition_id}")
         if header.base_offset != self.base_offset:
-            raise BadSegment(f"its header says base offset {header.base_offset}")
+            raise ForeignSegment(f"its header says base offset {header.base_offset}")
         self.take_header(header)
 
     def take_header(self, header: SegmentHeader) -> None:

@@ -27,17 +27,19 @@ from storage.log.topic_file import (
     pack_topic_file,
     unpack_topic_file,
 )
-from storage.log.watermark import RESERVED_NAME
+from storage.log.watermark import RESERVED_NAME, Watermark
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 from storage.metadata.names import parse_topic
 from storage.tools.dump import find_partitions
 from storage.tools.log_check import LogCheck, reservation_is_lost
 from storage.tools.repair_catalogue import CatalogueRepair
+from storage.tools.repair_folders import FolderPlacement
 from storage.tools.repair_journal import JournalRepair
 from storage.tools.repair_partition import PartitionRepair, ReservationRepair
 from storage.tools.repair_step import Plan, Step
 from storage.tools.rewriting import SetAside, write_whole
+from storage.tools.survey import Survey
 from storage.tools.verify import (
     CATALOGUE,
     CURSORS,
@@ -87,12 +89,27 @@ class Repair:
         wanted = None
         if place is not None:
             wanted = {part.partition_id for part in find_partitions(self.path, place)}
-        folders = self._folders()
+        numbers = numbers_among(names_in(self._partitions_path))
+        self._placement = placement = FolderPlacement(self.files, self._partitions_path, numbers)
+        folders = {
+            number: self._topic_file(folder, number) for number, folder in placement.partitions()
+        }
         catalogue = self._plan_journals(folders, is_wanted=wanted is None)
         owners = {} if catalogue is None else owners_of(catalogue)
+        if catalogue is not None:
+            placement.decide(owners)
+        moved = {*placement.strays, *placement.moves, *placement.moves.values()}
+        if wanted is not None and wanted & moved:
+            wanted |= moved
+        is_moving = wanted is None or bool(wanted & moved)
+        self._plan.refusals += placement.refusals
+        if is_moving:
+            self._plan.steps += placement.stray_steps(self._aside)
         for number in sorted(folders if catalogue is None else owners):
-            if wanted is None or number in wanted:
+            if (wanted is None or number in wanted) and number not in placement.refused:
                 self._plan_partition(number, owners.get(number), catalogue)
+        if is_moving:
+            self._plan.steps += placement.move_steps()
         return self._plan
 
     def close(self) -> None:
@@ -151,15 +168,10 @@ class Repair:
 
     # Partitions
 
-    def _folders(self) -> dict[int, TopicFile | None]:
-        """The partition folders that are there, and what their topic files say."""
-        numbers = numbers_among(names_in(self._partitions_path))
-        return {number: self._topic_file(number) for number in sorted(numbers)}
-
-    def _topic_file(self, number: int) -> TopicFile | None:
-        path = os.path.join(self._partitions_path, str(number), TOPIC_NAME)
+    def _topic_file(self, folder: str, number: int) -> TopicFile | None:
+        """What the topic file of that partition says, None if it is not a good one of it."""
         try:
-            content = unpack_topic_file(self.files.read_whole(path))
+            content = unpack_topic_file(self.files.read_whole(os.path.join(folder, TOPIC_NAME)))
         except (OSError, BadTopicFile):
             return None
         return content if content.partition_id == number else None
@@ -167,34 +179,39 @@ class Repair:
     def _plan_partition(
         self, number: int, owner: Owner | None, catalogue: Catalogue | None
     ) -> None:
-        folder = os.path.join(self._partitions_path, str(number))
-        content = self._topic_file(number)
+        there = self._placement.place_of(number)
+        folder = there or self._placement.folder(number)
+        content = None if there is None else self._topic_file(folder, number)
         name = str(owner or (content and Owner(content.topic, content.partition_index)) or number)
         if owner is not None:
-            self._plan_topic_file(TopicFile(number, owner.topic, owner.index), content, name)
+            wanted = TopicFile(number, owner.topic, owner.index)
+            if content != wanted:
+                is_missing = there is None or not os.path.isdir(folder)
+                self._plan_topic_file(folder, wanted, name, is_missing=is_missing)
         elif content is None:
             path = os.path.join(folder, TOPIC_NAME)
             self._plan.refusals.append(f"{name}: {path}: nothing says whose partition it is")
         identity = LogIdentity(folder, KIND_PARTITION, number)
-        check = LogCheck(self.files, identity, name, running=False)
-        survey = check.run(self._advance)
+        if there is None:
+            survey = Survey(identity, Watermark())  # What lies under that name now goes first.
+        else:
+            survey = LogCheck(self.files, identity, name, running=False).run(self._advance)
         first_free = self._highest_position(catalogue, owner)
-        if survey.holes:
+        if survey.holes or there is None:
             repair = PartitionRepair(self.files, self._aside, name, survey)
             repair.plan(self._plan, first_free=first_free)
-        if reservation_is_lost(self.files, identity):
+        if there is not None and reservation_is_lost(self.files, identity):
             lost = ReservationRepair(self.files, self._aside, name, survey)
             self._plan.steps.append(lost.step(os.path.join(folder, RESERVED_NAME)))
 
-    def _plan_topic_file(self, wanted: TopicFile, content: TopicFile | None, name: str) -> None:
-        """Make folder and topic file say what the catalogue says, where they do not."""
-        folder = os.path.join(self._partitions_path, str(wanted.partition_id))
-        if content == wanted:
-            return
-        if os.path.isdir(folder):
-            what = f"{folder}: its topic file is written again as the catalogue has it"
-        else:
+    def _plan_topic_file(
+        self, folder: str, wanted: TopicFile, name: str, *, is_missing: bool
+    ) -> None:
+        """Make folder and topic file say what the catalogue says."""
+        if is_missing:
             what = f"{folder} is missing: it is made again, and is empty"
+        else:
+            what = f"{folder}: its topic file is written again as the catalogue has it"
         step = Step(name, [f"{name}: {what}"], lambda: self._write_topic_file(folder, wanted))
         self._plan.steps.append(step)
 

@@ -37,6 +37,10 @@ class PartitionRepair:
         if not survey.segments:
             self._plan_beginning(plan, first_free)
             return
+        for hole in survey.holes:
+            if hole.is_foreign and hole.end_offset >= survey.end_offset:
+                # Of what was there nothing is known: offsets that readers saw must not come again.
+                hole.next_offset = max(hole.end_offset, first_free)
         refused = [hole for hole in survey.holes if hole.overlaps or hole.is_newer]
         for hole in refused:
             why = "a later version of this program wrote it" if hole.is_newer else hole.reason

@@ -42,7 +42,8 @@ class Hole:
     behind. `records` is how many records there were, None if nobody can say. `header`: the segment
     header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
     the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
-    `is_unreadable`: the disk does not say what is there, so it is no torn tail wherever it is.
+    `is_unreadable`: the disk does not say what is there, `is_foreign`: it is whole and belongs to
+    another log or place; so it is no torn tail wherever it is.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Hole:
     is_newer: bool = False
     overlaps: bool = False
     is_unreadable: bool = False
+    is_foreign: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -209,7 +211,7 @@ class LogWalk:
         if header is not None and next_offset in (None, header.next_offset):
             hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
-        hole.is_unreadable = fault.is_unreadable
+        hole.is_unreadable, hole.is_foreign = fault.is_unreadable, fault.is_foreign
         self._ends_with_hole = next_offset is None
         return hole
 
@@ -248,8 +250,9 @@ class LogSurvey:
 
     def _judge(self, holes: list[Hole]) -> None:
         found = self.result
-        for hole in holes:
+        for number, hole in enumerate(holes):
             is_known = not hole.overlaps and not hole.is_unreadable
+            is_known = is_known and not any(later.is_foreign for later in holes[number:])
             if hole.offset >= found.proven and found.segments and is_known:
                 found.tail = hole  # It was never durable, nor was anything behind it.
                 found.end_offset = hole.offset

@@ -4,6 +4,7 @@ small.
 
 import errno
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from storage.log.files import Disk
@@ -155,8 +156,10 @@ class SmallDisk(Disk):
         """Blocks that nothing has."""
         used = 0
         for folder, folders, files in os.walk(self.root):
-            sizes = [os.path.getsize(os.path.join(folder, name)) for name in files]
-            used += len(folders) + sum(map(blocks_of, sizes))
+            used += len(folders)
+            for name in files:
+                with suppress(FileNotFoundError):  # Another thread removed it meanwhile.
+                    used += blocks_of(os.path.getsize(os.path.join(folder, name)))
         return self.blocks - used
 
     def fill(self):

@@ -16,6 +16,7 @@ from tests.storage.log.directories import (
     journal_segment,
     levels,
     repaired,
+    snapshot_of,
     verified,
 )
 from tests.storage.log.logs import flip
@@ -99,6 +100,12 @@ def test_a_lost_deletion_does_not_bring_a_topic_back(crashed):
 @pytest.mark.parametrize("journal", ["catalogue", "cursors"])
 def test_a_missing_journal_is_begun_again(crashed, journal):
     shutil.rmtree(crashed.path / journal)
+    before = snapshot_of(crashed.path / "partitions")
+    with pytest.raises(DamagedLog, match="the journal is missing"):
+        Directory(crashed.path, **SMALL)
+    assert snapshot_of(crashed.path / "partitions") == before
+    assert list((crashed.path / "set-aside").iterdir()) == []
+    assert not (crashed.path / journal).exists()
     repaired(crashed.path)
     found, report = verified(crashed.path)
     assert report.faults == 0, found

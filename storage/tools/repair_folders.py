@@ -1,0 +1,163 @@
+"""Partition folders under a wrong number: whose records each holds, and the way back.
+
+People rename and copy folders by hand. Every segment header says whose records follow it: what is
+intact is evidence, and gets its right number or goes to `set-aside` whole. Knows folders and
+segment headers, no batch and no journal.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from storage.log.files import Files
+from storage.log.segment import (
+    KIND_PARTITION,
+    SEGMENT_HEADER_BYTES,
+    BadSegment,
+    segment_bases,
+    segment_path,
+    unpack_segment_header,
+)
+from storage.tools.repair_step import Step
+from storage.tools.rewriting import SetAside
+
+
+class FolderPlacement:
+    """Which folder holds which partition.
+
+    `moves`: by the number of a folder the one it is to get. `strays`: by the number of a folder
+    the partition whose records it holds, where those are not wanted there or anywhere.
+    """
+
+    def __init__(self, files: Files, path: str, numbers: Collection[int]) -> None:
+        """Look at the folders of these numbers below `path`."""
+        self.moves: dict[int, int] = {}
+        self.strays: dict[int, int] = {}
+        self.refusals: list[str] = []
+        self._files = files
+        self._path = path
+        self._numbers = set(numbers)
+        self._held = {number: held_partition(files, self.folder(number)) for number in numbers}
+        self.decide(None)
+
+    def folder(self, number: int) -> str:
+        """Path of the folder of that number."""
+        return os.path.join(self._path, str(number))
+
+    def decide(self, known: Collection[int] | None) -> None:
+        """Decide what is to be done; `known` are the partitions that the catalogue names, None
+        where nobody can say.
+        """
+        self.moves, self.strays, self.refusals = {}, {}, []
+        wrong = {
+            number: held
+            for number, held in self._held.items()
+            if held is not None and held != number
+        }
+        for number, held in wrong.items():
+            if self._held.get(held) == held or (known is not None and held not in known):
+                self.strays[number] = held
+            else:
+                self.moves[number] = held
+        while blocked := self._blocked():
+            for number in blocked:
+                held = self.moves.pop(number)
+                text = f"{self.folder(number)} holds records of partition {held}, and so may "
+                text += "another folder; nothing of it is changed"
+                self.refusals.append(text)
+
+    def _blocked(self) -> list[int]:
+        """Folders whose right place is taken by one that stays, or is wanted by two."""
+        targets = list(self.moves.values())
+        staying = self._numbers - self.moves.keys() - self.strays.keys()
+        return [
+            number
+            for number, target in self.moves.items()
+            if target in staying or targets.count(target) > 1
+        ]
+
+    @property
+    def refused(self) -> set[int]:
+        """Numbers of folders that hold another partition and stay where they are."""
+        wrong = {n for n, held in self._held.items() if held is not None and held != n}
+        return wrong - self.moves.keys() - self.strays.keys()
+
+    def place_of(self, number: int) -> str | None:
+        """The folder that holds that partition now; None if it has to be made."""
+        for source, target in self.moves.items():
+            if target == number:
+                return self.folder(source)
+        gone = number in self.moves or number in self.strays
+        return None if gone or number not in self._numbers else self.folder(number)
+
+    def partitions(self) -> Iterable[tuple[int, str]]:
+        """(partition id, folder now) of every partition that is there, as it will be."""
+        ids = (self._numbers | set(self.moves.values())) - self.refused
+        found = ((number, self.place_of(number)) for number in sorted(ids))
+        return [(number, folder) for number, folder in found if folder is not None]
+
+    def stray_steps(self, aside: SetAside) -> list[Step]:
+        """Put aside, whole, what has no place: before anything else is done."""
+        return [
+            Step(
+                f"partition {number}",
+                [
+                    f"{self.folder(number)} holds records of partition {held}, which is in its own "
+                    "folder or of no topic: it is moved to set-aside whole"
+                ],
+                _moving_aside(aside, self.folder(number), str(number)),
+            )
+            for number, held in self.strays.items()
+        ]
+
+    def move_steps(self) -> list[Step]:
+        """Give folders their right numbers: after everything else was done in them."""
+        if not self.moves:
+            return []
+        lines = [
+            f"{self.folder(number)} holds partition {held}: it becomes {self.folder(held)}; no "
+            "record is lost"
+            for number, held in self.moves.items()
+        ]
+        return [Step("partitions", lines, lambda: self._move(self.moves))]
+
+    def _move(self, moves: Mapping[int, int]) -> None:
+        """Rename one by one; killed in between, the rest is found again by what is in them."""
+        left = dict(moves)
+        spare = max(self._numbers | set(left.values())) + 1
+        while left:
+            ready = [one for one, target in left.items() if not self._is_there(target)]
+            if ready:
+                self._rename(ready[0], left.pop(ready[0]))
+            else:  # Folders that have changed places: one makes room.
+                first = next(iter(left))
+                self._rename(first, spare)
+                left[spare] = left.pop(first)
+
+    def _is_there(self, number: int) -> bool:
+        return os.path.lexists(self.folder(number))
+
+    def _rename(self, number: int, target: int) -> None:
+        self._files.rename(self.folder(number), self.folder(target))
+        self._files.sync_folder(self._path)
+
+
+def _moving_aside(aside: SetAside, folder: str, name: str) -> Callable[[], None]:
+    return lambda: aside.move(folder, name)
+
+
+def held_partition(files: Files, folder: str) -> int | None:
+    """The partition whose records a folder holds: what all its whole segment headers say; None
+    where there is none, or they disagree.
+    """
+    found = set()
+    for base in segment_bases(files.names(folder)):
+        file = files.open(segment_path(folder, base))
+        try:
+            header = unpack_segment_header(file.read_at(SEGMENT_HEADER_BYTES, 0))
+        except (BadSegment, OSError):
+            continue
+        finally:
+            file.close()
+        if header.kind == KIND_PARTITION:
+            found.add(header.partition_id)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,211 @@
+"""Folders that somebody renamed, swapped or copied by hand: every intact record is kept."""
+
+import shutil
+
+import pytest
+
+from storage.errors import DamagedLog
+from storage.log.segment import SEGMENT_HEADER_BYTES
+from storage.log.topic_file import TopicFile, pack_topic_file
+from storage.tools.repair import Repair
+from tests.storage.log.directories import Directory, repaired, snapshot_of, value_of, verified
+from tests.storage.log.logs import flip
+from tests.storage.tools.conftest import SMALL
+from tests.storage.tools.test_repair import Killed, kill_after
+
+BATCHES = {1: 12, 2: 9, 3: 8}
+
+
+def values_of(number):
+    return {offset: value_of(offset) for offset in range(BATCHES[number] * 3)}
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Partitions 1 to 3 of one topic, with different numbers of records; a position of 20 in 2."""
+    one = Directory(tmp_path / "data", partitions=3, **SMALL)
+    for number, batches in BATCHES.items():
+        one.fill(batches, number)
+    one.move_cursor(20, number=1)
+    one.crash()
+    return one
+
+
+def rename(one, moves):
+    """Give folders other names, all at once."""
+    for number in moves:
+        one.file("", number).rename(one.path / f"{number}.tmp")
+    for number, name in moves.items():
+        (one.path / f"{number}.tmp").rename(one.file("", name))
+
+
+def check_all_there(path):
+    found, report = verified(path)
+    assert report.faults == 0, found
+    for _ in range(2):
+        again = Directory(path, **SMALL)
+        assert {number: again.values(number) for number in BATCHES} == {
+            number: values_of(number) for number in BATCHES
+        }
+        assert all(log.takes_appends for log in again.logs.values())
+        again.crash()
+
+
+MOVES = [
+    {1: 2, 2: 1},
+    {1: 2, 2: 3, 3: 1},
+    {2: 7},
+    {1: 2, 2: 9},
+    {3: 1, 1: 8, 2: 3},
+]
+
+
+@pytest.mark.parametrize("moves", MOVES, ids=str)
+@pytest.mark.parametrize("topic_files", ["moved", "as the catalogue says", "gone"])
+def test_renamed_folders_get_their_names_back_and_no_record_is_lost(three, moves, topic_files):
+    rename(three, moves)
+    if topic_files != "moved":
+        for number in moves.values():
+            three.file("topic", number).unlink()
+            if topic_files == "as the catalogue says" and number in BATCHES:
+                content = TopicFile(number, "public/default/orders", number - 1)
+                three.file("topic", number).write_bytes(pack_topic_file(content))
+    before = snapshot_of(three.path / "partitions")
+    if topic_files == "moved" or set(moves.values()) - BATCHES.keys():
+        with pytest.raises(DamagedLog):
+            Directory(three.path, **SMALL)
+        assert snapshot_of(three.path / "partitions") == before, "a start that ends moves nothing"
+    lines, refusals = repaired(three.path)
+    assert refusals == []
+    assert any("no record is lost" in line for line in lines)
+    check_all_there(three.path)
+
+
+def test_a_start_over_swapped_folders_whose_topic_files_are_right_cuts_nothing(three):
+    """As an earlier repair, or a person, left them."""
+    rename(three, {1: 2, 2: 1})
+    topics = [three.file("topic", number).read_bytes() for number in (1, 2)]
+    three.file("topic", 1).write_bytes(topics[1])
+    three.file("topic", 2).write_bytes(topics[0])
+    sizes = [path.stat().st_size for number in (1, 2) for path in three.segments(number)]
+    again = Directory(three.path, **SMALL)
+    for number in (1, 2):
+        assert "belongs to partition" in again.logs[number].recovery.damages[0].reason
+        with pytest.raises(DamagedLog):
+            again.append(number)
+    again.stop()
+    assert sizes == [path.stat().st_size for number in (1, 2) for path in three.segments(number)]
+    assert verified(three.path)[1].faults > 0
+    repaired(three.path)
+    check_all_there(three.path)
+
+
+def test_a_copy_over_another_folder_goes_to_set_aside_and_the_original_stays(three):
+    """What was in the folder is gone; what the copy holds is neither served nor thrown away."""
+    shutil.rmtree(three.file("", 2))
+    shutil.copytree(three.file("", 1), three.file("", 2))
+    copied = {name: content for name, (content, _) in snapshot_of(three.file("", 2)).items()}
+    with pytest.raises(DamagedLog):
+        Directory(three.path, **SMALL)
+    lines, refusals = repaired(three.path)
+    assert refusals == []
+    assert "moved to set-aside whole" in lines[0]
+    kept = snapshot_of(three.path / "set-aside" / "2")
+    assert {name: content for name, (content, _) in kept.items()} == copied
+    assert verified(three.path)[1].faults == 0
+    again = Directory(three.path, **SMALL)
+    assert again.values(1) == values_of(1)
+    assert (again.logs[2].log_start_offset, again.append(2)) == (20, 20), "above every position"
+
+
+def test_files_copied_into_another_folder_are_kept_and_become_a_gap(three):
+    """`cp -r 1/* 2/` that was stopped half way: what is left of 2 is its own and stays."""
+    for name in ("topic", "watermark", three.segments(1)[0].name):
+        shutil.copy(three.file(name, 1), three.file(name, 2))
+    foreign = three.segments(1)[0].read_bytes()
+    own = int(three.segments(2)[1].stem)
+    with pytest.raises(DamagedLog):
+        Directory(three.path, **SMALL)
+    repaired(three.path)
+    assert [path.read_bytes() for path in (three.path / "set-aside").glob("2.*.log")] == [foreign]
+    assert verified(three.path)[1].faults == 0
+    again = Directory(three.path, **SMALL)
+    assert again.values(1) == values_of(1)
+    assert again.values(2) == {at: value_of(at) for at in range(own, BATCHES[2] * 3)}
+
+
+@pytest.mark.parametrize("where", [0, -1])
+def test_a_segment_of_another_partition_is_never_a_torn_tail(three, where):
+    three.file("watermark", 2).unlink()
+    path = three.segments(2)[where]
+    data = three.segments(1)[0].read_bytes()
+    path.write_bytes(data)
+    again = Directory(three.path, **SMALL)
+    again.crash()
+    assert path.read_bytes() == data
+    assert verified(three.path)[1].faults > 0
+    lines, refusals = repaired(three.path)
+    assert (refusals, verified(three.path)[1].faults) == ([], 0), lines
+    kept = [one.read_bytes() for one in (three.path / "set-aside").glob("2.*.log")]
+    assert kept == [data]
+    assert Directory(three.path, **SMALL).append(2) >= 20
+
+
+def test_a_torn_tail_before_a_segment_of_another_partition_is_not_cut(three):
+    """Its own last batch is torn; cutting there would take along what was put behind it."""
+    last = three.segments(2)[-1]
+    last.write_bytes(last.read_bytes()[:-5])
+    three.file("watermark", 2).unlink()
+    stray = three.segments(2)[0].with_name(f"{99:020d}.log")
+    stray.write_bytes(three.segments(1)[0].read_bytes())
+    sizes = [path.stat().st_size for path in three.segments(2)]
+    Directory(three.path, **SMALL).crash()
+    assert [path.stat().st_size for path in three.segments(2)] == sizes
+
+
+def test_a_folder_that_two_claim_is_left_to_the_operator(three):
+    shutil.copytree(three.file("", 1), three.file("", 8))
+    rename(three, {1: 9})
+    before = snapshot_of(three.path / "partitions")
+    repair = Repair(three.path, lambda done, total: None)
+    plan = repair.plan()
+    repair.close()
+    assert len(plan.refusals) == 2
+    assert snapshot_of(three.path / "partitions") == before
+
+
+def test_damage_in_a_renamed_folder_is_mended_too(three):
+    flip(three.segments(2)[0], SEGMENT_HEADER_BYTES + 200)
+    rename(three, {1: 2, 2: 1})
+    repaired(three.path)
+    assert verified(three.path)[1].faults == 0
+    again = Directory(three.path, **SMALL)
+    assert again.values(1) == values_of(1)
+    assert again.values(2).items() < values_of(2).items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moves", MOVES, ids=str)
+def test_a_repair_of_folders_killed_at_any_change_can_be_run_again(three, tmp_path, moves):
+    rename(three, moves)
+    calls, finished = 0, False
+    while not finished:
+        path = tmp_path / f"killed-{calls}"
+        shutil.copytree(three.path, path)
+        repair = Repair(path, lambda done, total: None)
+        plan = repair.plan()
+        left = kill_after(repair.files, calls)
+        try:
+            for step in plan.steps:
+                step.apply()
+            finished = True
+        except Killed:
+            left[0] = -1  # Descriptors are closed as the kernel would do.
+        repair.close()
+        if not finished:
+            with pytest.raises(DamagedLog):
+                Directory(path, **SMALL)
+        assert repaired(path)[1] == []
+        check_all_there(path)
+        shutil.rmtree(path)
+        calls += 1
