@@ -128,17 +128,20 @@ class _Producing:
         return kafka.pack(messages, base_offset, self._message_bytes_max)
 
     def _store(self, partition: Partition, prepared: Prepared) -> Produced:
-        # Atomic: no await between reading the base offset and the last append.
+        # Atomic: no await between reading the base offset and the append.
         context, info = self._context, prepared.info
         base_offset = partition.next_offset
         if not info.record_count:
             return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
         append_us = context.broker.now_us()
-        for body, piece_info in pieces(prepared.body, info, base_offset):
+        cut = list(pieces(prepared.body, info, base_offset))
+        if len(cut) == 1:
             appended = partition.append(
-                [body], piece_info, body_format=KAFKA.format, append_us=append_us
+                [prepared.body], info, body_format=KAFKA.format, append_us=append_us
             )
-            self.ticket = max(self.ticket, appended.ticket)
+        else:  # All of it or nothing: the answer speaks of the whole set.
+            appended = partition.append_all(cut, body_format=KAFKA.format, append_us=append_us)
+        self.ticket = max(self.ticket, appended.ticket)
         context.broker.metrics.records_in(
             PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
         )

@@ -295,7 +295,8 @@ class JournalLog:
         self._write_slot()
         if self._old and self._old[0].base_offset < self._slot.mark.log_start_offset:
             assert self._slot.file is not None
-            self._unsynced.hold(self._slot.file)
+            with suppress(StorageFull):  # No descriptor is left: with a later round.
+                self._unsynced.hold(self._slot.file)
             self._committer.mark_lazy(self)
 
     def _remove_old(self) -> None:

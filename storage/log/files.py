@@ -286,6 +286,7 @@ class Files:
         self._handles_max = handles_max
         self._open_count = 0
         self._discarded: list[str] = []
+        self._discarding = threading.Lock()
         self._idle: OrderedDict[File, None] = OrderedDict()
         self._lock = threading.Lock()
         self._file_system = FileSystem(self.root)
@@ -388,10 +389,16 @@ class Files:
             self._discarded.append(path)
 
     def clear_discarded(self) -> None:
-        """Remove what `discard` could not. Raises StorageFull, StorageFailed."""
-        while self._discarded:
-            self.unlink(self._discarded[-1])
-            self._discarded.pop()
+        """Remove what `discard` could not. On return it is gone, whichever thread removed it.
+
+        Raises StorageFull, StorageFailed.
+        """
+        if not self._discarded:
+            return
+        with self._discarding:
+            while self._discarded:
+                self.unlink(self._discarded[-1])
+                self._discarded.pop()
 
     def make_folder(self, path: str) -> None:
         """Make a folder; its parent is not synced. Raises StorageFull, StorageFailed."""

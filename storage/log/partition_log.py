@@ -1,7 +1,8 @@
 """One partition's log: appends, reads, retention, and its part in the committer's rounds.
 
-Appends, rounds and retention belong to one thread, the owner's; `read` and the look-ups may run in
-any thread beside them. Knows segments and offsets, no topic name and no protocol.
+Appends, rounds and retention belong to one thread, the owner's; what readers ask for
+(`readable_log.py`) may run in any thread beside them. Knows segments and offsets, no topic name and
+no protocol.
 """
 
 from bisect import bisect_right
@@ -12,24 +13,24 @@ from struct import pack as struct_pack
 from time import time_ns
 
 from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
-from storage.errors import LogClosed, OffsetOutOfRange, StorageFull
+from storage.errors import LogClosed, StorageFull
 from storage.log.batch import (
     ABSENT_US,
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
     VERSION,
-    Batch,
+    BatchHeader,
     Buffer,
     body_checksum,
+    pack,
     pack_fields,
 )
 from storage.log.committer import Committer, SyncPoint
-from storage.log.files import FileGone, Files
-from storage.log.reading import Want
+from storage.log.files import Files
+from storage.log.readable_log import ReadableLog
 from storage.log.recovery import LogIdentity, Recovered
 from storage.log.reservation import Reservation
 from storage.log.retention import is_too_old, new_log_start
-from storage.log.scan import Fault
 from storage.log.segment import Segment, SegmentHeader, new_salt
 from storage.log.segment_set import SegmentSet
 from storage.log.settings import Durability, LogSettings
@@ -46,7 +47,7 @@ class LogPlace:
     committer: Committer
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """The log of one partition. Made by `open_log`."""
 
     def __init__(
@@ -115,28 +116,6 @@ class PartitionLog:
             self.takes_appends = False
             raise
 
-    # Facts
-
-    @property
-    def high_watermark(self) -> int:
-        """Records below it may be delivered."""
-        return self.log_end_offset if self._is_written_mode else self.durable_offset
-
-    @property
-    def folder(self) -> str:
-        """The folder of its files."""
-        return self._identity.folder
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segment files."""
-        return self._segments.size_bytes
-
-    def segments(self) -> list[tuple[int, int, int]]:
-        """(base offset, time of last append in microseconds, size in bytes), oldest first."""
-        segments = self._segments.view.segments
-        return [(one.base_offset, one.last_append_us, one.size) for one in segments]
-
     # Append
 
     def append(
@@ -203,6 +182,62 @@ class PartitionLog:
             self._mark()
         return base_offset
 
+    def append_all(
+        self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
+    ) -> int:
+        """Store several bodies as a batch each, all of them with one write; returns the base offset
+        of the first. They lie in one segment, which may become larger than others.
+
+        Raises: as `append`, with none of them stored.
+        """
+        base_offset = offset = self.log_end_offset
+        counts = [info.record_count for _, info in pieces]
+        stored_bytes = sum(HEADER_BYTES + len(body) for body, _ in pieces)
+        segment = self._segment_for(stored_bytes, base_offset + sum(counts), append_us)
+        headers, parts = [], []
+        for body, info in pieces:
+            header = self._header(body, info, offset, body_format, append_us)
+            headers.append(header)
+            parts += [pack(header, segment.salt), body]
+            offset = header.next_offset
+        before_us = segment.max_time_us
+        time_us = max(header.time_us for header in headers)
+        file_pos = segment.append(parts, stored_bytes, append_us, time_us)
+        self.log_end_offset = offset
+        for header in headers:
+            interval_bytes = self._segments.interval_bytes
+            segment.note_in_index(header.base_offset, file_pos, before_us, interval_bytes)
+            before_us = header.time_us if before_us is None else max(before_us, header.time_us)
+            file_pos += header.stored_bytes
+        self._segments.remember(offset, segment, file_pos)
+        self._mark()
+        return base_offset
+
+    def _header(
+        self, body: Buffer, info: BodyInfo, offset: int, body_format: int, append_us: int
+    ) -> BatchHeader:
+        if not 0 < info.record_count <= BATCH_OFFSETS_MAX:
+            raise ValueError(f"a batch cannot cover {info.record_count} offsets")
+        return BatchHeader(
+            partition_id=self.partition_id,
+            base_offset=offset,
+            last_offset_delta=info.record_count - 1,
+            record_count=info.record_count,
+            durable_offset=self.durable_offset,
+            append_us=append_us,
+            body_format=body_format,
+            flags=info.flags,
+            owner_epoch=self.owner_epoch,
+            first_publish_us=info.first_publish_us,
+            max_publish_us=info.max_publish_us,
+            producer_id=info.producer_id,
+            producer_epoch=info.producer_epoch,
+            first_sequence=info.first_sequence,
+            last_sequence=info.last_sequence,
+            body_bytes=len(body),
+            body_crc=body_checksum([body]),
+        )
+
     def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
         """The segment that takes a batch, held for the next round."""
         if not self.takes_appends:
@@ -255,78 +290,6 @@ class PartitionLog:
                 last_offset_delta=covered - 1,
             )
 
-    # Read
-
-    def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
-        """Batches from the one that contains `offset`, none beyond the high watermark.
-
-        At least one whole batch if there is one, more while their bodies together fit `bytes_max`;
-        [] at the high watermark. Batches of format GAP are among them and hold no records. Views
-        are of memory of their own and stay good.
-        Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
-        in memory; LogClosed.
-        """
-        while True:
-            stop = self.high_watermark
-            if not self.log_start_offset <= offset <= stop:
-                raise OffsetOutOfRange(offset, self.log_start_offset, stop)
-            if offset == stop:
-                return []
-            if not self._segments.view.segments:
-                raise self.recovery.damages[-1].error()
-            try:
-                return self._segments.read(Want(offset, stop, bytes_max, wait))
-            except Fault as fault:
-                raise fault.damage() from None
-            except FileGone:  # Retention took it: the log start is above the offset now.
-                self._check_open()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LogClosed(self.folder)
-
-    def batch_before(self, offset: int) -> Batch | None:
-        """The last batch that begins below `offset`, None if that is below the log start.
-
-        Raises: as `read`, with `wait=True`.
-        """
-        if offset <= self.log_start_offset:
-            return None
-        return self.read(offset - 1, 0)[0]
-
-    def offset_at_or_after(self, time_us: int) -> int:
-        """Base offset of the first batch with a record of that time or later.
-
-        The publish time counts, where a batch has one, else the append time. The high watermark if
-        there is none. May read from the disk.
-        Raises: DamagedLog, LogClosed.
-        """
-        stop = self.high_watermark
-        while True:
-            try:
-                found = self._segments.offset_at_or_after(time_us)
-            except Fault as fault:
-                raise fault.damage() from None
-            except FileGone:
-                self._check_open()
-                continue
-            return stop if found is None else max(min(found, stop), self.log_start_offset)
-
-    def bytes_between(self, offset_a: int, offset_b: int) -> int:
-        """About how many stored bytes lie between two offsets; never 0 if there are any.
-
-        Exact where a read or an append ended, else as exact as the index.
-        Raises: DamagedLog.
-        """
-        if offset_a >= offset_b:
-            return 0
-        try:
-            return max(self._segments.bytes_between(offset_a, offset_b), 1)
-        except Fault as fault:
-            raise fault.damage() from None
-        except FileGone:
-            return 1  # Retention took what held one of them; whoever reads will see.
-
     # Rounds
 
     def begin_sync(self) -> SyncPoint:
@@ -339,11 +302,11 @@ class PartitionLog:
     def _extend_reservation(self) -> None:
         try:
             extended = self._reservation.extend(self.log_end_offset)
+            if extended is not None:
+                self._unsynced.hold(extended[0])
+                self._pending_limit = extended[1]
         except StorageFull:
             return  # Appends go on up to the limit and are refused there.
-        if extended is not None:
-            self._unsynced.hold(extended[0])
-            self._pending_limit = extended[1]
 
     def finish_sync(self, point: SyncPoint) -> None:
         """For the committer: that is durable. Raises StorageFailed."""
@@ -352,11 +315,17 @@ class PartitionLog:
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
         if self._pending_limit is not None:
-            limit, self._pending_limit = self._pending_limit, None
-            self._reservation.confirm(limit)
+            self._confirm_reservation(self._pending_limit)
         if self._doomed and self._slot.file in point.files:
             self._remove_doomed()
         self._write_slot()
+
+    def _confirm_reservation(self, limit: int) -> None:
+        try:
+            self._reservation.confirm(limit)
+        except StorageFull:
+            return  # After a later round. Until then appends go on up to the limit before it.
+        self._pending_limit = None
 
     def _write_slot(self) -> None:
         self._unsynced.write_slot(self._slot, self.log_start_offset, self.durable_offset)

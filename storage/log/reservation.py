@@ -66,8 +66,8 @@ class Reservation:
     def confirm(self, limit: int) -> None:
         """That reservation is durable. Raises StorageFull, StorageFailed."""
         if limit > self.limit:
-            self.limit = limit
             self._slots.write(0, limit)  # Into the other slot too: neither may say less.
+            self.limit = limit
 
     def _write_now(self, limit: int) -> None:
         made = self._slots.write(0, limit)

@@ -1,5 +1,6 @@
 import errno
 import os
+import threading
 
 import pytest
 
@@ -216,3 +217,37 @@ def test_another_file_system_ends_syncing_all_at_once(tmp_path):
     files.adopt("/proc")
     assert not files.syncs_all_at_once
     assert before in (True, False)
+
+
+def test_two_threads_remove_what_was_begun_in_vain_once(tmp_path):
+    """The loop writes a journal while a thread makes a topic: both want it gone."""
+    entered, leave = threading.Event(), threading.Event()
+
+    class HeldDisk(FailingDisk):
+        def unlink(self, path):
+            if "unlink" not in self.failing:
+                entered.set()
+                assert leave.wait(60)
+            super().unlink(path)
+
+    disk = HeldDisk()
+    files = Files(tmp_path, disk)
+    (tmp_path / "vain").write_bytes(b"")
+    disk.fail("unlink", errno.EROFS)
+    files.discard(str(tmp_path / "vain"))
+    disk.heal()
+    found = []
+
+    def second():
+        files.clear_discarded()
+        found.append((tmp_path / "vain").exists())
+
+    first = threading.Thread(target=files.clear_discarded)
+    first.start()
+    assert entered.wait(60)
+    other = threading.Thread(target=second)
+    other.start()
+    leave.set()
+    first.join()
+    other.join()
+    assert found == [False]

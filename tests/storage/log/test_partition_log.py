@@ -15,6 +15,7 @@ from storage.errors import (
     WouldBlock,
 )
 from storage.log.batch import HEADER_BYTES
+from storage.log.settings import Durability
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
 
@@ -239,6 +240,45 @@ def test_no_space_refuses_the_append_and_changes_nothing(tmp_path):
     assert one.all_bodies() == [b"a" * 500, b"d", b"e" * 900]
     one.crash()
     assert one.again().all_bodies() == [b"a" * 500, b"d", b"e" * 900]
+
+
+PIECES = [(b"%d" % number * 300, BodyInfo(5, max_publish_us=number)) for number in range(4)]
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_several_batches_are_stored_with_one_write_or_not_at_all(tmp_path, durability):
+    disk = FailingDisk()
+    settings = {"segment_bytes": 1000, "index_interval_bytes": 300, "durability": durability}
+    one = OneLog(tmp_path, disk, **settings)
+    one.fill([b"a" * 500])
+    for bytes_first in (0, 200, 700, 1500):  # In the header, and in each piece.
+        disk.fail("write", errno.ENOSPC, bytes_first=bytes_first)
+        with pytest.raises(StorageFull):
+            one.log.append_all(PIECES, body_format=1, append_us=1)
+        assert (one.log.log_end_offset, one.all_bodies()) == (1, [b"a" * 500])
+        disk.heal()
+    assert one.log.append_all(PIECES, body_format=1, append_us=1) == 1
+    one.fill([b"z"])
+    for _ in range(2):
+        batches = one.all_batches()
+        assert [bytes(batch.body) for batch in batches[1:-1]] == [body for body, _ in PIECES]
+        assert [batch.base_offset for batch in batches] == [0, 1, 6, 11, 16, 21]
+        for offset in range(22):
+            found = one.log.read(offset, 1)[0]
+            assert found.base_offset <= offset < found.next_offset
+        assert len(segment_names(one.folder)) == 3, "together in one segment, larger than others"
+        one.stop()
+        one = one.again(**settings)
+
+
+def test_several_batches_are_one_call_of_the_disk(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk)
+    del disk.calls[:]
+    one.log.append_all(PIECES, body_format=1, append_us=1)
+    assert disk.names() == ["write"]
+    with pytest.raises(ValueError, match="a batch cannot cover"):
+        one.log.append_all([(b"", BodyInfo(0))], body_format=1, append_us=1)
 
 
 def test_a_failed_roll_leaves_no_file(tmp_path):

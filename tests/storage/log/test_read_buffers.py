@@ -1,8 +1,17 @@
 """Memory lent for reads: never twice at the same time, and not fresh each time."""
 
+import random
+import threading
+
 import pytest
 
-from storage.log.read_buffers import BUFFER_BYTES, BUFFERS_MAX, POOLED_BYTES_MIN, ReadBuffers
+from storage.log.read_buffers import (
+    BUFFER_BYTES,
+    BUFFERS_MAX,
+    POOLED_BYTES_MIN,
+    ReadBuffers,
+    is_lent,
+)
 
 
 def test_memory_is_used_again_when_the_last_view_is_gone():
@@ -29,3 +38,45 @@ def test_views_that_stay_keep_their_bytes_whatever_is_lent_after_them():
     for number, view in enumerate(views):
         view[:] = bytes([number]) * len(view)
     assert [view[-1] for view in views] == list(range(len(views)))
+
+
+def test_asking_changes_neither_size_nor_content():
+    buffer = bytearray(range(256))
+    assert not is_lent(buffer)
+    for made in (memoryview, lambda lent: memoryview(lent)[3:5].toreadonly().cast("B")):
+        view = made(buffer)
+        assert is_lent(buffer)
+        assert buffer == bytearray(range(256))
+        view.release()
+        assert not is_lent(buffer) or made is not memoryview
+        del view
+        assert not is_lent(buffer)
+    assert buffer == bytearray(range(256))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_reader_is_given_bytes_that_another_still_sees(seed):
+    """Threads take, slice, keep and drop views in every order; none ever sees another's bytes."""
+    buffers = ReadBuffers()
+    faults = []
+
+    def read(number):
+        rng = random.Random(seed * 100 + number)
+        kept = []
+        for turn in range(150):
+            mark = bytes([number, turn % 256])
+            view = buffers.take(rng.choice([POOLED_BYTES_MIN, POOLED_BYTES_MIN + 7, BUFFER_BYTES]))
+            view[:2], view[-2:] = mark, mark
+            parts = (view[:2].toreadonly(), view[2:][-2:])
+            kept.append((mark, rng.choice(parts)))
+            del view, parts
+            rng.shuffle(kept)
+            del kept[rng.randrange(1, 12) :]
+            faults.extend(mark for mark, part in kept if bytes(part) != mark)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == [], f"seed {seed}"

@@ -121,3 +121,39 @@ def test_a_reservation_made_by_another_life_gets_a_durable_name(tmp_path):
     folder = OneLog(tmp_path, disk, durability=Durability.WRITTEN).folder
     synced = [call.path for call in disk.calls if call.name == "sync_folder"]
     assert folder in synced
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+def test_a_disk_that_is_full_when_a_reservation_is_confirmed_ends_no_round(tmp_path, number):
+    """The second slot is written after the sync: that may be refused, and is tried again."""
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    big = RESERVE_OFFSETS // 2 + 1
+    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    one.committer.promote_lazy()
+    running = one.committer.begin()
+    one.committer.sync(running)
+    disk.fail("write", number)
+    one.committer.finish(running)
+    with pytest.raises(StorageFull):
+        one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
+    disk.heal()
+    one.append(b"c")
+    one.commit()
+    one.log.append([b"d"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    end = one.log.log_end_offset
+    one.crash()
+    assert one.again(durability=Durability.WRITTEN).append(b"e") >= end
+
+
+def test_a_round_without_descriptors_for_a_further_reservation_goes_on(tmp_path):
+    disk = FailingDisk()
+    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    big = RESERVE_OFFSETS // 2 + 1
+    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    one.committer.promote_lazy()
+    disk.fail("write", errno.EMFILE)
+    running = one.committer.begin()
+    one.committer.sync(running)
+    one.committer.finish(running)
+    assert one.log.high_watermark == big

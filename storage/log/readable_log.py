@@ -1,0 +1,116 @@
+"""What readers may ask of one partition's log, in any thread beside its owner's appends, rounds
+and retention.
+
+Nothing above the high watermark is read. Never waits for the owner; a read may wait for the disk.
+"""
+
+from storage.errors import LogClosed, OffsetOutOfRange
+from storage.log.batch import Batch
+from storage.log.files import FileGone
+from storage.log.reading import Want
+from storage.log.recovery import LogIdentity, RecoveryReport
+from storage.log.scan import Fault
+from storage.log.segment_set import SegmentSet
+
+
+class ReadableLog:
+    """The reading side of a `PartitionLog`, which sets all of this."""
+
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    recovery: RecoveryReport
+    _identity: LogIdentity
+    _segments: SegmentSet
+    _is_written_mode: bool
+    _closed: bool
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it may be delivered."""
+        return self.log_end_offset if self._is_written_mode else self.durable_offset
+
+    @property
+    def folder(self) -> str:
+        """The folder of its files."""
+        return self._identity.folder
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segment files."""
+        return self._segments.size_bytes
+
+    def segments(self) -> list[tuple[int, int, int]]:
+        """(base offset, time of last append in microseconds, size in bytes), oldest first."""
+        segments = self._segments.view.segments
+        return [(one.base_offset, one.last_append_us, one.size) for one in segments]
+
+    def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
+        """Batches from the one that contains `offset`, none beyond the high watermark.
+
+        At least one whole batch if there is one, more while their bodies together fit `bytes_max`;
+        [] at the high watermark. Batches of format GAP are among them and hold no records. Views
+        are of memory of their own and stay good.
+        Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
+        in memory; LogClosed.
+        """
+        while True:
+            stop = self.high_watermark
+            if not self.log_start_offset <= offset <= stop:
+                raise OffsetOutOfRange(offset, self.log_start_offset, stop)
+            if offset == stop:
+                return []
+            if not self._segments.view.segments:
+                raise self.recovery.damages[-1].error()
+            try:
+                return self._segments.read(Want(offset, stop, bytes_max, wait))
+            except Fault as fault:
+                raise fault.damage() from None
+            except FileGone:  # Retention took it: the log start is above the offset now.
+                self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(self.folder)
+
+    def batch_before(self, offset: int) -> Batch | None:
+        """The last batch that begins below `offset`, None if that is below the log start.
+
+        Raises: as `read`, with `wait=True`.
+        """
+        if offset <= self.log_start_offset:
+            return None
+        return self.read(offset - 1, 0)[0]
+
+    def offset_at_or_after(self, time_us: int) -> int:
+        """Base offset of the first batch with a record of that time or later.
+
+        The publish time counts, where a batch has one, else the append time. The high watermark if
+        there is none. May read from the disk.
+        Raises: DamagedLog, LogClosed.
+        """
+        stop = self.high_watermark
+        while True:
+            try:
+                found = self._segments.offset_at_or_after(time_us)
+            except Fault as fault:
+                raise fault.damage() from None
+            except FileGone:
+                self._check_open()
+                continue
+            return stop if found is None else max(min(found, stop), self.log_start_offset)
+
+    def bytes_between(self, offset_a: int, offset_b: int) -> int:
+        """About how many stored bytes lie between two offsets; never 0 if there are any.
+
+        Exact where a read or an append ended, else as exact as the index.
+        Raises: DamagedLog.
+        """
+        if offset_a >= offset_b:
+            return 0
+        try:
+            return max(self._segments.bytes_between(offset_a, offset_b), 1)
+        except Fault as fault:
+            raise fault.damage() from None
+        except FileGone:
+            return 1  # Retention took what held one of them; whoever reads will see.
