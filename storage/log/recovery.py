@@ -13,14 +13,33 @@ from storage.log.batch import BatchHeader
 from storage.log.files import Files
 from storage.log.index import PENDING_ENTRIES_MAX, BadIndex
 from storage.log.places import searched_place
-from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, pass_over, walk
-from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment, segment_bases
+from storage.log.scan import (
+    NO_OFFSET,
+    Fault,
+    find_good,
+    is_foreign,
+    is_never_torn,
+    load_checked,
+    pass_over,
+    walk,
+)
+from storage.log.segment import (
+    KIND_PARTITION,
+    LOG_SUFFIX,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    segment_bases,
+)
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
 # A start walks no more of a file below the slot to complete its index: a tenth of a second where
 # batches are large, half of one where they are tiny. What is lost is built when it is needed.
 WALK_BYTES_MAX = 16 << 20
+
+
+# A segment of another log that a crash, or a person, left at the end of this one.
+FOREIGN_SUFFIX = ".foreign"
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,7 +144,6 @@ class _Recovery:
         self.interval_bytes = interval_bytes
         self.proven = slot.durable_offset
         self.searched = False
-        self.has_foreign = False  # Behind a fault lies what somebody put there: nothing is cut.
         self.tail = UnprovenTail(slot.durable_offset)
         self.report = RecoveryReport(folder)
 
@@ -185,8 +203,7 @@ class _Recovery:
                 if found is not None:
                     number, file_pos, offset = found
                     continue
-                is_never_torn = fault.is_never_torn or self.has_foreign
-                if fault.offset < self.proven or is_never_torn:
+                if fault.offset < self.proven or is_never_torn(fault, self.segments):
                     end = max(fault.offset, self.proven)
                     self.add_damage(fault.path, fault.file_pos, fault.offset, end, fault.reason)
                     return False, end
@@ -318,8 +335,7 @@ class _Recovery:
             segment = self.segments[later]
             try:
                 load_checked(segment)
-            except Fault as other:
-                self.has_foreign |= other.is_foreign
+            except Fault:
                 continue  # Without its salt nothing in it can be told from a client's bytes.
             begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
             for file_pos, header in find_good(segment, begin, offset, segment.size):
@@ -336,7 +352,10 @@ class _Recovery:
             reason = fault.reason if mine else "behind a torn tail"
             offset = fault.offset if mine else segment.base_offset
             self.report.cuts.append(Cut(segment.path, 0, offset, segment.size, reason))
-            segment.remove()
+            if is_foreign(segment):
+                self.keep_foreign(segment)
+            else:
+                segment.remove()
         if whole:
             return
         segment = self.segments[-1]
@@ -351,6 +370,15 @@ class _Recovery:
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )
+
+    def keep_foreign(self, segment: Segment) -> None:
+        """Take a segment of another log out of this one without losing it."""
+        path = segment.path.removesuffix(LOG_SUFFIX) + FOREIGN_SUFFIX
+        number = 1
+        while os.path.lexists(kept := path if number == 1 else f"{path}.{number}"):
+            number += 1
+        segment.close()
+        self.files.rename(segment.path, kept)
 
     def walked(self) -> list[Segment]:
         """The segments that may hold what is not durable: those that were looked into."""

@@ -4,7 +4,7 @@ For recovery, `log verify`, building indexes and reading. Trusts no byte: everyt
 against FORMAT.md section 3. Decides nothing about what a fault means.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
@@ -30,7 +30,7 @@ class Fault(Exception):
     """No good batch here: the place, the offset expected there, and why it is not good.
 
     `is_unreadable`: nobody knows what is there, because the disk does not say. `is_foreign`: it is
-    whole, and belongs to another log or place: no crash leaves that behind.
+    whole, and belongs to another log or place.
     """
 
     def __init__(
@@ -50,11 +50,6 @@ class Fault(Exception):
         self.reason = reason
         self.is_unreadable = is_unreadable
         self.is_foreign = is_foreign
-
-    @property
-    def is_never_torn(self) -> bool:
-        """Whether it is no torn tail wherever it is."""
-        return self.is_unreadable or self.is_foreign
 
     def damage(self) -> DamagedLog:
         """The error that a reader gets."""
@@ -107,6 +102,28 @@ def load_checked(segment: Segment) -> None:
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise Fault(segment, 0, segment.base_offset, reason, is_unreadable=True) from error
+
+
+def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
+    """Whether a fault is no torn tail wherever it is: the disk does not say what is there, or
+    somebody put it there.
+
+    A whole header of another log can be what blocks held before they became those of a new
+    segment that was never synced. The first segment is synced before anything relies on it, and
+    no such blocks hold a batch with this segment's salt.
+    """
+    if fault.is_unreadable or not fault.is_foreign:
+        return fault.is_unreadable
+    return fault.file_pos > 0 or fault.path == segments[0].path
+
+
+def is_foreign(segment: Segment) -> bool:
+    """Whether a segment's header is whole and says that it belongs elsewhere. Raises FileGone."""
+    try:
+        load_checked(segment)
+    except Fault as fault:
+        return fault.is_foreign
+    return False
 
 
 def header_at(

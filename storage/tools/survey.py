@@ -14,7 +14,7 @@ from storage.log import batch, segment
 from storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
 from storage.log.files import FileGone, Files
 from storage.log.recovery import LogIdentity
-from storage.log.scan import Fault, find_good, load_checked, read_checked, walk
+from storage.log.scan import Fault, find_good, is_never_torn, load_checked, read_checked, walk
 from storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
@@ -42,8 +42,8 @@ class Hole:
     behind. `records` is how many records there were, None if nobody can say. `header`: the segment
     header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
     the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
-    `is_unreadable`: the disk does not say what is there, `is_foreign`: it is whole and belongs to
-    another log or place; so it is no torn tail wherever it is.
+    `is_foreign`: it is whole and belongs to another log or place. `is_never_torn`: it is no torn
+    tail wherever it is.
     """
 
     path: str
@@ -57,8 +57,8 @@ class Hole:
     header: SegmentHeader | None = None
     is_newer: bool = False
     overlaps: bool = False
-    is_unreadable: bool = False
     is_foreign: bool = False
+    is_never_torn: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -211,7 +211,8 @@ class LogWalk:
         if header is not None and next_offset in (None, header.next_offset):
             hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
-        hole.is_unreadable, hole.is_foreign = fault.is_unreadable, fault.is_foreign
+        hole.is_foreign = fault.is_foreign
+        hole.is_never_torn = is_never_torn(fault, self.segments)
         self._ends_with_hole = next_offset is None
         return hole
 
@@ -250,9 +251,8 @@ class LogSurvey:
 
     def _judge(self, holes: list[Hole]) -> None:
         found = self.result
-        for number, hole in enumerate(holes):
-            is_known = not hole.overlaps and not hole.is_unreadable
-            is_known = is_known and not any(later.is_foreign for later in holes[number:])
+        for hole in holes:
+            is_known = not hole.overlaps and not hole.is_never_torn
             if hole.offset >= found.proven and found.segments and is_known:
                 found.tail = hole  # It was never durable, nor was anything behind it.
                 found.end_offset = hole.offset

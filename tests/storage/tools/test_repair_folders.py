@@ -134,14 +134,12 @@ def test_files_copied_into_another_folder_are_kept_and_become_a_gap(three):
     assert again.values(2) == {at: value_of(at) for at in range(own, BATCHES[2] * 3)}
 
 
-@pytest.mark.parametrize("where", [0, -1])
-def test_a_segment_of_another_partition_is_never_a_torn_tail(three, where):
+def test_a_segment_of_another_partition_at_the_log_start_is_never_a_torn_tail(three):
     three.file("watermark", 2).unlink()
-    path = three.segments(2)[where]
+    path = three.segments(2)[0]
     data = three.segments(1)[0].read_bytes()
     path.write_bytes(data)
-    again = Directory(three.path, **SMALL)
-    again.crash()
+    Directory(three.path, **SMALL).crash()
     assert path.read_bytes() == data
     assert verified(three.path)[1].faults > 0
     lines, refusals = repaired(three.path)
@@ -151,16 +149,41 @@ def test_a_segment_of_another_partition_is_never_a_torn_tail(three, where):
     assert Directory(three.path, **SMALL).append(2) >= 20
 
 
-def test_a_torn_tail_before_a_segment_of_another_partition_is_not_cut(three):
-    """Its own last batch is torn; cutting there would take along what was put behind it."""
+def test_a_segment_of_another_partition_below_what_was_durable_is_damage(three):
+    path = three.segments(2)[-1]
+    data = three.segments(1)[0].read_bytes()
+    path.write_bytes(data)
+    again = Directory(three.path, **SMALL)
+    with pytest.raises(DamagedLog, match="belongs to partition 1"):
+        again.append(2)
+    again.crash()
+    assert path.read_bytes() == data
+    repaired(three.path)
+    kept = [one.read_bytes() for one in (three.path / "set-aside").glob("2.*.log")]
+    assert kept == [data]
+    assert Directory(three.path, **SMALL).append(2) == BATCHES[2] * 3
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_segment_of_another_partition_behind_all_that_was_durable_is_kept_aside(three, torn):
+    """A power cut leaves that too, where a new file gets blocks of an old one: nothing is lost."""
+    end = BATCHES[2] * 3
     last = three.segments(2)[-1]
-    last.write_bytes(last.read_bytes()[:-5])
-    three.file("watermark", 2).unlink()
-    stray = three.segments(2)[0].with_name(f"{99:020d}.log")
-    stray.write_bytes(three.segments(1)[0].read_bytes())
-    sizes = [path.stat().st_size for path in three.segments(2)]
-    Directory(three.path, **SMALL).crash()
-    assert [path.stat().st_size for path in three.segments(2)] == sizes
+    if torn:
+        three.file("watermark", 2).unlink()
+        last.write_bytes(last.read_bytes()[:-5])
+        end -= 3
+    stray = last.with_name(f"{BATCHES[2] * 3:020d}.log")
+    data = three.segments(1)[0].read_bytes()
+    for kept in (".foreign", ".foreign.2"):
+        stray.write_bytes(data)
+        again = Directory(three.path, **SMALL)
+        assert again.logs[2].recovery.cuts
+        assert again.logs[2].log_end_offset == end
+        again.crash()
+        assert not stray.exists()
+        assert stray.with_suffix(kept).read_bytes() == data
+    assert Directory(three.path, **SMALL).append(2) == end
 
 
 def test_a_folder_that_two_claim_is_left_to_the_operator(three):
