@@ -48,6 +48,7 @@ class Partitions:
         self._has_discarded = trio.Event()
         self._looked_at: float | None = None
         self._found_room = True
+        self._known_settings: dict[tuple[tuple[str, Setting], ...], LogSettings] = {}
         self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
 
     async def create(
@@ -142,7 +143,11 @@ class Partitions:
         partition.log.alter(log_settings(self._config, changed))
 
     def _settings(self, topic: Topic) -> LogSettings:
-        return log_settings(self._config, topic.meta.settings)
+        """The same for all partitions of a topic, and for most topics: a start opens thousands."""
+        key = tuple(topic.meta.settings.items())
+        if key not in self._known_settings:
+            self._known_settings = {key: log_settings(self._config, topic.meta.settings)}
+        return self._known_settings[key]
 
 
 def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:

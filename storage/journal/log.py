@@ -96,7 +96,8 @@ class JournalLog:
         return Segment.create(self._files, self.folder, header)
 
     def _recover(self) -> None:
-        recovered = recover(self._files, self._identity, self._slot.mark, NO_INDEX)
+        names = self._files.names(self.folder)
+        recovered = recover(self._files, self._identity, self._slot.mark, NO_INDEX, names)
         self.recovery: RecoveryReport = recovered.report
         for damage in recovered.report.damages:
             raise damage.error()

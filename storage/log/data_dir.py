@@ -18,9 +18,16 @@ from storage.log.files import FULL, Files, storage_error
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
 from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
-from storage.log.segment import KIND_CATALOGUE, KIND_CURSORS, segment_bases
+from storage.log.segment import (
+    KIND_CATALOGUE,
+    KIND_CURSORS,
+    SEGMENT_HEADER_BYTES,
+    segment_bases,
+    segment_path,
+)
 from storage.log.settings import LogSettings
 from storage.log.topic_file import (
+    TOPIC_BYTES_MAX,
     TOPIC_NAME,
     BadTopicFile,
     TopicFile,
@@ -36,7 +43,8 @@ DELETED_SUFFIX = ".deleted"
 # Journals by the name of their folder. Each has number 1 of its own kind.
 JOURNAL_KINDS = {"catalogue": KIND_CATALOGUE, "cursors": KIND_CURSORS}
 
-# A first start makes the catalogue before the cursors: a crash never leaves the second alone.
+# A first start makes the catalogue before the cursors: a crash never leaves records in the second
+# alone.
 MADE_LATER: dict[str, tuple[str, ...]] = {"catalogue": ("cursors",), "cursors": ()}
 
 
@@ -97,7 +105,7 @@ class DataDir:
 
     def partition_folder(self, partition_id: int) -> str:
         """Path of a partition's folder, whether it is there or not."""
-        return os.path.join(self._partitions_path, str(partition_id))
+        return f"{self._partitions_path}/{partition_id}"
 
     def partition_ids(self) -> list[int]:
         """Numbers of the partition folders that are there, ascending."""
@@ -210,9 +218,12 @@ class DataDir:
         StorageFailed.
         """
         folder = self.partition_folder(partition_id)
-        if not os.path.isdir(folder):
-            raise DamagedLog(folder, 0, 0, "the partition's folder is missing")
-        self.read_topic_file(partition_id)
+        try:
+            self.read_topic_file(partition_id)
+        except DamagedLog:
+            if not os.path.isdir(folder):
+                raise DamagedLog(folder, 0, 0, "the partition's folder is missing") from None
+            raise
         self.files.adopt(folder)
         log = open_log(self.files, folder, partition_id, settings, committer)
         self._logs[partition_id] = log
@@ -220,9 +231,9 @@ class DataDir:
 
     def read_topic_file(self, partition_id: int) -> TopicFile:
         """Whose partition it is. Raises DamagedLog; StorageFull, where no descriptor is left."""
-        path = os.path.join(self.partition_folder(partition_id), TOPIC_NAME)
+        path = f"{self.partition_folder(partition_id)}/{TOPIC_NAME}"
         try:
-            content = unpack_topic_file(self.files.read_whole(path))
+            content = unpack_topic_file(self.files.read_head(path, TOPIC_BYTES_MAX))
         except (OSError, BadTopicFile) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise storage_error(error, "read", path) from error
@@ -286,14 +297,19 @@ class DataDir:
         begin it anew. Raises: DamagedLog, StorageFailed.
         """
         for name, later in MADE_LATER.items():
-            if not self._has_segments(name) and (
-                self.partition_ids() or any(map(self._has_segments, later))
+            if not self._segment_paths(name) and (
+                self.partition_ids() or any(map(self._has_records, later))
             ):
                 folder = os.path.join(self.path, name)
                 raise DamagedLog(folder, 0, 0, "the journal is missing, and others are there")
 
-    def _has_segments(self, journal: str) -> bool:
-        return bool(segment_bases(self.files.names(os.path.join(self.path, journal))))
+    def _segment_paths(self, journal: str) -> list[str]:
+        folder = os.path.join(self.path, journal)
+        return [segment_path(folder, base) for base in segment_bases(self.files.names(folder))]
+
+    def _has_records(self, journal: str) -> bool:
+        paths = self._segment_paths(journal)
+        return any(os.path.getsize(path) > SEGMENT_HEADER_BYTES for path in paths)
 
     def close(self, committer: Committer) -> None:
         """A clean stop: everything durable, and the next start trivial. No round may be running.

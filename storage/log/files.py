@@ -360,6 +360,14 @@ class Files:
         finally:
             self.disk.close(path, fd)
 
+    def read_head(self, path: str, size: int) -> bytes:
+        """The first bytes of a file that is then left alone, at most `size`. Raises OSError."""
+        fd = self.disk.open(path, os.O_RDONLY)
+        try:
+            return self.disk.read(path, fd, size, 0)
+        finally:
+            self.disk.close(path, fd)
+
     def rename(self, path: str, new_path: str) -> None:
         """Give a file or folder another name. Raises StorageFull, StorageFailed."""
         try:

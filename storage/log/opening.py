@@ -1,7 +1,5 @@
 """Opening and making a partition's log in its folder. Knows files, not the data directory."""
 
-import os
-
 from storage.log.committer import Committer
 from storage.log.files import Files
 from storage.log.partition_log import LogPlace, PartitionLog
@@ -9,7 +7,7 @@ from storage.log.recovery import LogIdentity, recover
 from storage.log.reservation import Reservation
 from storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
 from storage.log.settings import LogSettings
-from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 
 
 def open_log(
@@ -20,11 +18,13 @@ def open_log(
     What recovery kept above the watermark slot is shown once the next round has synced it.
     Raises: StorageFull, StorageFailed.
     """
-    slot_path = os.path.join(folder, WATERMARK_NAME)
+    names = files.names(folder)
+    slot_path = f"{folder}/{WATERMARK_NAME}"
     slot = SlotFile(files, slot_path, WATERMARK_MAGIC, KIND_PARTITION, partition_id)
     identity = LogIdentity(folder, KIND_PARTITION, partition_id)
-    recovered = recover(files, identity, slot.mark, settings.index_interval_bytes)
-    reservation = Reservation(files, folder, partition_id)
+    recovered = recover(files, identity, slot.mark, settings.index_interval_bytes, names)
+    is_reserved = RESERVED_NAME in names
+    reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer)
     return PartitionLog(place, settings, recovered, slot, reservation)
 

@@ -5,7 +5,7 @@ where to begin. Knows partitions and journals alike, and nothing of topics.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from storage.errors import DamagedLog
@@ -115,13 +115,18 @@ class LogIdentity:
     partition_id: int
 
 
-def recover(files: Files, identity: LogIdentity, slot: Watermark, interval_bytes: int) -> Recovered:
-    """Bring one log to a state that readers and appends can rely on.
+def recover(
+    files: Files,
+    identity: LogIdentity,
+    slot: Watermark,
+    interval_bytes: int,
+    names: Sequence[str],
+) -> Recovered:
+    """Bring one log to a state that readers and appends can rely on; `names` are in its folder.
 
     Raises: StorageFailed, StorageFull.
     """
     folder = identity.folder
-    names = files.names(folder)
     for name in names:
         if name.endswith(".new"):
             files.unlink(os.path.join(folder, name))
@@ -249,10 +254,7 @@ class _Recovery:
         return walk(segment, file_pos, offset, check_bodies_from=self.proven, end_pos=segment.size)
 
     def starting_place(self, segment: Segment) -> tuple[int, int]:
-        """(offset, file_pos) of the last batch at or below what is proven that the index knows.
-
-        The first batch's append time is taken along, for the roll by age.
-        """
+        """(offset, file_pos) of the last batch at or below what is proven that the index knows."""
         first = (segment.base_offset, SEGMENT_HEADER_BYTES)
         place = self.indexed_place(segment) or first
         found = self.searched_place(segment, place)
@@ -268,10 +270,6 @@ class _Recovery:
             segment.resume_index()
             last = segment.index.last()
             segment.max_time_us = last[2] if last is not None else None
-        try:
-            segment.first_append_us = next(self.headers(segment, *first)).append_us
-        except (Fault, StopIteration):
-            segment.first_append_us = segment.last_append_us
         return place
 
     def searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
@@ -367,6 +365,8 @@ class _Recovery:
                 segment.lose_index()
             segment.file.truncate(fault.file_pos)
             segment.size = fault.file_pos
+            if segment.is_empty:
+                segment.first_append_us = None  # It was that of what is cut.
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )

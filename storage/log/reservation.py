@@ -5,8 +5,6 @@ offsets were seen. They are all below the reservation, which is synced before th
 (FORMAT.md section 6). Knows no segment.
 """
 
-import os
-
 from storage.log.files import File, Files, storage_error
 from storage.log.segment import KIND_PARTITION
 from storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
@@ -19,13 +17,19 @@ RESERVE_OFFSETS = 1 << 20
 class Reservation:
     """The reservation of one partition. `limit`: offsets below it may be given out."""
 
-    def __init__(self, files: Files, folder: str, partition_id: int) -> None:
-        """Raises StorageFailed if there is one that cannot be read."""
+    def __init__(
+        self, files: Files, folder: str, partition_id: int, *, may_exist: bool = True
+    ) -> None:
+        """`may_exist` is False where the folder is known to hold none.
+
+        Raises StorageFailed if there is one that cannot be read.
+        """
         self._files = files
         self._folder = folder
         self._is_named = False  # Whether the file's name is known to be durable.
-        path = os.path.join(folder, RESERVED_NAME)
-        self._slots = SlotFile(files, path, RESERVED_MAGIC, KIND_PARTITION, partition_id)
+        path = f"{folder}/{RESERVED_NAME}"
+        owner = (RESERVED_MAGIC, KIND_PARTITION, partition_id)
+        self._slots = SlotFile(files, path, *owner, may_exist=may_exist)
         if self._slots.unreadable is not None:
             # Without it offsets that readers have seen would be given out again.
             raise storage_error(self._slots.unreadable, "read", path)

@@ -13,7 +13,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.log.batch import Buffer
+from storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
 from storage.log.files import File, Files
 from storage.log.index import SparseIndex
 from storage.log.settings import LogSettings
@@ -81,7 +81,7 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
 
 def segment_path(folder: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
     """Path of a segment's file; the name is the base offset in 20 digits."""
-    return os.path.join(folder, f"{base_offset:0{BASE_DIGITS}d}{suffix}")
+    return f"{folder}/{base_offset:020d}{suffix}"
 
 
 def segment_bases(names: Sequence[str]) -> list[int]:
@@ -143,12 +143,21 @@ class Segment:
         """Read the header, unless that was done. Raises BadSegment, OSError, FileGone."""
         if self.header is not None:
             return
-        header = unpack_segment_header(self.file.read_at(SEGMENT_HEADER_BYTES, 0))
+        data = self.file.read_at(SEGMENT_HEADER_BYTES + HEADER_BYTES, 0)
+        header = unpack_segment_header(data)
         if (header.kind, header.partition_id) != (self.kind, self.partition_id):
             raise ForeignSegment(f"it belongs to partition {header.partition_id}")
         if header.base_offset != self.base_offset:
             raise ForeignSegment(f"its header says base offset {header.base_offset}")
         self.take_header(header)
+        self._take_first_time(data)
+
+    def _take_first_time(self, data: Buffer) -> None:
+        """When the first batch was appended, for the roll by age."""
+        try:
+            self.first_append_us = unpack(data, self.salt, SEGMENT_HEADER_BYTES).append_us
+        except BadHeader:  # None yet, or a damaged one: whoever walks there says so.
+            self.first_append_us = None if self.is_empty else self.last_append_us
 
     def take_header(self, header: SegmentHeader) -> None:
         """Go by this header: just written, read, or told by a tool that proved it otherwise."""

@@ -44,7 +44,8 @@ class SegmentSet:
         self.view = View((), ())
         self.last: Segment
         self.interval_bytes = interval_bytes
-        self._places: list[tuple[int, Segment, int] | None] = [None] * PLACES
+        # Made with the first place: most partitions of many are neither read nor written.
+        self._places: list[tuple[int, Segment, int] | None] = []
         self._loaded: list[Segment] = []
         self.show(segments)
 
@@ -70,6 +71,8 @@ class SegmentSet:
 
     def remember(self, offset: int, segment: Segment, file_pos: int) -> None:
         """Note where the batch that begins with `offset` is, or will be."""
+        if not self._places:
+            self._places = [None] * PLACES
         self._places[offset % PLACES] = (offset, segment, file_pos)
 
     def read(self, want: Want) -> list[Batch]:
@@ -123,6 +126,8 @@ class SegmentSet:
         return otherwise if place is None else place[1]
 
     def _known(self, segment: Segment, offset: int) -> tuple[int, int] | None:
+        if not self._places:
+            return None
         known = self._places[offset % PLACES]
         if known is not None and known[0] == offset and known[1] is segment:
             return offset, known[2]

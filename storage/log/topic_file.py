@@ -13,6 +13,9 @@ VERSION = 1
 HEADER = Struct("<8sHHIQII")
 CRC = Struct("<I")
 
+# Three parts of 255 bytes at most, and what is around them.
+TOPIC_BYTES_MAX = 4096
+
 
 class BadTopicFile(ValueError):
     """The file is not a good topic file; the text says why."""

@@ -10,7 +10,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.log.files import File, FileGone, Files
+from storage.log.files import FULL, File, Files, storage_error
 
 WATERMARK_NAME = "watermark"
 RESERVED_NAME = "reserved"
@@ -76,7 +76,17 @@ def read_watermark(folder: str, partition_id: int, kind: int = 1) -> Watermark:
 class SlotFile:
     """Writes two slots in turn. The newest state is `mark`; `file` is what a round has to sync."""
 
-    def __init__(self, files: Files, path: str, magic: bytes, kind: int, partition_id: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        magic: bytes,
+        kind: int,
+        partition_id: int,
+        *,
+        may_exist: bool = True,
+    ) -> None:
+        """Raises StorageFull, where no descriptor is left."""
         self.path = path
         self.mark = Watermark()
         self.found = False
@@ -84,18 +94,21 @@ class SlotFile:
         self.file: File | None = None
         self._files = files
         self._identity = (magic, kind, partition_id)
-        if os.path.exists(path):
-            self.file = files.open(path)
-            self._load(self.file)
+        if may_exist:
+            self._load()
 
-    def _load(self, file: File) -> None:
+    def _load(self) -> None:
         try:
-            data = bytes(file.read_at(SLOT_DISTANCE + SLOT_BYTES, 0))
-        except FileGone:
+            data = self._files.read_head(self.path, SLOT_DISTANCE + SLOT_BYTES)
+        except FileNotFoundError:
             return
         except OSError as error:
+            if error.errno in FULL:
+                raise storage_error(error, "read", self.path) from error
             self.unreadable = error  # A watermark is one that is too low then.
+            self.file = self._files.open(self.path)
             return
+        self.file = self._files.open(self.path)
         mark = best_slot(data, *self._identity)
         if mark is not None:
             self.mark = mark
