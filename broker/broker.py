@@ -180,9 +180,9 @@ class Broker:
         self.metrics.number("braidlog_logins_refused", way).inc()
         self.seldom.warning("login_refused", cause=f"{way} {host}", way=way, host=host)
 
-    def has_room(self) -> bool:
+    async def has_room(self) -> bool:
         """Whether a small record can be stored, as far as was seen in the last moment."""
-        return self._partitions.has_room(0)
+        return await self._partitions.look_for_room()
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from broker.topics.partition import Partition
 from broker.topics.settings import log_settings
 from storage.errors import StorageFull
 from storage.log.data_dir import DataDir, NewPartition
+from storage.log.files import FileGone
 from storage.log.partition_log import PartitionLog
+from storage.log.settings import Durability as DurabilityMode
 from storage.log.settings import LogSettings
 
 if TYPE_CHECKING:
@@ -91,6 +94,15 @@ class Partitions:
             self._looked_at = now
         return self._found_room
 
+    async def look_for_room(self) -> bool:
+        """As `has_room` of a small record; it is looked for in a thread."""
+        now = trio.current_time()
+        if self._looked_at is None or now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            look = self._data_dir.reserve.has_room
+            self._found_room = await trio.to_thread.run_sync(look, ROOM_BESIDE_BYTES)
+        return self._found_room
+
     def discard(self, partition: Partition) -> None:
         """Give the partition and its folder up: nothing names it any more. `run` removes it."""
         self._discarded.append(partition)
@@ -138,9 +150,18 @@ class Partitions:
         for partition in topic.partitions:
             partition.log.alter(settings)
 
-    def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Let one partition's log follow these settings. Raises as `alter`."""
-        partition.log.alter(log_settings(self._config, changed))
+    async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
+        """Let one partition's log follow these settings; what waits for the disk does so in a
+        thread. Raises as `alter`.
+        """
+        settings, partition_log = log_settings(self._config, changed), partition.log
+        written = DurabilityMode.WRITTEN
+        if settings.durability == written != partition_log.settings.durability:
+            partition_log.keep_reservation()
+            with suppress(FileGone):  # The topic was deleted meanwhile.
+                await trio.to_thread.run_sync(partition_log.reserve_ahead)
+        if not partition.removed:
+            partition_log.alter(settings)
 
     def _settings(self, topic: Topic) -> LogSettings:
         """The same for all partitions of a topic, and for most topics: a start opens thousands."""

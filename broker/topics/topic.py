@@ -37,7 +37,7 @@ class PartitionFactory(Protocol):
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Let the partitions follow these settings. Raises InvalidRequest, with nothing changed."""
 
-    def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
+    async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
         """Let one partition follow these settings. Raises as `alter`."""
 
     def discard(self, partition: Partition) -> None:

@@ -264,7 +264,7 @@ class Topics:
     async def _alter_partitions(self, topic: Topic, settings: Mapping[str, Setting]) -> None:
         for partition in topic.partitions:  # Those that come meanwhile, too.
             if not partition.removed:
-                self._factory.alter_one(partition, settings)
+                await self._factory.alter_one(partition, settings)
             await trio.lowlevel.checkpoint()
         if topic.deleted:
             raise errors.TopicNotFound(f"{topic.name} was deleted")

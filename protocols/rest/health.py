@@ -41,7 +41,7 @@ class HealthApi:
             "started": self._broker.ready.is_set(),
             "not_stopping": not self._broker.stopping.is_set(),
             "disk_space": disk.f_bavail * disk.f_frsize >= self._disk_free_bytes_min,
-            "disk_writable": self._broker.has_room(),
+            "disk_writable": await self._broker.has_room(),
         }
         readiness = messages.Readiness(ready=all(checks.values()), checks=checks)
         return json_response(readiness, 200 if readiness.ready else 503)

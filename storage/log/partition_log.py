@@ -29,7 +29,7 @@ from storage.log.committer import Committer, SyncPoint
 from storage.log.files import Files
 from storage.log.readable_log import ReadableLog
 from storage.log.recovery import LogIdentity, Recovered
-from storage.log.reservation import Reservation
+from storage.log.reservation import RESERVE_OFFSETS, Reservation
 from storage.log.retention import is_too_old, new_log_start
 from storage.log.segment import Segment, SegmentHeader, new_salt
 from storage.log.segment_set import SegmentSet
@@ -65,7 +65,7 @@ class PartitionLog(ReadableLog):
         self.takes_appends = recovered.takes_appends
         self.log_start_offset = recovered.log_start_offset
         self.log_end_offset = recovered.log_end_offset
-        self.durable_offset = recovered.durable_offset
+        self.durable_offset = self._shown_offset = recovered.durable_offset
         self.owner_epoch = 0
         self._is_written_mode = settings.durability == Durability.WRITTEN
         self._files = place.files
@@ -80,6 +80,7 @@ class PartitionLog(ReadableLog):
         self._closed = False
         self._doomed: list[Segment] = []
         self._pending_limit: int | None = None
+        self._slots_to_lower = 0  # Of the reservation, since `written` mode was left.
         self._begin(recovered)
 
     def _begin(self, recovered: Recovered) -> None:
@@ -314,6 +315,9 @@ class PartitionLog(ReadableLog):
         if self._closed:
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
+        self._shown_offset = max(self._shown_offset, self.durable_offset)
+        if self._slots_to_lower and self.durable_offset >= self._shown_offset:
+            self._lower_reservation()
         if self._pending_limit is not None:
             self._confirm_reservation(self._pending_limit)
         if self._doomed and self._slot.file in point.files:
@@ -401,29 +405,55 @@ class PartitionLog(ReadableLog):
     # Ending
 
     def alter(self, settings: LogSettings) -> None:
-        """Take other settings. Waits for the disk where the durability changes.
+        """Take other settings. To become `written` waits for the disk, unless `reserve_ahead` did.
+        What was written before a log became `synced` is durable with the gathering round.
 
         Raises: StorageFull, with nothing changed; StorageFailed.
         """
         if settings.durability != self.settings.durability:
             if settings.durability == Durability.WRITTEN:
-                self._reservation.reserve_now(self.log_end_offset)
+                self._become_written()
             else:
-                self._sync_here()
+                self._become_synced()
         self._segments.interval_bytes = settings.index_interval_bytes
         self.settings = settings
         self._is_written_mode = settings.durability == Durability.WRITTEN
 
-    def _sync_here(self) -> None:
-        """Leave `written` mode: wait for the disk, and give the reservation back."""
-        view = self._segments.view
-        for segment in view.segments[view.number_of(self.durable_offset) :]:
-            segment.file.datasync()
-        self._files.sync_folder(self.folder)
-        self.durable_offset = self.log_end_offset
+    def keep_reservation(self) -> None:
+        """Leave the reservation to `reserve_ahead` from now on. Owner's thread."""
+        self._slots_to_lower = 0
+
+    def reserve_ahead(self) -> None:
+        """Reserve what `written` mode wants, before `alter`; for any thread, after
+        `keep_reservation`. Waits for the disk. Raises: StorageFull, StorageFailed, FileGone.
+        """
+        self._reservation.reserve_now(self.log_end_offset)
+
+    def _become_written(self) -> None:
+        self.keep_reservation()
+        if self._reservation.limit < self.log_end_offset + RESERVE_OFFSETS // 2:
+            self._reservation.reserve_now(self.log_end_offset)
+
+    def _become_synced(self) -> None:
+        """What readers were shown stays shown; the next round makes it durable, and the reservation
+        is given back after it.
+        """
+        self._shown_offset = self.log_end_offset
         self._pending_limit = None
-        self._marked = False  # Lazily, if it is: for a synced append that is not enough.
-        self._reservation.settle(self.log_end_offset)
+        self._slots_to_lower = 2
+        self._marked = True  # Lazily, perhaps: for a synced append that is not enough.
+        self._committer.mark(self)
+
+    def _lower_reservation(self) -> None:
+        """Say in one slot that nothing above what is durable was given out, in the other one after
+        the next round: a write torn by a power cut harms one at most.
+        """
+        with suppress(StorageFull):  # It stays as it is: a start after a crash leaves a gap.
+            file = self._reservation.lower(self.durable_offset)
+            self._slots_to_lower -= 1
+            if self._slots_to_lower and file is not None:
+                self._unsynced.hold(file)
+                self._committer.mark_lazy(self)
 
     def seal(self) -> None:
         """After a commit, for a clean stop: write down what makes the next start trivial.

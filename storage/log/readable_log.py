@@ -23,12 +23,13 @@ class ReadableLog:
     _identity: LogIdentity
     _segments: SegmentSet
     _is_written_mode: bool
+    _shown_offset: int  # Records below it may be delivered in `synced` mode; it never goes back.
     _closed: bool
 
     @property
     def high_watermark(self) -> int:
         """Records below it may be delivered."""
-        return self.log_end_offset if self._is_written_mode else self.durable_offset
+        return self.log_end_offset if self._is_written_mode else self._shown_offset
 
     @property
     def folder(self) -> str:

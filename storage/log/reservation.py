@@ -55,6 +55,15 @@ class Reservation:
         if self.is_used:
             self._write_now(log_end_offset)
 
+    def lower(self, limit: int) -> File | None:
+        """Say, without a sync, that nothing at or above `limit` was given out, all below being
+        durable; the file to sync, if there is one. Raises: StorageFull, StorageFailed.
+        """
+        if self.is_used:
+            self._slots.write(0, limit)
+            self.limit = limit
+        return self._slots.file
+
     def extend(self, log_end_offset: int) -> tuple[File, int] | None:
         """Write, without a sync, a further reservation when half of this one is used.
 

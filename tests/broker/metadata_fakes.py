@@ -52,7 +52,7 @@ class FakeFactory:
     def alter(self, topic, changed):
         self.settings = changed
 
-    def alter_one(self, partition, changed):
+    async def alter_one(self, partition, changed):
         """One partition follows."""
 
     def discard(self, partition):

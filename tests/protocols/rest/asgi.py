@@ -77,6 +77,10 @@ async def call(
     return answer
 
 
+async def has_room() -> bool:
+    return True
+
+
 class NoTopics:
     """A broker that has no topic."""
 
@@ -95,7 +99,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         data_dir=data_dir,
         ready=trio.Event(),
         stopping=trio.Event(),
-        has_room=lambda: True,
+        has_room=has_room,
         seldom=seldom,
         admission=Admission(metrics, seldom, limit=lambda: 100),
     )

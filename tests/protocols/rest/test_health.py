@@ -51,7 +51,10 @@ async def test_readyz_says_no_when_the_disk_is_nearly_full(broker):
 
 
 async def test_readyz_says_no_when_nothing_can_be_written(broker):
-    broker.has_room = lambda: False
+    async def has_room():
+        return False
+
+    broker.has_room = has_room
     answer = await call(app_of(broker), "GET", "/readyz")
     assert answer.status == 503
     assert answer.json["checks"]["disk_writable"] is False
