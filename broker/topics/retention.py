@@ -5,7 +5,7 @@ Knows when to look and what subscriptions have acknowledged; no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,15 +68,18 @@ class Retention:
     async def _retain(self, topic: Topic) -> None:
         for index, partition in enumerate(tuple(topic.partitions)):
             if drops_anything(partition.log.settings) and not partition.removed:
-                self._retain_partition(topic, partition)
+                await self._retain_partition(topic, partition)
                 await trio.lowlevel.checkpoint()
             elif index % PASSED_OVER == 0:
                 await trio.lowlevel.checkpoint()
 
-    def _retain_partition(self, topic: Topic, partition: Partition) -> None:
+    async def _retain_partition(self, topic: Topic, partition: Partition) -> None:
         acknowledged = held = None
         if asks_for_positions(partition.log.settings):
-            acknowledged = min(self._positions(topic, partition.index), default=None)
+            acknowledged = await self._subscriptions.lowest_position(topic, partition.index)
+            if partition.removed:
+                return
+        # Atomic: no wait between the positions and what goes by them.
         if (name := partition.log.settings.retention_hold) is not None:
             held = self._position(topic, name.encode(), partition.index)
         try:
@@ -103,10 +106,3 @@ class Retention:
         """Where one subscription stands; None where it is not there or was never set."""
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None
-
-    def _positions(self, topic: Topic, index: int) -> Iterator[int]:
-        """Where the subscriptions of a partition stand; one that was never set holds nothing."""
-        for name in self._subscriptions.names(topic):
-            position = self._position(topic, name, index)
-            if position is not None:
-                yield position

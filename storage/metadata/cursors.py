@@ -129,6 +129,8 @@ class CursorStore:
         """
         self._gathering: Gathering | None = None
         self._gather_max = gather_max
+        self.set_back = 0
+        """Grows when a cursor is made or moved back: positions read before may be too high then."""
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
         self._journal.replay(self._apply, lost)
@@ -158,6 +160,10 @@ class CursorStore:
         """The cursor on one partition; None: never set."""
         found = self.find(topic_id, name)
         return found.cursors.get(index) if found else None
+
+    def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
+        """All of a topic, as they are and as they change, in no order."""
+        return list(self._topics.get(topic_id, {}).values())
 
     def open(
         self,
@@ -286,6 +292,7 @@ class CursorStore:
             case TopicDropped():
                 del self._topics[change.topic_id]
             case TopicResized():
+                self.set_back += 1
                 for found in self._topics[change.topic_id].values():
                     _resize(found, change.partitions)
 
@@ -294,6 +301,9 @@ class CursorStore:
         cursor = cursors.get(change.index)
         if cursor is None:
             cursor = cursors[change.index] = Cursor(change.position, change.floor)
+            self.set_back += 1
+        elif change.position < cursor.position:
+            self.set_back += 1
         cursor.position = change.position
         cursor.floor = change.floor
         cursor.kafka = change.kafka

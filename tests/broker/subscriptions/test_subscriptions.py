@@ -1,6 +1,7 @@
 import gc
 
 import pytest
+import trio
 
 from broker import errors
 from broker.subscriptions import subscriptions as module
@@ -417,3 +418,54 @@ def test_what_cannot_be_written_does_not_happen_and_nobody_is_told(house, billin
             change()
     assert stands(billing) == before
     assert heard.take() == []
+
+
+# What retention asks.
+
+
+async def test_the_lowest_position_is_that_of_the_cursors_that_are_set(house, topic, billing):
+    assert await house.subscriptions.lowest_position(topic, 0) is None
+    billing.commit(0, 9)
+    house.subscriptions.open(topic, b"audit").commit(0, 4)
+    house.subscriptions.open(topic, b"never set")
+    assert await house.subscriptions.lowest_position(topic, 0) == 4
+    assert await house.subscriptions.lowest_position(topic, 1) is None
+
+
+async def test_many_positions_are_looked_at_in_turns_and_none_set_back_meanwhile_is_missed(
+    house, topic, monkeypatch
+):
+    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
+    for number in range(9):
+        house.subscriptions.open(topic, b"%d" % number).commit(0, 10 + number)
+    first = house.subscriptions.get(topic, b"0")
+    turns = []
+
+    async def set_back():
+        while len(turns) < 2:
+            turns.append(first.position(0))
+            await trio.lowlevel.checkpoint()
+        first.commit(0, 3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(set_back)
+        assert await house.subscriptions.lowest_position(topic, 0) == 3
+
+
+async def test_positions_that_are_set_back_all_the_time_count_as_nothing_acknowledged(
+    house, topic, monkeypatch
+):
+    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
+    for number in range(9):
+        house.subscriptions.open(topic, b"%d" % number).commit(0, 1000 + number)
+    last = house.subscriptions.get(topic, b"8")
+
+    async def set_back():
+        while True:
+            last.commit(0, last.position(0) - 1)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(set_back)
+        assert await house.subscriptions.lowest_position(topic, 0) == 0
+        nursery.cancel_scope.cancel()
