@@ -73,9 +73,8 @@ class Broker:
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
-        self.dispatchers = Dispatchers(
-            now_us=self.now_us
-        )  # one delivery for every listener's consumers
+        # One delivery for every listener's consumers.
+        self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output)
         self.committer = Committer(data_dir.files)
         self.durability = Durability(
             self.committer,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from broker.server.output_budget import OutputBudget
+
 READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
 READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is used up.
 IDLE_S: Final = 1.0  # What nobody could take for so long is dropped, budget or not.
@@ -23,11 +25,16 @@ class Holder(Protocol):
 
 
 class ReadAhead:
-    """The budget."""
+    """The budget, a part of that for all output."""
 
-    def __init__(self, bytes_max: int = READ_AHEAD_BYTES_ALL) -> None:
+    def __init__(
+        self, bytes_max: int = READ_AHEAD_BYTES_ALL, output: OutputBudget | None = None
+    ) -> None:
+        """`output` is the budget for all output; None where there is no other output."""
         self.bytes_max = bytes_max
         self.bytes_held = 0
+        self._output = output or OutputBudget()
+        self._output.read_ahead.add(self)
         self._held: dict[Holder, int] = {}  # Least recently used first.
         self._used_at: dict[Holder, float] = {}
 
@@ -37,18 +44,25 @@ class ReadAhead:
         """
         if self.bytes_held + wanted > self.bytes_max:
             self._reclaim(wanted, now)
-        if self.bytes_held + wanted > self.bytes_max:
+        if self.bytes_held + wanted > self.bytes_max or self._output.is_short:
             return min(wanted, READ_AHEAD_BYTES_MIN)
         return wanted
 
     def hold(self, holder: Holder, size: int, now: float) -> None:
         """The holder has `size` bytes now, instead of what it had."""
-        self.bytes_held += size - self._held.pop(holder, 0)
+        change = size - self._held.pop(holder, 0)
+        self.bytes_held += change
+        self._output.charge(change)
         if size:
             self._held[holder] = size
             self._used_at[holder] = now
         else:
             self._used_at.pop(holder, None)
+
+    def drop(self) -> None:
+        """Let go of all of it: memory is short."""
+        for holder in list(self._held):
+            self._drop(holder)
 
     def sweep(self, now: float) -> None:
         """Let go of what nobody could use for a while."""

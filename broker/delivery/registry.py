@@ -23,6 +23,7 @@ from broker.delivery.key_shared import KeySharedDispatcher
 from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
+from broker.server.output_budget import OutputBudget
 from broker.subscriptions.subscriptions import CursorEvent
 
 if TYPE_CHECKING:
@@ -66,9 +67,12 @@ class KeySharing:
 class Dispatchers:
     """Every dispatcher of one broker."""
 
-    def __init__(self, *, now_us: Callable[[], int] = wall_clock_us) -> None:
+    def __init__(
+        self, *, now_us: Callable[[], int] = wall_clock_us, output: OutputBudget | None = None
+    ) -> None:
+        """`output` is the budget that what is read ahead counts in."""
         self._now_us = now_us
-        self._budget = ReadAhead()
+        self._budget = ReadAhead(output=output)
         self._nursery: trio.Nursery | None = None  # Of the pumps; None: none runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}

@@ -16,7 +16,7 @@ import trio
 from broker.limits import OUTBOX_BYTES_MAX, OUTPUT_BYTES_ALL_MAX, OUTPUT_SHARE_BYTES_MIN
 
 # A single answer may have this part of what is free, so that some others find room too.
-PART_OF_FREE = 8
+PART_OF_FREE = 16
 
 
 class ReadAhead(Protocol):

@@ -5,6 +5,8 @@ import random
 from broker.delivery.again import ANYBODY, Again
 from broker.delivery.delays import Delays
 from broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
+from broker.limits import MIB
+from broker.server.output_budget import OutputBudget
 
 
 def test_against_a_plain_dict():
@@ -80,3 +82,16 @@ def test_sweep_drops_what_lies_about():
     budget.hold(second, 0, 2 * IDLE_S)
     budget.sweep(9 * IDLE_S)
     assert (second.dropped, budget.bytes_held) == (0, 0)
+
+
+def test_what_is_read_ahead_counts_as_output_and_goes_when_memory_is_short():
+    output = OutputBudget(10 * MIB)
+    budget = ReadAhead(output=output)
+    holder = Holder()
+    budget.hold(holder, 100_000, 1.0)
+    assert output.used == 100_000
+    output.charge(6 * MIB)
+    assert budget.may_read(1_000_000, 1.0) == READ_AHEAD_BYTES_MIN
+    output.drop_read_ahead()
+    assert holder.dropped
+    assert output.used == 6 * MIB

@@ -17,6 +17,8 @@ from broker.limits import (
     TURN_S_MAX,
     WRITE_STALL_S,
 )
+from broker.server.output_budget import OutputBudget
+from broker.server.watching import free_output
 from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
 from tests.waiting import until
 
@@ -58,15 +60,38 @@ async def test_a_peer_that_reads_slowly_stays(autojump_clock, nursery):
     assert connection not in bench.ended
 
 
-async def test_when_memory_is_short_those_that_do_not_read_go_soon_the_largest_first(
-    autojump_clock, nursery
-):
+class Stalled:
+    """A connection whose peer has not read for so long."""
+
+    is_open = True
+
+    def __init__(self, budget, unsent_bytes, stalled_s=SHORT_STALL_S):
+        self.budget, self.unsent_bytes, self.stalled = budget, unsent_bytes, stalled_s
+        self.outbox = self
+        self.is_cut_off = False
+        budget.charge(unsent_bytes)
+
+    def stalled_s(self, now):
+        return self.stalled
+
+    def cut_off(self, reason):
+        self.is_cut_off = True
+        self.budget.charge(-self.unsent_bytes)
+
+
+async def test_when_memory_is_short_those_that_do_not_read_go_the_largest_first():
+    budget = OutputBudget(8 * MIB)
+    small, large = Stalled(budget, MIB), Stalled(budget, 3 * MIB)
+    reading = Stalled(budget, 3 * MIB, stalled_s=SHORT_STALL_S / 2)
+    free_output([small, large, reading], budget)
+    assert [one.is_cut_off for one in (small, large, reading)] == [False, True, False]
+    assert not budget.is_short
+
+
+async def test_when_memory_is_short_a_peer_that_does_not_read_goes_soon(autojump_clock, nursery):
     bench = Bench(nursery, output_bytes=8 * MIB)
-    small, _ = await hog(bench, MIB)
-    large, _ = await hog(bench, 6 * MIB)
-    await ends_within(bench, large, SHORT_STALL_S + 3 * SWEEP_S)
-    assert small not in bench.ended
-    assert not bench.budget.is_short
+    connection, _ = await hog(bench, 7 * MIB)
+    assert await ends_within(bench, connection, WRITE_STALL_S / 2) >= SHORT_STALL_S - SWEEP_S
 
 
 async def test_a_healthy_client_is_served_meanwhile(autojump_clock, nursery):
