@@ -128,7 +128,7 @@ def export(
         from storage.spark.files import Compression, TableSettings
         from storage.spark.jvm import NoJava
         from storage.spark.ranges import Bounds, RecordsLost
-        from storage.spark.session import Spark
+        from storage.spark.session import Spark, SparkFailed
     except ImportError as error:
         return _fail(f"{error.name} is missing: pip install 'braidlog[spark]'", EXIT_FAILED)
     from storage.metadata.names import InvalidTopicName, parse_topic
@@ -160,7 +160,7 @@ def export(
         return _fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
         return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
-    except (ExportFailed, FolderBusy, NoJava, RecordsLost) as error:
+    except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed) as error:
         return _fail(str(error), EXIT_FAILED)
     return EXIT_DONE
 

@@ -1,25 +1,24 @@
 """How fast the export and the data source are, beside a plain pyarrow program on the same segments.
 
-One run, both record sizes, rounds in turn: compare the ratios, not the megabytes. Spark's start is
-not counted. `make bench-export`, or with `ARGS="--megabytes 1024 --rounds 3"`.
+One run, both record sizes, rounds in turn: compare the ratios, not the megabytes. The start of
+Spark and of the program's processes is not counted. `make bench-export`, with
+`ARGS="--megabytes 1024 --rounds 3"` for a longer one.
 """
 
 import argparse
 import multiprocessing
 import os
 import random
-import resource
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
@@ -49,6 +48,7 @@ BATCH_BYTES = 100_000
 PROCESSES = 2
 PIECE_BYTES = 8 << 20
 FILE_PIECES = 4
+BASE = "pyarrow, two processes"
 
 
 def main() -> int:
@@ -61,12 +61,14 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-bench-") as scratch,
         Spark(jvm.AUTO, f"local[{PROCESSES}]") as spark,
+        multiprocessing.get_context("spawn").Pool(PROCESSES) as pool,
     ):
         spark.started().dataSource.register(BraidlogSource)
         for size in SIZES:
             data_dir = Path(scratch) / f"data-{size}"
             megabytes = fill(data_dir, size, options.megabytes)
-            console.print(table_of(spark, data_dir, size, megabytes, options.rounds))
+            console.print(f"records of {size} bytes, {megabytes:.0f} MB")
+            console.print(table_of(spark, pool, data_dir, megabytes, options))
             shutil.rmtree(data_dir)
     return 0
 
@@ -99,58 +101,50 @@ def fill(data_dir: Path, size: int, megabytes: int) -> float:
     return sum(path.stat().st_size for path in data_dir.glob("partitions/*/*.log")) / 1e6
 
 
-def table_of(spark: Spark, data_dir: Path, size: int, megabytes: float, rounds: int) -> Table:
-    """Medians of some rounds in turn, after one to get warm."""
-    ways: dict[str, Callable[[Path], None]] = {
-        "pyarrow, two processes": lambda out: plain_program(data_dir, out, write=True),
-        "  its decoding alone": lambda out: plain_program(data_dir, out, write=False),
+def table_of(
+    spark: Spark, pool: Pool, data_dir: Path, megabytes: float, options: argparse.Namespace
+) -> Table:
+    """Medians of some rounds in turn, after one to get warm. A way gives its CPU seconds, if it
+    knows them.
+    """
+    ways: dict[str, Callable[[Path], float]] = {
+        BASE: lambda out: plain_program(pool, data_dir, out, write=True),
+        "  its decoding alone": lambda out: plain_program(pool, data_dir, out, write=False),
         "braidlog export": lambda out: export(spark, data_dir, out),
         "data source into noop": lambda out: noop(spark, data_dir),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    walls: dict[str, list[float]] = {name: [] for name in ways}
+    cpus: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(options.rounds + 1):
         for name, way in ways.items():
-            with tempfile.TemporaryDirectory(prefix="braidlog-bench-") as out, timed() as spent:
-                way(Path(out))
+            with tempfile.TemporaryDirectory(prefix="braidlog-bench-") as out:
+                began = time.perf_counter()
+                cpu = way(Path(out))
+                wall = time.perf_counter() - began
             if number:
-                found[name].append(spent[0])
-    table = Table("way", "MB/s", "of pyarrow", "CPU s", title=f"records of {size} bytes")
-    medians = {name: statistics.median(wall for wall, _ in one) for name, one in found.items()}
-    base = medians["pyarrow, two processes"]
+                walls[name].append(wall)
+                cpus[name].append(cpu)
+    medians = {name: statistics.median(found) for name, found in walls.items()}
+    table = Table("way", "MB/s", "of pyarrow", "CPU s")
     for name, median in medians.items():
-        cpu = statistics.median(cpu for _, cpu in found[name])
-        shown = f"{cpu:.2f}" if "pyarrow" in name or "alone" in name else "-"
-        table.add_row(name, f"{megabytes / median:.0f}", f"{base / median:.2f}", shown)
+        cpu = statistics.median(cpus[name])
+        ratio = f"{medians[BASE] / median:.2f}"
+        table.add_row(name, f"{megabytes / median:.0f}", ratio, f"{cpu:.2f}" if cpu else "-")
     return table
 
 
-@contextmanager
-def timed() -> Iterator[list[tuple[float, float]]]:
-    """Wall seconds, and CPU seconds of ended child processes."""
-    spent: list[tuple[float, float]] = []
-    wall, cpu = time.perf_counter(), children_s()
-    yield spent
-    spent.append((time.perf_counter() - wall, children_s() - cpu))
-
-
-def children_s() -> float:
-    """CPU seconds of ended child processes."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def plain_program(data_dir: Path, out: Path, *, write: bool) -> None:
+def plain_program(pool: Pool, data_dir: Path, out: Path, *, write: bool) -> float:
     """The limit: two processes that read, check, decode and write, and nothing else."""
     segments = sorted(data_dir.glob("partitions/*/*.log"))
     tasks = [
         (str(path), str(out / f"{number}.parquet"), write) for number, path in enumerate(segments)
     ]
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        pool.starmap(plain_segment, tasks, chunksize=1)
+    return sum(pool.starmap(plain_segment, tasks, chunksize=1))
 
 
-def plain_segment(path: str, out: str, write: bool) -> None:
-    """One segment file to one Parquet file."""
+def plain_segment(path: str, out: str, write: bool) -> float:
+    """One segment file to one Parquet file; the CPU seconds that it took."""
+    began = time.process_time()
     pa.set_cpu_count(1)
     data = memoryview(Path(path).read_bytes())
     header = unpack_segment_header(data[:SEGMENT_HEADER_BYTES])
@@ -161,7 +155,7 @@ def plain_segment(path: str, out: str, write: bool) -> None:
             writer.write_table(rows)
     if writer is not None:
         writer.close()
-        parquet.read_metadata(out)
+    return time.process_time() - began
 
 
 def plain_rows(data: memoryview, salt: int, target: Target) -> Iterator[pa.Table]:
@@ -184,16 +178,18 @@ def plain_rows(data: memoryview, salt: int, target: Target) -> Iterator[pa.Table
             pieces = []
 
 
-def export(spark: Spark, data_dir: Path, out: Path) -> None:
+def export(spark: Spark, data_dir: Path, out: Path) -> float:
     """The export job as users run it, but for Spark's start."""
     run_export(ExportJob(Source(str(data_dir), (parse_topic(TOPIC),)), out), spark)
+    return 0
 
 
-def noop(spark: Spark, data_dir: Path) -> None:
+def noop(spark: Spark, data_dir: Path) -> float:
     """The data source, its rows thrown away by Spark."""
     rows = spark.started().read.format("braidlog").option("path", str(data_dir))
     rows = rows.option("subscribe", TOPIC).option("minPartitions", str(2 * os.cpu_count()))
     rows.load().write.format("noop").mode("overwrite").save()
+    return 0
 
 
 if __name__ == "__main__":

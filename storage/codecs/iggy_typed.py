@@ -64,6 +64,7 @@ class IggyTypedCodec:
     name = "iggy_typed"
     format = int(BodyFormat.IGGY_TYPED)
     version = 1
+    column_decoder = "storage.spark.decode.iggy_typed:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the records; their clients' times are publish times."""

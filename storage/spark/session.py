@@ -36,6 +36,10 @@ Report = Callable[[int, int], None]
 Work = Callable[[Callable[[int], None], Iterable[Any]], Iterable[Any]]
 
 
+class SparkFailed(Exception):
+    """Spark itself gave up; its first line."""
+
+
 class Spark:
     """One session for all runs of an export. A local one unless `master` or spark-submit say so."""
 
@@ -54,13 +58,18 @@ class Spark:
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Run `work(report, parts)` over the parts, a task each; `report` counts towards `total`.
 
-        Raises: NoJava; whatever Spark raises where a worker dies.
+        Raises: NoJava; SparkFailed, as where a worker dies.
         """
+        from py4j.protocol import Py4JError
+
         context = self.started().sparkContext
         done = context.accumulator(0)
         tasks = context.parallelize(parts, len(parts)).mapPartitions(_Counted(work, done))
-        with _reporting(done, total, report):
-            return list(tasks.collect())
+        try:
+            with _reporting(done, total, report):
+                return list(tasks.collect())
+        except Py4JError as error:
+            raise SparkFailed(_cause(error)) from error
 
     def started(self) -> "SparkSession":
         """The session. Raises NoJava."""
@@ -80,6 +89,13 @@ class Spark:
                 builder = builder.config(key, value)
             self._session = builder.getOrCreate()
         return self._session
+
+
+def _cause(error: Exception) -> str:
+    """What Spark says, without its pages of trace."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if "Exception" in line or "Error" in line]
+    return (told or lines or ["Spark failed"])[0]
 
 
 class _Counted:

@@ -31,7 +31,8 @@ from storage.spark.schema import (
     TIMESTAMP,
 )
 
-PROTOCOL_OF = {"plain": "rest"}  # Body formats that go by another name than their protocol.
+# Body formats that go by another name than their protocol.
+PROTOCOL_OF = {"plain": "rest", "iggy_typed": "iggy"}
 
 _INT64 = 1 << 64
 

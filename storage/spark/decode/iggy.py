@@ -1,7 +1,7 @@
 """Iggy messages in the layout of the classic dialects, as columns (FORMAT.md 8.4)."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,8 +35,19 @@ ID_POS, HEADERS_SIZE_POS, HEADERS_POS = 17, 37, 41
 EQUAL_MIN = 8
 
 
+Walk = Callable[[Buffer, int], Array]
+Layout = Callable[[bytes, Array, int], Columns]
+
+
 def columns_of(batches: Sequence[Batch]) -> Columns:
     """The records of all bodies. Raises Irregular for what is not as it should be."""
+    return keyed_columns(batches, _records, _columns)
+
+
+def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Columns:
+    """Of bodies that begin with a partitioning key: `walk` finds the records behind it, `layout`
+    reads their fields.
+    """
     walks: list[Array] = []
     keys: list[bytes] = []
     codes = np.full(len(batches), -1, np.int32)
@@ -46,11 +57,11 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
         if key is not None:
             codes[number] = len(keys)
             keys.append(key)
-        walks.append(_records(batch.body, first) + pos)
+        walks.append(walk(batch.body, first) + pos)
         pos += len(batch.body)
     arena = arena_of([batch.body for batch in batches])
     counts = np.array([len(walk) for walk in walks])
-    columns = _columns(arena, np.concatenate(walks), pos)
+    columns = layout(arena, np.concatenate(walks), pos)
     if keys:
         columns.key = Shared(np.repeat(codes, counts), keys)
     return columns
@@ -95,11 +106,14 @@ def _columns(arena: bytes, starts: Array, end: int) -> Columns:
     )
 
 
-def headers_of(arena: bytes, starts: Array, ends: Array) -> HeaderSlices | None:
+def headers_of(
+    arena: bytes, starts: Array, ends: Array, key_kind_bytes: int = 0
+) -> HeaderSlices | None:
     """The user headers of each row's block, read a header of every row at a time.
 
-    Layout: key length u32, key, kind u8, value length u32, value (apache/iggy
-    iggy/src/models/header.rs). Raises Irregular where lengths do not fill a block.
+    Layout: a kind of the key where the dialect has one, key length u32, key, kind u8, value length
+    u32, value (apache/iggy iggy/src/models/header.rs). Raises Irregular where lengths do not fill
+    a block.
     """
     rows = np.flatnonzero(starts < ends)
     if not len(rows):
@@ -107,6 +121,7 @@ def headers_of(arena: bytes, starts: Array, ends: Array) -> HeaderSlices | None:
     pos, found = starts[rows].astype(np.int64), []
     while len(rows):
         stops = ends[rows]
+        pos = pos + key_kind_bytes
         require(pos + 9 <= stops)
         name_start = pos + 4
         name_end = name_start + struct_at(arena, U32, pos)["size"]

@@ -24,7 +24,10 @@ from tests.storage.codecs.strategies import QUICK, record_lists
 from tests.storage.codecs.test_kafka import wrapper
 
 TARGET = Target(7, 3)
-FORMATS = [BodyFormat.PLAIN, BodyFormat.KAFKA, BodyFormat.PULSAR, BodyFormat.IGGY]
+FORMATS = [
+    *(BodyFormat.PLAIN, BodyFormat.KAFKA, BodyFormat.PULSAR, BodyFormat.IGGY),
+    BodyFormat.IGGY_TYPED,
+]
 APPEND_US = 1_700_000_000_000_000
 
 
