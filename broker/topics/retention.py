@@ -65,6 +65,23 @@ class Retention:
         with as_broker_errors(self._report):
             await self._retain(topic)
 
+    async def purge(self, topic: Topic) -> None:
+        """Drop all records of a topic that are durable; offsets go on.
+
+        Raises the broker's StorageFull, StorageFailed.
+        """
+        for partition in tuple(topic.partitions):
+            if not partition.removed:
+                self.drop_segments(partition, None)
+            await trio.lowlevel.checkpoint()
+
+    def drop_segments(self, partition: Partition, count: int | None) -> None:
+        """Drop the `count` oldest segments of a partition that are not written to any more, or all
+        records that are durable (None). Raises the broker's StorageFull, StorageFailed.
+        """
+        with as_broker_errors(self._report):
+            self._use_reserve(partial(partition.log.drop, count))
+
     async def _retain(self, topic: Topic) -> None:
         for index, partition in enumerate(tuple(topic.partitions)):
             if drops_anything(partition.log.settings) and not partition.removed:

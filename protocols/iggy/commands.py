@@ -83,6 +83,12 @@ COMMANDS: Mapping[type, Served] = {
     m.LeaveGroup: Served("leave_group", groups.leave_group, Action.CONSUME, targets.group),
     m.SyncGroup: Served("sync_group", groups.sync_group, Action.CONSUME, targets.group),
     m.UpdateTopic: Served("update_topic", topics.update_topic, Action.ALTER, targets.topic),
+    m.PurgeTopic: Served("purge_topic", topics.purge_topic, Action.DELETE, targets.topic),
+    m.PurgeStream: Served("purge_stream", streams.purge_stream, Action.DELETE, targets.stream),
+    m.DeleteSegments: Served(
+        "delete_segments", topics.delete_segments, Action.DELETE, targets.topic
+    ),
+    m.FlushUnsavedBuffer: Served("flush", topics.flush, Action.PRODUCE, targets.topic),
     m.GetClusterMetadata: Served("get_cluster_metadata", system.get_cluster_metadata),
     m.DescribeOptions: Served("describe_options", system.describe_options),
     # Whose user it is, and who looks after users, is asked in the handlers.

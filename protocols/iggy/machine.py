@@ -260,6 +260,9 @@ class IggyMachine:
         code = request.code
         if code == Code.LOGIN_USER:
             return self._login_vsr(request, body)
+        if code == vsr.MISPLACED_LOGIN:
+            reply = vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN)
+            return Refused(reply, "a login by the wrong operation")
         if code == Code.PING:
             return Command(code, V.requests[code].read(body[:0]), request)
         if not self.logged_in:

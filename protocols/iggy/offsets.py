@@ -20,7 +20,7 @@ async def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     Raises Absent, Refusal.
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    found = target(context, topic, request.consumer, request.partition, turn=False)
+    found = target(context, topic, request.consumer, request.partition, turn=False, owned=False)
     if found is None:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     position = found.position(context)

@@ -19,8 +19,13 @@ FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.
 NO_PARTITION = -1  # As an index: what a poll of none is told.
 
 
-class NotOwned(Exception):
-    """A group's member reads what is not its own: it is told so by an empty poll (V)."""
+class NotOwned(Refusal):
+    """A group's member means a partition that is not its own (V): a poll is told so by its answer,
+    which is empty.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.RESOURCE_NOT_FOUND, "not a partition of this member")
 
 
 @dataclass(slots=True)
@@ -52,14 +57,20 @@ class Target:
 
 
 def target(
-    context: Context, topic: Topic, consumer: Consumer, partition: int | None, *, turn: bool
+    context: Context,
+    topic: Topic,
+    consumer: Consumer,
+    partition: int | None,
+    *,
+    turn: bool,
+    owned: bool = True,
 ) -> Target | None:
     """What a poll (`turn`) or an offset command is about; None for a group's member without a
     partition.
 
     A group that names a partition gets it, member or not, where the dialect has it so; else it is
-    the next of the member's own, or without a turn the one of its latest poll. Raises Refusal,
-    PartitionNotFound, NotOwned.
+    the next of the member's own, or without a turn the one of its latest poll. `owned`: only what
+    is the member's own, in V. Raises Refusal, PartitionNotFound, NotOwned.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
@@ -69,7 +80,7 @@ def target(
         if partition is None and habits.needs_partition:
             raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
         chosen: int | None = FIRST_PARTITION if partition is None else partition
-    elif habits.owned_only:
+    elif habits.owned_only and owned:
         chosen = _owned(context, topic, name, partition)
     elif partition is not None and habits.group_takes_partition:
         chosen = partition

@@ -81,6 +81,18 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     return Answer(ticket=await broker.namespaces.delete(names.TENANT, stream.name))
 
 
+async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
+    """Delete all messages of all topics of a stream. Raises Absent."""
+    broker = context.broker
+    stream = names.get_stream(broker, request.stream)
+    await broker.durability.settled()  # Only what is durable can be dropped.
+    for topic in names.topics(broker, stream):
+        if not topic.deleted:
+            await broker.retention.purge(topic)
+    await broker.durability.settled()
+    return Answer()
+
+
 def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:
     return r.StreamInfo(
         stream_id=stream.stream_id,

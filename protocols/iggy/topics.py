@@ -138,6 +138,35 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
 
+async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:
+    """Delete all messages of a topic; offsets go on, and stored ones stay. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    broker = context.broker
+    await broker.durability.settled()  # Only what is durable can be dropped.
+    await broker.retention.purge(topic)
+    await broker.durability.settled()
+    return Answer()
+
+
+async def delete_segments(context: Context, request: m.DeleteSegments) -> Answer:
+    """Delete the oldest segments of a partition. Raises Refusal, PartitionNotFound."""
+    broker = context.broker
+    topic = names.get_topic(broker, request.stream, request.topic)
+    broker.retention.drop_segments(topic.partition(request.partition), request.count)
+    await broker.durability.settled()
+    return Answer()
+
+
+async def flush(context: Context, request: m.FlushUnsavedBuffer) -> Answer:
+    """Answered once all that was sent to a partition is on disk. Raises Refusal,
+    PartitionNotFound.
+    """
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    topic.partition(request.partition)
+    await context.broker.durability.settled()
+    return Answer()
+
+
 def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
     """The record of a topic."""
     partitions = topic.partitions

@@ -73,6 +73,9 @@ PLAIN_CODES = frozenset(
         *(Code.GET_TOPICS, Code.GET_GROUP, Code.GET_GROUPS, Code.SYNC_GROUP),
     }
 )
+# A login by the non-replicated operation, as other dialects have it, is none.
+LOGIN_CODES = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
+MISPLACED_LOGIN = int(Code.LOGIN_WITH_TOKEN)
 # Operations whose replies begin with a result section: a count of errors, then those.
 WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162})
 # What the real server tells in the result section; all else is the status of a reply without body.
@@ -124,7 +127,7 @@ def decode(frame: memoryview) -> VsrRequest:
     operation = frame[OPERATION_POS]
     if operation == OPERATION_NON_REPLICATED:
         (code,) = U32.unpack_from(frame, CODE_POS)
-        code = code if code in PLAIN_CODES else 0
+        code = MISPLACED_LOGIN if code in LOGIN_CODES else code if code in PLAIN_CODES else 0
     else:
         code = CODES.get(operation, 0)
     return VsrRequest(

@@ -365,10 +365,28 @@ class PartitionLog(ReadableLog):
     def _drop_old(
         self, now_us: int, acknowledged_offset: int | None, held_offset: int | None
     ) -> int:
-        view = self._segments.view
         facts = self._segments.facts(self.log_end_offset)
         offsets = (acknowledged_offset, held_offset)
         start = new_log_start(facts, self.settings, now_us, *offsets) if facts else 0
+        return self._drop_below(start)
+
+    def drop(self, count: int | None = None) -> int:
+        """Drop the `count` oldest segments that are not written to any more, or all records (None);
+        returns how many segments went. Offsets go on where they are.
+
+        What is not durable yet stays. Readers are refused at once; the files go when the new log
+        start is durable. Raises: StorageFull, StorageFailed.
+        """
+        if count is None and self.takes_appends and not self._segments.last.is_empty:
+            self._roll(self._segments.last)
+            self._mark()
+        bases = self._segments.view.bases
+        closed = len(bases) - 1
+        return self._drop_below(bases[closed if count is None else min(count, closed)])
+
+    def _drop_below(self, start: int) -> int:
+        """Drop whole segments below an offset."""
+        view = self._segments.view
         # Only what is durable is dropped: the log must never end below what was acknowledged.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
         if count <= 0:

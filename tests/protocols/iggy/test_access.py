@@ -66,6 +66,9 @@ SAMPLES = {
     m.DeleteGroup: GROUP,
     m.JoinGroup: GROUP,
     m.LeaveGroup: GROUP,
+    m.PurgeTopic: TOPIC,
+    m.PurgeStream: STREAM,
+    m.FlushUnsavedBuffer: {**TOPIC, "partition": 1, "fsync": True},
     m.UpdateTopic: {
         **TOPIC,
         "compression": 1,
@@ -86,7 +89,9 @@ FOR_ANYBODY = {
     *ABOUT_USERS,
 }
 CODES = {layout.type: code for code, layout in D2.requests.items()}
-IN_LATER_DIALECTS = {m.GetClusterMetadata, m.DescribeOptions, m.SyncGroup}
+IN_LATER_DIALECTS = {
+    *(m.GetClusterMetadata, m.DescribeOptions, m.SyncGroup, m.DeleteSegments),
+}
 
 
 @pytest.fixture
