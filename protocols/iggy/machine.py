@@ -267,7 +267,7 @@ class IggyMachine:
             return Command(code, V.requests[code].read(body[:0]), request)
         if not self.logged_in:
             return _refused(request, ErrorCode.UNAUTHENTICATED, f"command {code} before login")
-        if request.session and request.session != self.session:
+        if request.session != self.session:
             reason = f"session {request.session} is not this connection's"
             return _refused(request, ErrorCode.INVALID_SESSION, reason)
         if code in V.unserved:

@@ -22,8 +22,8 @@ DIFFERENT = {
     "SEND no message": 4009,
     "SEND bad batch checksum": 4039,
     "SEND bad frame checksum": 4027,
-    "SEND with session 0": None,
-    "FLUSH": 2010,  # There is no such topic.
+    "SEND with session 0": 14001,
+    "FLUSH": 1009,  # There is no such stream.
     'UPDATE_STREAM "My Stream" -> "other"': 5,
     'DELETE_STREAM "other"': 1009,
     "UPDATE_TOPIC st/tp -> tp2, never expire": 5,
@@ -35,6 +35,7 @@ DIFFERENT = {
 FOUR_PARTITIONS = {
     *("DELETE_PARTITIONS st/tp 2", "CREATE_GROUP grp", "SYNC_GROUP", "GET_GROUP, one member"),
     *("SYNC_GROUP of the first", "SYNC_GROUP of the second"),
+    "SYNC_GROUP after a broken connection",
 }
 # Numbers of the server's own choice begin at 0 there and at 1 here.
 BY_NUMBER = {"GET_STREAM 0", "STORE_OFFSET by the numeric group id"}
