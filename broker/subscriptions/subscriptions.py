@@ -370,12 +370,27 @@ class Subscriptions:
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """A deleted topic's subscriptions are gone already: their listeners hear of it."""
+        if event is TopicEvent.SHRUNK:
+            self._forget_partitions(topic)
         if event is not TopicEvent.DELETED:
             return
         for subscription in list(self._held.values()):
             if subscription.topic is topic:
                 for index in range(len(topic.partitions)):
                     subscription.tell(index, CursorEvent.DELETED)
+
+    def _forget_partitions(self, topic: Topic) -> None:
+        """End the cursors of partitions that are no more; their listeners hear of it."""
+        for name in self.names(topic):
+            stored = self.cursors.find(topic.meta.topic_id, name)
+            indexes = () if stored is None else tuple(stored.cursors)
+            for index in indexes:
+                if index < len(topic.partitions):
+                    continue
+                try:
+                    self._object(topic, name).delete_cursor(index)
+                except errors.StorageFull:
+                    pass  # The next start ends it.
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
         """Let the listeners of a subscription know, if anybody holds it."""

@@ -49,6 +49,7 @@ class TopicEvent(enum.Enum):
 
     CREATED = "created"
     GROWN = "grown"
+    SHRUNK = "shrunk"
     DELETED = "deleted"
 
 

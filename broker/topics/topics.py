@@ -241,6 +241,30 @@ class Topics:
         self._tell(topic, TopicEvent.GROWN)
         return topic.ticket
 
+    async def remove_partitions(self, name: TopicName, count: int) -> int:
+        """Take the `count` partitions with the highest numbers away, all if there are fewer, with
+        their records and cursors; return the ticket, 0 if there was none.
+
+        Raises TopicNotFound, TopicInUse, Conflict, StorageFull, StorageFailed.
+        """
+        topic = self.get(name)
+        left = max(len(topic.partitions) - count, 0)
+        gone = topic.partitions[left:]
+        if not gone:
+            return 0
+        if topic.layout_users:
+            raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
+        topic.ticket = await self._catalogue.set_partitions(
+            topic.meta.topic_id, topic.meta.partition_ids[:left], partitioned=topic.partitioned
+        )
+        del topic.partitions[left:]
+        self._partition_count -= len(gone)
+        self.leaving.add_partitions(topic, gone)
+        for partition in gone:
+            partition.remove()
+        self._tell(topic, TopicEvent.SHRUNK)
+        return topic.ticket
+
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
         """Change some settings of a topic, None takes one back; return the ticket.
 

@@ -83,6 +83,9 @@ COMMANDS: Mapping[type, Served] = {
     m.LeaveGroup: Served("leave_group", groups.leave_group, Action.CONSUME, targets.group),
     m.SyncGroup: Served("sync_group", groups.sync_group, Action.CONSUME, targets.group),
     m.UpdateTopic: Served("update_topic", topics.update_topic, Action.ALTER, targets.topic),
+    m.DeletePartitions: Served(
+        "delete_partitions", topics.delete_partitions, Action.DELETE, targets.topic
+    ),
     m.PurgeTopic: Served("purge_topic", topics.purge_topic, Action.DELETE, targets.topic),
     m.PurgeStream: Served("purge_stream", streams.purge_stream, Action.DELETE, targets.stream),
     m.DeleteSegments: Served(

@@ -138,6 +138,14 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
 
+async def delete_partitions(context: Context, request: m.DeletePartitions) -> Answer:
+    """Take the partitions with the highest numbers away, at most all. Raises Refusal."""
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    if not 1 <= request.count <= PARTITIONS_MAX:
+        raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
+    return Answer(ticket=await context.broker.topics.remove_partitions(topic.name, request.count))
+
+
 async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:
     """Delete all messages of a topic; offsets go on, and stored ones stay. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)

@@ -353,36 +353,30 @@ class PartitionLog(ReadableLog):
         Readers are refused at once; the files go when the new log start is durable.
         Raises: StorageFull, with what needs no room done; StorageFailed.
         """
+        offsets = (acknowledged_offset, held_offset)
         try:
             self._roll_expired(now_us)
         except StorageFull:
-            self._drop_old(
-                now_us, acknowledged_offset, held_offset
-            )  # Which makes room for the next time.
+            self._drop_old(now_us, offsets)  # Which makes room for the next time.
             raise
-        return self._drop_old(now_us, acknowledged_offset, held_offset)
+        return self._drop_old(now_us, offsets)
 
-    def _drop_old(
-        self, now_us: int, acknowledged_offset: int | None, held_offset: int | None
-    ) -> int:
+    def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
         facts = self._segments.facts(self.log_end_offset)
-        offsets = (acknowledged_offset, held_offset)
         start = new_log_start(facts, self.settings, now_us, *offsets) if facts else 0
         return self._drop_below(start)
 
     def drop(self, count: int | None = None) -> int:
-        """Drop the `count` oldest segments that are not written to any more, or all records (None);
-        returns how many segments went. Offsets go on where they are.
+        """Drop the `count` oldest segments but the one written to, or all records (None); returns
+        how many segments went. Offsets go on where they are; what is not durable yet stays.
 
-        What is not durable yet stays. Readers are refused at once; the files go when the new log
-        start is durable. Raises: StorageFull, StorageFailed.
+        Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
         """
         if count is None and self.takes_appends and not self._segments.last.is_empty:
             self._roll(self._segments.last)
             self._mark()
         bases = self._segments.view.bases
-        closed = len(bases) - 1
-        return self._drop_below(bases[closed if count is None else min(count, closed)])
+        return self._drop_below(bases[-1 if count is None else min(count, len(bases) - 1)])
 
     def _drop_below(self, start: int) -> int:
         """Drop whole segments below an offset."""

@@ -66,6 +66,7 @@ SAMPLES = {
     m.DeleteGroup: GROUP,
     m.JoinGroup: GROUP,
     m.LeaveGroup: GROUP,
+    m.DeletePartitions: {**TOPIC, "count": 1},
     m.PurgeTopic: TOPIC,
     m.PurgeStream: STREAM,
     m.FlushUnsavedBuffer: {**TOPIC, "partition": 1, "fsync": True},

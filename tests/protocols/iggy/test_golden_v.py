@@ -31,12 +31,6 @@ DIFFERENT = {
     "CREATE_TOPIC with durability = replicated (what apache-iggy 0.9.0 sends)": None,
     "DELETE_TOPIC st/td": None,  # For it was made.
 }
-# Partitions are not taken away yet: these see more of them.
-FOUR_PARTITIONS = {
-    *("DELETE_PARTITIONS st/tp 2", "CREATE_GROUP grp", "SYNC_GROUP", "GET_GROUP, one member"),
-    *("SYNC_GROUP of the first", "SYNC_GROUP of the second"),
-    "SYNC_GROUP after a broken connection",
-}
 # Numbers of the server's own choice begin at 0 there and at 1 here.
 BY_NUMBER = {"GET_STREAM 0", "STORE_OFFSET by the numeric group id"}
 # Not compared: the figures of a machine, our own numbers and names.
@@ -155,9 +149,6 @@ async def test_answers_are_those_of_the_real_server(open_client):
         request = talk.ours(row.request)
         if row.name == "LOGIN with a token":
             request = with_token(request, raw_token)
-        if row.name in FOUR_PARTITIONS:
-            await talk.exchange(request)
-            continue
         for before in between(row.name, talk):
             await talk.exchange(before)
         if row.name in BY_NUMBER:

@@ -1,11 +1,15 @@
 """Topics and partitions as Iggy's clients see them."""
 
+from pathlib import Path
+
 import pytest
+import trio
 
 from storage.metadata.catalogue_records import MADE_ID_FIRST
 from storage.metadata.names import TopicName
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.talk import FIRST, NEVER
+from tests.protocols.iggy.talk import FIRST, NEVER, to_partition
+from tests.waiting import HANG_S, PAUSE_S
 
 GET, LIST, CREATE, DELETE = range(300, 304)
 ADD_PARTITIONS = 402
@@ -127,3 +131,66 @@ async def test_partitions_are_added(talk):
     assert [partition["id"] for partition in answer["partitions"]] == [1, 2, 3]
     for count in (0, 100_001):
         assert await talk.status(ADD_PARTITIONS, **TOPIC, count=count) == 2015
+
+
+async def test_a_purged_topic_is_empty_and_goes_on(talk):
+    await talk.create_topic()
+    await talk.send(b"a", b"b")
+    assert await talk.payloads(5, commit=True, count=1) == [b"a"]
+    assert await talk.status(305, **TOPIC) == 0
+    shown = await talk.ask(300, **TOPIC)
+    assert (shown["topic"]["messages"], shown["partitions"][0]["messages"]) == (0, 0)
+    assert await talk.payloads(3) == []
+    await talk.send(b"c")
+    assert await talk.payloads(5) == [b"c"]
+
+
+async def test_a_purged_stream_has_no_messages(talk):
+    await talk.create_topic()
+    await talk.create_topic("other")
+    await talk.send(b"a")
+    await talk.send(b"b", topic="other")
+    assert await talk.status(205, stream=named("st")) == 0
+    assert (await talk.ask(200, stream=named("st")))["stream"]["messages"] == 0
+    assert await talk.status(205, stream=named("none")) == 1010
+
+
+async def test_partitions_are_taken_away_with_their_offsets(talk, broker):
+    await talk.create_topic(partitions=3)
+    await talk.send(b"a", partitioning=to_partition(3))
+    assert await talk.payloads(5, partition=3, commit=True) == [b"a"]
+    folders = set(Path(broker.data_dir, "partitions").iterdir())
+    assert await talk.status(403, **TOPIC, count=1) == 0
+    shown = await talk.ask(300, **TOPIC)
+    assert [one["id"] for one in shown["partitions"]] == [1, 2]
+    assert (await talk.poll(3, partition=3))["status"] == 3007
+    assert await talk.send(b"x", partitioning=to_partition(3)) == 3007
+    with trio.fail_after(HANG_S):
+        while len(set(Path(broker.data_dir, "partitions").iterdir()) & folders) == 3:
+            await trio.sleep(PAUSE_S)
+    # A new partition of that number is another one.
+    assert await talk.status(402, **TOPIC, count=1) == 0
+    assert await talk.payloads(3, partition=3) == []
+    await talk.send(b"new", partitioning=to_partition(3))
+    assert await talk.payloads(5, partition=3) == [b"new"]
+    assert await talk.status(403, **TOPIC, count=99) == 0
+    assert (await talk.ask(300, **TOPIC))["topic"]["partitions"] == 0
+    assert await talk.status(403, **TOPIC, count=1) == 0
+
+
+async def test_a_flush_is_answered_where_there_is_such_a_partition(talk):
+    await talk.create_topic()
+    await talk.send(b"a")
+    assert await talk.status(102, **TOPIC, partition=1, fsync=True) == 0
+    assert await talk.status(102, **TOPIC, partition=2, fsync=False) == 3007
+
+
+async def test_settings_are_changed_and_shown(talk):
+    await talk.create_topic()
+    changed = {"compression": 2, "expiry": 5_000_000, "max_size": 10**9, "replication": 3}
+    assert await talk.status(304, **TOPIC, name="tp", **changed) == 0
+    shown = (await talk.ask(300, **TOPIC))["topic"]
+    assert {key: shown[key] for key in changed} == changed
+    assert await talk.status(304, **TOPIC, name="other", **changed) == 5
+    await talk.create_topic("other")
+    assert await talk.status(304, **TOPIC, name="other", **changed) == 2013

@@ -441,6 +441,39 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
     assert 799 in seen
 
 
+def test_all_records_are_dropped_and_offsets_go_on(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a", 3)
+    one.commit()
+    one.append(b"b", 2)
+    assert one.log.drop() == 0  # What is not durable stays.
+    one.commit()
+    assert one.log.drop() > 0
+    one.commit()
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (5, 5)
+    assert one.log.drop() == 0  # There is nothing more.
+    assert one.append(b"c", 1) == 5
+    one.commit()
+    for log in before_and_after_restart(one):
+        assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+        with pytest.raises(OffsetOutOfRange):
+            log.read(0, 100)
+
+
+def test_the_oldest_segments_are_dropped_and_the_last_one_stays(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=300)
+    for _ in range(6):
+        one.append(bytes(200), 1)
+        one.commit()
+    bases = [base for base, _, _ in one.log.segments()]
+    assert len(bases) > 3
+    assert one.log.drop(2) == 2
+    assert one.log.log_start_offset == bases[2]
+    assert one.log.drop(99) == len(bases) - 3
+    assert one.log.log_start_offset == bases[-1]
+    assert one.log.drop(0) == 0
+
+
 def test_a_closed_log_says_so(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a"])
