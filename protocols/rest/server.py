@@ -15,6 +15,7 @@ import structlog
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Closed, Event
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
@@ -145,6 +146,13 @@ class Server:
 
 class _Connection(TCPServer):
     """One connection, whose library tells refusals of its own as JSON, too."""
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send what the protocol has; as it is lost where the peer is, while the library closes."""
+        try:
+            await super().protocol_send(event)
+        except trio.BusyResourceError:  # `_close` takes no lock, and holds the stream meanwhile.
+            await self.protocol.handle(Closed())
 
     async def _read_data(self) -> None:
         wrapper = self.protocol

@@ -21,6 +21,7 @@ from storage.codecs.api import (
 )
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
+from storage.codecs.lazy import LazyModule
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge
 
@@ -48,6 +49,8 @@ IDS_AT_A_TIME = 64
 
 # numpy pays from about here on; a SEND below this is not worth loading it for.
 EQUAL_MIN = 64
+# With numpy, which takes the time of a long turn to import.
+EQUAL = LazyModule("storage.codecs.iggy_equal")
 
 
 def body_from_send(
@@ -231,11 +234,10 @@ def _equal_body(
     step = SEND_HEAD.size + U32.size + U32.unpack_from(view, SEND_HEAD.size)[0]
     if len(view) % step or len(view) < EQUAL_MIN * step:
         return None
-    try:
-        from storage.codecs.iggy_equal import body_of_equal
-    except ImportError:  # numpy is an extra
+    quick = EQUAL.get()
+    if quick is None:
         return None
-    body = body_of_equal(view, head, base_offset, append_us, random_bytes)
+    body = quick.body_of_equal(view, head, base_offset, append_us, random_bytes)
     return None if body is None else Prepared(body, BodyInfo(len(view) // step))
 
 

@@ -27,7 +27,11 @@ from storage.codecs.kafka_layout import (
     open_wrapper,
     whole_end,
 )
+from storage.codecs.lazy import LazyModule
 from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
+
+# With numpy, which takes the time of a long turn to import.
+EQUAL = LazyModule("storage.codecs.kafka_equal")
 
 _DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
     1: compression.gzip,
@@ -159,11 +163,8 @@ def _stamp_all_equal(data: memoryview, base_offset: int) -> bool:
     size = ENTRY.size + int(SIZE.unpack_from(data, 8)[0])
     if len(data) % size or len(data) < EQUAL_SET_MIN * size:
         return False
-    try:
-        from storage.codecs import kafka_equal
-    except ImportError:  # numpy is an extra
-        return False
-    return kafka_equal.stamp(data, size, base_offset)
+    quick = EQUAL.get()
+    return quick is not None and bool(quick.stamp(data, size, base_offset))
 
 
 def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple[int, int, bool]:
@@ -209,11 +210,8 @@ def _stamp_equal(view: memoryview, base_offset: int, bytes_max: int) -> bool:
     size = 12 + int(SIZE.unpack_from(view, 8)[0])
     if not ENTRY_MIN <= size <= bytes_max or len(view) % size or len(view) < EQUAL_SET_MIN * size:
         return False
-    try:
-        from storage.codecs import kafka_equal
-    except ImportError:  # numpy is an extra
-        return False
-    return kafka_equal.check_and_stamp(view, size, base_offset)
+    quick = EQUAL.get()
+    return quick is not None and bool(quick.check_and_stamp(view, size, base_offset))
 
 
 def _unwrap(view: memoryview, bytes_max: int, inflated_max: int) -> tuple[bytearray, int]:

@@ -14,6 +14,8 @@ from storage.codecs.iggy_equal import body_of_equal
 from storage.errors import CorruptBody, RecordTooLarge
 from tests.storage.codecs.test_iggy import header, sent
 
+iggy.EQUAL.wait()
+
 
 def by_the_loop(messages: list[bytes], base_offset: int, key: bytes | None) -> bytes:
     """One SEND a message: none is large enough for numpy."""

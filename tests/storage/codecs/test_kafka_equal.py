@@ -16,6 +16,7 @@ from tests.storage.codecs.strategies import QUICK
 from tests.storage.codecs.test_kafka import entry, message
 
 LIMIT = 1_000_012
+kafka_prepare.EQUAL.wait()
 
 
 def plainly(message_set: bytes) -> tuple[bytes, int] | type[BodyError]:
