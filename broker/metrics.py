@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ COUNTERS = {
     ),
 }
 GAUGES = {"braidlog_open_connections": ("Connections open now.", ("protocol",))}
+# Histograms of requests, waits for records not included; made when the first one is counted.
+REQUEST_SECONDS = "braidlog_request_seconds"
+REQUEST_TEXT = "Requests: time until they were answered, without waits for records."
+REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HISTOGRAMS = {
     "braidlog_fsync_seconds": ("Commit rounds: time in the sync.", SECONDS_BUCKETS),
     "braidlog_loop_turn_seconds": ("Turns of the event loop: processor time.", TURN_BUCKETS),
@@ -82,6 +86,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
+        self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
         }
@@ -101,6 +106,22 @@ class Metrics:
     def histogram(self, name: str) -> Histogram:
         """The histogram of that name (`HISTOGRAMS`)."""
         return self._histograms[name]
+
+    def requests(self, api: str, protocol: str) -> Histogram:
+        """Times of one kind of request."""
+        key = (protocol, api)
+        found = self._requests.get(key)
+        if found is None:
+            found = self._requests[key] = Histogram(REQUEST_BUCKETS)
+        return found
+
+    def totals_by_topic(self, name: str) -> dict[str, int]:
+        """A counter that has the labels protocol and topic: its sums over the protocols."""
+        totals: dict[str, int] = {}
+        for (family, labels), number in self._numbers.items():
+            if family == name:
+                totals[labels[1]] = totals.get(labels[1], 0) + number.value
+        return totals
 
     def records_in(self, protocol: str, topic: str, records: int, size: int) -> None:
         """A body was stored; `topic` is the full name."""
@@ -139,13 +160,29 @@ class Metrics:
         yield from families.values()
         for name, (text, _) in HISTOGRAMS.items():
             yield _histogram_family(name, text, self._histograms[name])
+        yield _request_family(self._requests)
 
 
 def _histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
     from prometheus_client.metrics_core import HistogramMetricFamily
 
+    return HistogramMetricFamily(
+        name, text, buckets=_cumulated(histogram), sum_value=histogram.total
+    )
+
+
+def _request_family(histograms: Mapping[tuple[str, str], Histogram]) -> Metric:
+    from prometheus_client.metrics_core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(REQUEST_SECONDS, REQUEST_TEXT, labels=("protocol", "api"))
+    for labels, histogram in histograms.items():
+        family.add_metric(labels, buckets=_cumulated(histogram), sum_value=histogram.total)
+    return family
+
+
+def _cumulated(histogram: Histogram) -> list[tuple[str, int]]:
     buckets, below = [], 0
     for limit, count in zip((*histogram.buckets, "+Inf"), histogram.counts, strict=True):
         below += count
         buckets.append((str(limit), below))
-    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=histogram.total)
+    return buckets

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -29,14 +29,22 @@ RUN_TIMEOUT_S = 300
 EXIT_CODES = (0, -signal.SIGABRT)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def steps() -> list[tuple[str, str]]:
+    """(language, text) of every block, in order."""
+    return re.findall(r"^```(python|sh)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def commands(program: str) -> list[list[str]]:
-    """The arguments of every line that calls the program."""
-    lines = "".join(blocks("sh")).splitlines()
-    return [shlex.split(line)[1:] for line in lines if line.startswith(program)]
+def ask(broker: RunningBroker, arguments: list[str]) -> bytes:
+    """What curl does, with the options that README uses."""
+    data = None
+    if arguments[0] == "--json":
+        _, text, *arguments = arguments
+        data = text.encode()
+    (url,) = arguments
+    headers = {"Content-Type": "application/json"} if data is not None else {}
+    with urlopen(Request(here(broker, url), data, headers)) as answer:
+        assert answer.status == 200
+        return answer.read()
 
 
 def here(broker: RunningBroker, text: str) -> str:
@@ -65,21 +73,31 @@ def run(broker: RunningBroker, arguments: list[str]) -> list[str]:
 @pytest.mark.clients
 @pytest.mark.spark
 def test_first_steps_print_what_they_promise():
+    printed = iter(PRINTED)
+    shown: dict[str, list[str]] = {}
+    asked: list[bytes] = []
     with RunningBroker() as broker:
-        for program, printed in zip(blocks("python"), PRINTED, strict=True):
-            lines = run(broker, [sys.executable, "-c", here(broker, program)])
-            # Pulsar's library logs to standard output, too.
-            assert [line for line in lines if " read b" in line] == printed
-        shown = {}
-        for arguments in commands(".venv/bin/braidlog "):
-            arguments = [here(broker, argument) for argument in arguments]
-            shown[arguments[0]] = run(broker, [sys.executable, "-m", "broker.cli.main", *arguments])
-        assert shown["export"][0].startswith("6 records")
+        for language, text in steps():
+            if language == "python":
+                lines = run(broker, [sys.executable, "-c", here(broker, text)])
+                # Pulsar's library logs to standard output, too.
+                assert [line for line in lines if " read b" in line] == next(printed)
+                continue
+            for line in text.splitlines():
+                program, *arguments = shlex.split(line)
+                if program == ".venv/bin/braidlog":
+                    command = [here(broker, argument) for argument in arguments]
+                    program = [sys.executable, "-m", "broker.cli.main"]
+                    shown[command[0]] = run(broker, [*program, *command])
+                elif program == "curl":
+                    asked.append(ask(broker, arguments))
+        assert not list(printed)
+        assert shown["export"][0].startswith("7 records")
         assert "public/default/orders" in "\n".join(shown["topics"])
         assert "1 on public/default/orders" in "\n".join(shown["groups"])
-        for (url,) in commands("curl "):
-            with urlopen(here(broker, url)) as answer:
-                assert answer.status == 200
+        assert b'"messageId":"CAEQBg=="' in asked[0]
+        assert b'"value":"order 6"' in asked[1]
+        assert b'"mark_delete":"CAEQBg=="' in asked[2]
         assert broker.stop() == 0
 
 

@@ -1,4 +1,4 @@
-"""The routes of the HTTP listener. `docs/api.md` describes each."""
+"""The routes of the HTTP listener. `docs/api.md` describes each, `/openapi.json` lists them."""
 
 from __future__ import annotations
 
@@ -7,111 +7,167 @@ from typing import TYPE_CHECKING
 import trio
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from broker.access.rights import Action
+from protocols.rest import messages
 from protocols.rest.bodies import BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
-from protocols.rest.pip64.api import MessagesApi
-from protocols.rest.pip64.cursor import CursorApi
+from protocols.rest.openapi import Documentation
+from protocols.rest.pip64.consumers import Consumers
+from protocols.rest.pip64.table import pip64_routes
 from protocols.rest.raw_log import RawLogApi
-from protocols.rest.requests import ERROR_HANDLERS, Handler, Requests
-from protocols.rest.routes import Routes, Served
+from protocols.rest.requests import ERROR_HANDLERS, Requests
+from protocols.rest.routes import Query, Routes, Served
 from protocols.rest.schemas.resolving import SchemaRegistry
 from protocols.rest.topics import TopicsApi
-from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from protocols.rest.options import RestOptions
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 API = "/api/v1"
 TOPIC = "{tenant}/{namespace}/{topic}"
-# PIP-64 writes the singular; the plural is what its own texts and scripts say as often.
-SUBSCRIPTION = ("subscription", "subscriptions")
-PIP64 = f"/topics/{TOPIC}"
-PIP64_DOMAIN = f"/topics/persistent/{TOPIC}"
+TEXT = {"type": "string"}
+PAGE = (
+    Query("limit", "Lines at most.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+    Query("after", "The `next` of the page before.", TEXT),
+)
+ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})
 
 
-def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> ASGIApp:
+class Application(Requests):
+    """The ASGI application of one broker's HTTP listener, and its consumers."""
+
+    def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
+        self.consumers = Consumers(broker, options)
+        routes = make_routes(broker, options, stopping, self.consumers)
+        app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
+        app.router.redirect_slashes = False  # A redirect could not say which error it stands for.
+        super().__init__(app, broker)
+
+
+def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> Application:
     """The ASGI application of one broker's HTTP listener."""
-    routes = make_routes(broker, options, stopping)
-    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-    app.router.redirect_slashes = False  # A redirect could not say which error it stands for.
-    return Requests(app, broker)
+    return Application(broker, options, stopping)
 
 
-def make_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> list[Route]:
+def make_routes(
+    broker: Broker,
+    options: RestOptions,
+    stopping: trio.Event,
+    consumers: Consumers | None = None,
+) -> list[Route]:
     """Every path that is served."""
-    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
-    route = Routes(broker).route
-    topics = TopicsApi(broker, bodies)
-    groups = GroupsApi(broker)
-    health = HealthApi(broker, disk_free_bytes_min=options.disk_free_bytes_min)
+    routes = Routes(broker)
+    registry = SchemaRegistry(broker)
+    if consumers is None:
+        consumers = Consumers(broker, options)
+    made = [
+        *pip64_routes(broker, options, stopping, consumers, registry, routes),
+        *_watching(broker, options, routes),
+        *_managing(broker, options, stopping, routes),
+        *_raw_log(broker, options, stopping, routes),
+    ]
+    documentation = Documentation(routes.described, broker.version)
     return [
-        *pip64_routes(broker, options, stopping),
-        route("/healthz", GET=Served(health.healthz, None)),
-        route("/readyz", GET=Served(health.readyz, None)),
-        route("/metrics", GET=Served(health.metrics, Action.DESCRIBE)),
-        route(f"{API}/topics", GET=Served(topics.list_topics, Action.DESCRIBE)),
-        route(
-            f"{API}/topics/{TOPIC}",
-            GET=Served(topics.show, Action.DESCRIBE),
-            PUT=Served(topics.create, Action.CREATE),
-            PATCH=Served(topics.alter, Action.ALTER),
-            DELETE=Served(topics.delete, Action.DELETE),
-        ),
-        route(f"{API}/groups", GET=Served(groups.list_groups, Action.DESCRIBE)),
-        route(f"{API}/groups/{TOPIC}/{{group}}", GET=Served(groups.show, Action.DESCRIBE)),
-        *raw_log_routes(broker, bodies),
+        *made,
+        routes.route("/openapi.json", GET=Served(documentation.openapi, None)),
+        routes.route("/docs", GET=Served(documentation.docs, None)),
     ]
 
 
-def raw_log_routes(broker: Broker, bodies: BodyReader) -> list[Route]:
-    """Stored batches for readers that decode by themselves."""
-    route = Routes(broker).route
+def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Route]:
+    route = routes.route
+    health = HealthApi(broker, options)
+    plain = ("text/plain",)
+    readiness = Served(health.readyz, None, answer=messages.Readiness, statuses=(200, 503))
+    return [
+        route("/healthz", GET=Served(health.healthz, None, other_formats=plain)),
+        route("/readyz", GET=readiness),
+        route("/metrics", GET=Served(health.metrics, Action.DESCRIBE, other_formats=plain)),
+    ]
+
+
+def _managing(
+    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
+) -> list[Route]:
+    route = routes.route
+    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
+    topics = TopicsApi(broker, bodies)
+    groups = GroupsApi(broker)
+    detail = messages.TopicDetail
+    return [
+        route(
+            f"{API}/topics",
+            GET=Served(
+                topics.list_topics,
+                Action.DESCRIBE,
+                answer=messages.TopicPage,
+                query=(*PAGE, Query("namespace", "tenant/namespace: its topics alone.", TEXT)),
+            ),
+        ),
+        route(
+            f"{API}/topics/{TOPIC}",
+            GET=Served(topics.show, Action.DESCRIBE, answer=detail),
+            PUT=Served(
+                topics.create,
+                Action.CREATE,
+                body=messages.CreateTopic,
+                answer=detail,
+                statuses=(201,),
+                needs_body=False,
+            ),
+            PATCH=Served(
+                topics.alter,
+                Action.ALTER,
+                body=messages.AlterTopic,
+                answer=detail,
+                needs_body=False,
+            ),
+            DELETE=Served(topics.delete, Action.DELETE, statuses=(204,)),
+        ),
+        route(
+            f"{API}/groups",
+            GET=Served(
+                groups.list_groups,
+                Action.DESCRIBE,
+                answer=messages.GroupPage,
+                query=(
+                    *PAGE,
+                    Query("topic", "Groups of that topic alone.", TEXT),
+                    Query("group", "Groups of that name alone.", TEXT),
+                    ENCODING,
+                ),
+            ),
+        ),
+        route(
+            f"{API}/groups/{TOPIC}/{{group}}",
+            GET=Served(
+                groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING,)
+            ),
+        ),
+    ]
+
+
+def _raw_log(
+    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
+) -> list[Route]:
+    """The log as it is stored, for Spark's readers, and the positions that they keep."""
+    route = routes.route
+    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     raw_log = RawLogApi(broker, bodies)
     partition = f"{API}/log/{TOPIC}/{{partition}}"
+    stored = ("application/octet-stream",)
     return [
         route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE)),
         route(partition, GET=Served(raw_log.state, Action.CONSUME)),
-        route(f"{partition}/batches", GET=Served(raw_log.batches, Action.CONSUME)),
+        route(
+            f"{partition}/batches",
+            GET=Served(raw_log.batches, Action.CONSUME, other_formats=stored),
+        ),
         route(
             f"{API}/groups/{TOPIC}/{{group}}/positions",
             PUT=Served(raw_log.set_positions, Action.CONSUME),
         ),
-    ]
-
-
-def pip64_routes(broker: Broker, options: RestOptions, stopping: trio.Event) -> list[Route]:
-    """The endpoints of PIP-64, under both spellings of a topic's path."""
-    bodies = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
-    registry = SchemaRegistry(broker)
-    waiting = Waiting(stopping)
-    route = Routes(broker).route
-    api = MessagesApi(broker, bodies, registry, waiting, auto_create=options.auto_create_topics)
-
-    cursors = CursorApi(broker, bodies)
-
-    def under(base: str, produce: Handler) -> list[Route]:
-        partition = f"{base}/partitions/{{partition}}"
-        cursor = {
-            "GET": Served(cursors.show, Action.DESCRIBE),
-            "POST": Served(cursors.update, Action.CONSUME),
-        }
-        return [
-            *(route(f"{base}/{one}/{{subscription}}/cursor", **cursor) for one in SUBSCRIPTION),
-            route(base, POST=Served(produce, Action.PRODUCE)),
-            route(partition, POST=Served(produce, Action.PRODUCE)),
-            route(f"{partition}/messages", GET=Served(api.read, Action.CONSUME)),
-        ]
-
-    other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
-    return [
-        # With a domain first: none of these is a path of a tenant, since a tenant is not called so.
-        *under(PIP64_DOMAIN, api.produce_shipped),
-        route("/topics/non-persistent/{rest:path}", **other),
-        *under(PIP64, api.produce),
     ]

@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from protocols.rest import messages
-from protocols.rest.log_metrics import LogMetrics
+from protocols.rest.log_metrics import collect
 from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from protocols.rest.adapter import RestOptions
 
 # Rendering a thousand samples takes 6 ms: above this in a thread, so that no listener waits for it.
 SAMPLES_INLINE_MAX = 2000
@@ -26,9 +27,10 @@ SAMPLES_INLINE_MAX = 2000
 class HealthApi:
     """Handlers for those who watch the broker."""
 
-    def __init__(self, broker: Broker, *, disk_free_bytes_min: int) -> None:
+    def __init__(self, broker: Broker, options: RestOptions) -> None:
         self._broker = broker
-        self._disk_free_bytes_min = disk_free_bytes_min
+        self._disk_free_bytes_min = options.disk_free_bytes_min
+        self._sets = frozenset(options.metrics_sets)
 
     async def healthz(self, _: Request) -> Response:
         """200 for as long as the event loop answers."""
@@ -50,7 +52,7 @@ class HealthApi:
         """Everything counted, in the text format that the scraper asks for."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         counted = list(self._broker.metrics.registry.collect())
-        families = Families([*await LogMetrics(self._broker).collect(), *counted])
+        families = Families([*await collect(self._broker, self._sets), *counted])
         if families.sample_count > SAMPLES_INLINE_MAX:
             text = await trio.to_thread.run_sync(encode, families)
         else:

@@ -28,5 +28,10 @@ READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
 # Stored batches of one answer of the raw log: few requests, and little of the output budget.
 RAW_BYTES_DEFAULT, RAW_BYTES_MAX = MIB, 4 * MIB
 
+ACK_TIMEOUT_MS_DEFAULT = 60_000
+ACK_TIMEOUT_MS_MIN, ACK_TIMEOUT_MS_MAX = 1000, 86_400_000
+# Messages that a consumer over HTTP may hold; each costs some hundred bytes.
+CONSUMER_UNACKED_MAX = 10_000
+CONSUMER_PARTITIONS_MAX = 1000  # Each is a consumer of its own in delivery.
 NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
 MESSAGE_IDS_MAX = 10_000  # Of one acknowledgement.

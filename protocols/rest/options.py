@@ -1,10 +1,11 @@
 """Settings of an HTTP listener."""
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 MIB = 1024 * 1024
+METRICS_SETS: Final = ("braidlog", "pulsar", "kafka")
 
 
 class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -14,7 +15,14 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     request_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = MIB
     # A body with messages. Two records of the largest size fit, in base64 one.
     produce_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = 10 * MIB
+    # Where consumers are told to go; else the Host of their request, which a balancer may change.
+    advertised_url: str = ""
+    # A consumer that nobody asked for so long ends.
+    consumer_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
+    consumers_max: Annotated[int, msgspec.Meta(ge=1)] = 10_000  # Some 5 KB each.
     auto_create_topics: bool = False  # Whether producing makes a topic that is not there.
     # From the head of a request to the end of its body: a slower client is told so and let go.
     request_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0
+    # Which names `/metrics` uses: each set says much of the same.
+    metrics_sets: tuple[Literal["braidlog", "pulsar", "kafka"], ...] = METRICS_SETS
     disk_free_bytes_min: Annotated[int, msgspec.Meta(ge=0)] = 64 * MIB  # Not ready below this.

@@ -129,6 +129,7 @@ class Requests:
         seconds = time.perf_counter() - exchange.arrived - exchange.waited_s
         numbers = self._broker.metrics
         numbers.number("braidlog_requests", "http", exchange.api).inc()
+        numbers.requests(exchange.api, "http").observe(seconds)
         if exchange.code:
             numbers.number("braidlog_errors", "http", exchange.code).inc()
         tell = log.debug if exchange.scope["method"] in READING else log.info

@@ -5,7 +5,8 @@ Knows no topic but by the names in the path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -22,21 +23,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Query:
+    """A query parameter, for the description of the API."""
+
+    name: str
+    about: str
+    schema: Mapping[str, object]  # JSON Schema.
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
-    """How one method of a path is served, and what its client must be allowed to do."""
+    """How one method of a path is served, what its client must be allowed to do, and what the
+    description of the API says of it.
+    """
 
     handler: Handler
     action: Action | None  # None: whoever is connected may do it.
+    _: KW_ONLY
+    body: type | None = None
+    answer: type | None = None
+    query: Sequence[Query] = ()
+    statuses: Sequence[int] = (200,)
+    other_formats: Sequence[str] = ()
+    needs_body: bool = True
+
+
+Described = tuple[str, Mapping[str, Served]]
 
 
 class Routes:
     """Makes the routes of one broker's listener."""
 
     def __init__(self, broker: Broker) -> None:
+        self.described: list[Described] = []  # What was made so far.
         self._broker = broker
 
     def route(self, path: str, **methods: Served) -> Route:
         """One path with all its methods, so that a wrong one is told which there are."""
+
+        self.described.append((path, methods))
 
         async def serve(request: Request) -> Response:
             served = methods["GET" if request.method == "HEAD" else request.method]

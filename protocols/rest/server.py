@@ -58,6 +58,7 @@ async def serve(
         async with trio.open_nursery() as accepting:
             for listening in sockets:
                 accepting.start_soon(server.accept, listening, connections)
+            accepting.start_soon(server.keep_time)
             await stopping.wait()
             accepting.cancel_scope.cancel()
         await server.stop()
@@ -76,7 +77,9 @@ class Server:
     ) -> None:
         self._broker = broker
         self._tls = tls
-        self._app = ASGIWrapper(cast(ASGIFramework, make_app(broker, options, stopping)))
+        app = make_app(broker, options, stopping)
+        self.keep_time = app.consumers.keep_time
+        self._app = ASGIWrapper(cast(ASGIFramework, app))
         self._config = _config()
         self._context = WorkerContext(None)
 

@@ -25,6 +25,7 @@ from protocols.rest.ids import BadMessageId, MessageId, read_id
 from protocols.rest.limits import MESSAGE_IDS_MAX
 from protocols.rest.pip64 import messages
 from protocols.rest.pip64.api import read_body
+from protocols.rest.pip64.attached import HttpConsumer
 from protocols.rest.pip64.messages import UpdateCursor, either
 from protocols.rest.pip64.names import subscription_name, topic_of
 from protocols.rest.pip64.reading import after, check_place
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
 TIME_MS_MAX = (2**63 - 1) // 1000
-SEVERAL = (SubscriptionKind.SHARED,)
+SEVERAL = (SubscriptionKind.SHARED, SubscriptionKind.KEY_SHARED)
 
 Positions = dict[int, Callable[[], Awaitable[int]]]
 
@@ -127,8 +128,12 @@ class CursorApi:
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or not dispatcher.consumers:
             return max(ticket, subscription.ack(partition.index, ranges, lazy=False))
+        for one in ids:
+            _touch(dispatcher, one.entry, is_done=not one.ack_set)
         holder = dispatcher.consumers[0]  # Whoever holds an entry is found by the dispatcher.
-        return max(ticket, await dispatcher.acknowledge(holder, ids, lazy=False))
+        ticket = max(ticket, await dispatcher.acknowledge(holder, ids, lazy=False))
+        dispatcher.wake()  # A consumer that was at its limit may go on.
+        return ticket
 
     async def _cumulative(self, subscription: Subscription, wanted: UpdateCursor) -> int:
         positions: dict[Partition, int] = {}
@@ -165,8 +170,11 @@ class CursorApi:
                 EntryId(named.id.ledger, offset)
                 for offset in await piece_offsets(partition, span.offset)
             ]
+            _touch(dispatcher, span.offset)
             for holder in list(dispatcher.consumers):
-                if span.offset in holder.pending or dispatcher.kind not in SEVERAL:
+                if isinstance(holder, HttpConsumer):
+                    holder.put_back([one.entry for one in back])
+                elif span.offset in holder.pending or dispatcher.kind not in SEVERAL:
                     dispatcher.redeliver(holder, back)
         return 0
 
@@ -300,6 +308,15 @@ async def _place_of(named: Named) -> int:
     return position
 
 
+def _touch(dispatcher: Dispatcher, entry: int, *, is_done: bool = False) -> None:
+    """A consumer over HTTP whose message is named is in use."""
+    for consumer in dispatcher.consumers:
+        if isinstance(consumer, HttpConsumer) and consumer.holds(entry):
+            consumer.owner.touch()
+            if is_done:
+                consumer.forget(entry)
+
+
 def _told(named: Named) -> str:
     return f"ledger {named.id.ledger}, entry {named.id.entry}"
 
@@ -307,10 +324,13 @@ def _told(named: Named) -> str:
 def _add_consumers(consumers: dict[str, messages.CursorConsumer], dispatcher: Dispatcher) -> None:
     """The consumers of one partition, each counted with its other partitions."""
     for consumer in dispatcher.consumers:
-        told = consumers.get(consumer.name)
+        identity = consumer.owner.id if isinstance(consumer, HttpConsumer) else None
+        protocol = "pulsar" if identity is None else "rest"
+        key = f"{protocol} {identity or consumer.name}"
+        told = consumers.get(key)
         if told is None:
-            told = messages.CursorConsumer(None, consumer.name, "pulsar", 0)
-            consumers[consumer.name] = told
+            told = messages.CursorConsumer(identity, consumer.name, protocol, 0)
+            consumers[key] = told
         told.unacked += consumer.unacked
 
 

@@ -6,7 +6,7 @@ Answers have the spelling of `docs/api.md` alone. Times are milliseconds since 1
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,12 +15,17 @@ Number = int | str  # A decimal text is taken too: JavaScript loses digits of la
 T = TypeVar("T")
 
 
+def _absent() -> msgspec.Raw:
+    """A factory, since the description of the API cannot tell JSON that is kept as it came."""
+    return ABSENT
+
+
 class ProducedMessage(msgspec.Struct):
     """One message to be stored."""
 
-    value: msgspec.Raw = ABSENT
+    value: msgspec.Raw = msgspec.field(default_factory=_absent)
     payload: str | None = None  # Of Pulsar's own dialect, in the place of `value`.
-    key: msgspec.Raw = ABSENT
+    key: msgspec.Raw = msgspec.field(default_factory=_absent)
     encoding: str | None = None
     key_encoding: str | None = None
     partition: int | None = None
@@ -47,10 +52,10 @@ class ProduceRequest(msgspec.Struct):
     schemaType: str | None = None
     schema_version: int | None = None
     schemaVersion: int | None = None
-    key_schema: msgspec.Raw = ABSENT
-    keySchema: msgspec.Raw = ABSENT
-    value_schema: msgspec.Raw = ABSENT
-    valueSchema: msgspec.Raw = ABSENT
+    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
     producer_name: str | None = None
     producerName: str | None = None
 
@@ -101,9 +106,9 @@ class ShownMessage(msgspec.Struct, omit_defaults=True):
 
     messageId: str
     partition: int
-    value: object = msgspec.UNSET
+    value: Any = msgspec.UNSET
     offset: int | msgspec.UnsetType = msgspec.UNSET
-    key: object = msgspec.UNSET
+    key: Any = msgspec.UNSET
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     publishTime: int | msgspec.UnsetType = msgspec.UNSET
     eventTime: int | None = None
@@ -147,10 +152,10 @@ class CreateConsumer(msgspec.Struct):
     schemaType: str | None = None
     schema_version: int | None = None
     schemaVersion: int | None = None
-    key_schema: msgspec.Raw = ABSENT
-    keySchema: msgspec.Raw = ABSENT
-    value_schema: msgspec.Raw = ABSENT
-    valueSchema: msgspec.Raw = ABSENT
+    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
     subscription_type: str | None = None
     subscriptionType: str | None = None
     initial_position: str | None = None

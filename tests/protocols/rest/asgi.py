@@ -50,6 +50,7 @@ async def call(
     headers: dict[str, str] | None = None,
     pieces: Iterable[bytes] | None = None,
     silent: bool = False,
+    leave: trio.Event | None = None,
 ) -> Answer:
     """One request. `body` goes as JSON, or `pieces` as they are; `silent` never ends the body."""
     if pieces is None:
@@ -62,6 +63,9 @@ async def call(
 
     async def receive() -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
+        if not incoming and leave is not None:
+            await leave.wait()
+            return {"type": "http.disconnect"}
         if not incoming:
             await trio.sleep_forever()
         return incoming.pop()

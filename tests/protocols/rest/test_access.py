@@ -11,7 +11,7 @@ from tests.broker.access.rules import Nothing
 from tests.protocols.rest.asgi import call
 
 ORDERS = TopicName("public", "default", "orders")
-FOR_ANYBODY = {("GET", "/healthz"), ("GET", "/readyz")}
+FOR_ANYBODY = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.json"), ("GET", "/docs")}
 
 
 def routes(broker):

@@ -1,0 +1,224 @@
+"""A consumer over HTTP in the one delivery: one `HttpConsumer` for each partition of its topic.
+
+The only place of this listener that attaches to dispatchers. It takes entries while a fetch is
+open, notes where they are, and keeps no bytes: a fetch reads the records itself. Knows no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from broker.delivery.consumer import Consumer, SubscriptionKind
+from broker.delivery.cursor import SubscriptionCursor
+from broker.delivery.entries import EntryId
+from broker.errors import SubscriptionBusy
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.delivery.dispatcher import Dispatcher
+    from broker.delivery.entries import Entry
+    from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.partition import Partition
+
+
+@dataclass(slots=True)
+class Taken:
+    """An entry that delivery gave to a consumer: where it is, and which messages are wanted."""
+
+    offset: int
+    record_count: int
+    ack_set: tuple[int, ...]
+    redelivery_count: int
+    size: int
+    skip: int = 0  # Messages of it that an earlier fetch has given out.
+
+    @property
+    def end(self) -> int:
+        """Offset after its last message."""
+        return self.offset + self.record_count
+
+    def has(self, offset: int) -> bool:
+        """Whether the message at that offset is one of it."""
+        return self.offset <= offset < self.end
+
+    def wants(self, offset: int) -> bool:
+        """Whether the message at that offset, one of it, is not acknowledged."""
+        place = offset - self.offset
+        word = place // 64
+        return word >= len(self.ack_set) or bool(self.ack_set[word] >> (place % 64) & 1)
+
+
+class Owner(Protocol):
+    """The consumer that clients know, with all its partitions."""
+
+    id: str
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a fetch is open that has room."""
+
+    def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
+        """An entry came, with so many wanted messages."""
+
+    def touch(self) -> None:
+        """It is in use."""
+
+    def is_live(self) -> bool:
+        """Whether it was in use lately."""
+
+    def dropped(self, consumer: HttpConsumer) -> None:
+        """A seek or a deletion has taken the consumer off its partition."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class HttpConsumer(Consumer):
+    """The part of a consumer that reads one partition."""
+
+    owner: Owner
+    partition: Partition
+    dispatcher: Dispatcher | None = None
+    sent: dict[int, float] = field(default_factory=dict)
+    """When entries that were given out come back unless they are acknowledged, oldest first."""
+
+    def send(self, entries: Sequence[Entry], size: int) -> None:
+        """Note where entries are."""
+        for entry in entries:
+            taken = Taken(
+                entry.offset,
+                entry.record_count,
+                entry.ack_set,
+                entry.redelivery_count,
+                len(entry.body),
+            )
+            self.owner.take(self, taken, entry.wanted)
+
+    def takes_more(self) -> bool:
+        """Only while a fetch is open."""
+        return self.owner.wants_more
+
+    def let_go(self) -> None:
+        """A seek or a deletion: the next fetch attaches again, if there is a subscription then."""
+        self.dispatcher = None
+        self.sent.clear()
+        self.owner.dropped(self)
+
+    async def is_alive(self) -> bool:
+        """Whether somebody was here lately: there is no connection that could tell."""
+        return self.owner.is_live()
+
+    def holds(self, entry: int) -> bool:
+        """Whether the entry was given out here and is not acknowledged, as far as is known."""
+        return entry in self.pending or entry in self.sent
+
+    def forget(self, entry: int) -> None:
+        """The entry was acknowledged."""
+        self.sent.pop(entry, None)
+
+    def still_wants(self, offset: int) -> bool:
+        """Whether the entry, which was given to this consumer, is not acknowledged."""
+        return self.is_attached and self._is_wanted(offset)
+
+    def open(self, permits: int) -> None:
+        """Take up to so many messages."""
+        if self.dispatcher is not None:
+            self.permits = 0
+            self.dispatcher.flow(self, permits)
+
+    def close(self) -> None:
+        """Take nothing more until it is opened again."""
+        self.permits = 0
+
+    def put_back(self, offsets: Sequence[int]) -> None:
+        """Entries come back now, and count as delivered once more."""
+        for offset in offsets:
+            self.sent.pop(offset, None)
+        if self.dispatcher is not None and self.is_attached:
+            ledger = self.partition.partition_id
+            held = [offset for offset in offsets if self._is_wanted(offset)]
+            if held:
+                self.dispatcher.redeliver(self, [EntryId(ledger, offset) for offset in held])
+
+    def _is_wanted(self, offset: int) -> bool:
+        if offset in self.pending:
+            return True
+        # Exclusive and Failover remember less: there the position alone tells.
+        dispatcher = self.dispatcher
+        is_ordered = dispatcher is not None and dispatcher.kind in (
+            SubscriptionKind.EXCLUSIVE,
+            SubscriptionKind.FAILOVER,
+        )
+        if not is_ordered or dispatcher is None:
+            return False
+        return not dispatcher.cursor.state().covers(offset, offset + 1)
+
+
+async def attach(
+    broker: Broker,
+    consumer: HttpConsumer,
+    subscription: Subscription,
+    kind: SubscriptionKind,
+    initial: Callable[[Partition], int],
+) -> None:
+    """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
+
+    Raises SubscriptionBusy where it is delivered in another way, or has its one consumer.
+    """
+    dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
+    while True:
+        dispatcher = dispatchers.find(partition, name)
+        if dispatcher is not None and dispatcher.resetting is not None:
+            await dispatcher.resetting.wait()
+            continue
+        if dispatcher is not None and dispatcher.consumers:
+            _check_same(dispatcher, kind)
+            if not await _has_room(broker, dispatcher, consumer):
+                raise SubscriptionBusy(f"{kind.value} consumer is already connected")
+            break
+        ticket = subscription.start(partition.index, initial(partition))
+        await broker.durability.reached(max(ticket, partition.topic.ticket))
+        found = dispatchers.find(partition, name)
+        if found is not None and (found.consumers or found.resetting is not None):
+            continue  # Another one was quicker.
+        dispatcher = dispatchers.make(
+            partition, name, kind, SubscriptionCursor(subscription, partition.index)
+        )
+        break
+    # Atomic from the last look at the dispatcher on.
+    dispatchers.attach(dispatcher, consumer)
+    consumer.dispatcher = dispatcher
+
+
+def detach(broker: Broker, consumer: HttpConsumer) -> None:
+    """Leave the delivery of its partition; what it holds comes back, delivered once more."""
+    dispatcher = consumer.dispatcher
+    if dispatcher is None:
+        return
+    if consumer.is_attached:
+        consumer.put_back(list(consumer.pending))
+    consumer.dispatcher = None
+    broker.dispatchers.detach(dispatcher, consumer)
+
+
+def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
+    if not dispatcher.cursor.is_durable:
+        raise SubscriptionBusy("a reader that keeps no position uses that name")
+    if dispatcher.kind is not kind:
+        active = dispatcher.kind.value
+        raise SubscriptionBusy(f"the subscription is of type {active}, not {kind.value}")
+
+
+async def _has_room(broker: Broker, dispatcher: Dispatcher, consumer: HttpConsumer) -> bool:
+    try:
+        dispatcher.check_room(consumer)
+    except SubscriptionBusy:
+        holder = dispatcher.consumers[0]
+        if await holder.is_alive():
+            return False
+        broker.dispatchers.detach(dispatcher, holder)
+        holder.lost("another consumer takes the place of a silent one")
+        await trio.lowlevel.checkpoint()
+    return True

@@ -1,0 +1,348 @@
+"""PIP-64's consumers: create, fetch from, delete. They outlive the connection that made them, and
+end when nobody asks for a while. Knows requests; what a consumer is stands in `subscriber.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.delivery.consumer import SubscriptionKind
+from broker.errors import LimitExceeded, SubscriptionBusy, SubscriptionNotFound
+from protocols.rest import limits
+from protocols.rest.errors import (
+    BAD_BODY,
+    CONSUMER_EXISTS,
+    CONSUMER_NOT_FOUND,
+    INVALID_NAME,
+    Refused,
+)
+from protocols.rest.pip64 import streams
+from protocols.rest.pip64.api import read_body
+from protocols.rest.pip64.messages import (
+    ConsumerAnswer,
+    CreateConsumer,
+    FetchAnswer,
+    ShownMessage,
+    either,
+    raw_or_none,
+)
+from protocols.rest.pip64.names import checked_name, subscription_name, topic_of
+from protocols.rest.pip64.produce import PROTOCOL
+from protocols.rest.pip64.reading import ReadLimits, read_limits, reserve, show_options
+from protocols.rest.pip64.showing import Shower, ShowOptions
+from protocols.rest.pip64.subscriber import Given, Subscriber, Wanted
+from protocols.rest.requests import json_response
+from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.topic import Topic
+    from protocols.rest.adapter import RestOptions
+    from protocols.rest.bodies import BodyReader
+    from protocols.rest.waiting import Waiting
+
+CONSUMER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+KINDS = {kind.value.lower(): kind for kind in SubscriptionKind}
+SWEEP_S = 1.0  # How often consumers are looked at whose time may be over.
+# How long records that are there may take to come: delivery reads ahead, from a cold disk perhaps.
+READY_S = 0.1
+SWEEP_TURN = 200  # Consumers between two checkpoints.
+
+
+class Consumers:
+    """Every consumer over HTTP of one listener, by its id."""
+
+    def __init__(self, broker: Broker, options: RestOptions) -> None:
+        self._broker = broker
+        self._idle_s = options.consumer_idle_s
+        self._max = options.consumers_max
+        self._by_id: dict[str, Subscriber] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, identity: str) -> Subscriber | None:
+        """The consumer of that id, if it is there."""
+        return self._by_id.get(identity)
+
+    def of(self, subscription: Subscription) -> list[Subscriber]:
+        """The consumers of one subscription."""
+        return [one for one in self._by_id.values() if one.subscription is subscription]
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Know a consumer by its id from now on. Raises LimitExceeded."""
+        if len(self._by_id) >= self._max:
+            raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
+        subscriber.idle_s = self._idle_s
+        self._by_id[subscriber.id] = subscriber
+
+    def end(self, subscriber: Subscriber) -> None:
+        """Forget a consumer; what it holds comes back to its subscription."""
+        if self._by_id.get(subscriber.id) is subscriber:
+            del self._by_id[subscriber.id]
+            subscriber.leave()
+
+    async def keep_time(self) -> None:
+        """End idle consumers and let overdue messages come again, until cancelled."""
+        while True:
+            await trio.sleep(SWEEP_S)
+            await self.sweep(trio.current_time())
+
+    async def sweep(self, now: float) -> None:
+        """What `keep_time` does once."""
+        for number, subscriber in enumerate(list(self._by_id.values()), 1):
+            if number % SWEEP_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            if subscriber.subscription.topic.deleted or not subscriber.is_live():
+                self.end(subscriber)
+            else:
+                subscriber.put_back_overdue(now)
+
+
+class ConsumersApi:
+    """Handlers of one broker's consumers over HTTP."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        bodies: BodyReader,
+        registry: SchemaRegistry,
+        waiting: Waiting,
+        options: RestOptions,
+        consumers: Consumers,
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._registry = registry
+        self._waiting = waiting
+        self._advertised_url = options.advertised_url
+        self._consumers = consumers
+
+    async def create(self, request: Request) -> Response:
+        """POST of a consumer: 201, or 200 for one that is there."""
+        given = read_body(await self._bodies.read_json(request), CreateConsumer)
+        topic = topic_of(self._broker, request)
+        known = self._broker.subscriptions.find(topic, subscription_name(request))
+        name = subscription_name(request, is_new=known is None)
+        if given.name is not None:
+            checked_name(given.name, "consumer")
+        if given.id is not None and not CONSUMER_ID.fullmatch(given.id):
+            raise Refused(INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -")
+        wanted = self._wanted(topic, given)
+        there = self._consumers.find(given.id) if given.id is not None else None
+        if there is not None:
+            return self._attach_again(request, there, topic, name)
+        subscription = known or self._broker.subscriptions.open(topic, name)
+        subscriber = self._new(given, subscription, wanted)
+        self._consumers.add(subscriber)  # Atomic since its id and name were looked for.
+        try:
+            await subscriber.join()
+        except BaseException:
+            self._consumers.end(subscriber)
+            raise
+        return json_response(self._told(request, subscriber), 201)
+
+    def _attach_again(
+        self, request: Request, there: Subscriber, topic: Topic, name: bytes
+    ) -> Response:
+        if there.subscription.topic is not topic or there.subscription.name != name:
+            raise Refused(CONSUMER_EXISTS, f"consumer {there.id} is of another subscription")
+        there.touch()
+        return json_response(self._told(request, there))
+
+    def _new(self, given: CreateConsumer, subscription: Subscription, wanted: Wanted) -> Subscriber:
+        identity = given.id or uuid.uuid4().hex
+        name = given.name or f"rest-{identity[:12]}"
+        names = {one.name for one in self._consumers.of(subscription)}
+        for partition in subscription.topic.partitions:
+            dispatcher = self._broker.dispatchers.find(partition, subscription.name)
+            if dispatcher is not None:
+                names.update(consumer.name for consumer in dispatcher.consumers)
+        if name in names:
+            raise Refused(CONSUMER_EXISTS, f"the subscription has a consumer named {name!r}")
+        return Subscriber(self._broker, identity, name, subscription, wanted)
+
+    def _wanted(self, topic: Topic, given: CreateConsumer) -> Wanted:
+        kind = either(given.subscription_type, given.subscriptionType) or "Shared"
+        if kind.lower() not in KINDS:
+            told = ", ".join(one.value for one in SubscriptionKind)
+            raise Refused(BAD_BODY, f"subscription_type is one of {told}, not {kind[:40]!r}")
+        start = (either(given.initial_position, given.initialPosition) or "Latest").lower()
+        if start not in ("latest", "earliest"):
+            raise Refused(BAD_BODY, f"initial_position is Latest or Earliest, not {start[:40]!r}")
+        timeout_ms = either(given.ack_timeout_ms, given.ackTimeoutMs)
+        if timeout_ms is None:
+            timeout_ms = limits.ACK_TIMEOUT_MS_DEFAULT
+        if timeout_ms != 0 and not (
+            limits.ACK_TIMEOUT_MS_MIN <= timeout_ms <= limits.ACK_TIMEOUT_MS_MAX
+        ):
+            least, most = limits.ACK_TIMEOUT_MS_MIN, limits.ACK_TIMEOUT_MS_MAX
+            raise Refused(BAD_BODY, f"ack_timeout_ms is 0, or from {least} to {most}")
+        fields = SchemaFields(
+            either(given.schema_type, given.schemaType),
+            either(given.schema_version, given.schemaVersion),
+            raw_or_none(given.key_schema, given.keySchema),
+            raw_or_none(given.value_schema, given.valueSchema),
+        )
+        reader = version = None
+        if fields != SchemaFields():
+            chosen = self._registry.choose(topic, fields)
+            reader, version = chosen.codec, chosen.version
+        return Wanted(KINDS[kind.lower()], start == "earliest", timeout_ms / 1000, reader, version)
+
+    def _told(self, request: Request, subscriber: Subscriber) -> ConsumerAnswer:
+        path = request.scope["path"].removesuffix("/consumers")
+        base = self._advertised_url.rstrip("/")
+        if not base:
+            host = request.headers.get("host", "")
+            base = f"{request.scope['scheme']}://{quote(host, safe=':[]')}"
+        return ConsumerAnswer(
+            subscriber.id,
+            subscriber.name,
+            f"{base}{path}/consumers/{subscriber.id}",
+            subscriber.wanted.kind.value,
+            subscriber.wanted.schema_version,
+        )
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE of a consumer: its messages come back, an open fetch is answered at once."""
+        self._consumers.end(self._subscriber(request))
+        return Response(status_code=204)
+
+    async def fetch(self, request: Request) -> Response:
+        """GET of a consumer's messages."""
+        kind = streams.accepted(request)
+        subscriber = self._subscriber(request)
+        wanted = read_limits(request)
+        topic = subscriber.subscription.topic
+        options = self._options(request, subscriber)
+        shower = Shower(self._registry, topic, options)
+        if kind == streams.EVENTS:
+            follower = _Follower(self, request, subscriber, shower)
+            return streams.EventStream(request, self._waiting, follower.next_messages)
+        room = await reserve(request, self._broker.output, wanted.bytes)
+        given = await self._take(request, subscriber, wanted, room, is_stream=False)
+        shown = await self._show(shower, given)
+        if kind == streams.LINES:
+            return streams.lines(shown, {})
+        answer = FetchAnswer(shown)
+        if wanted.include_schema:
+            answer.schemas = [shower.schemas[version] for version in sorted(shower.schemas)]
+        return json_response(answer)
+
+    def _subscriber(self, request: Request) -> Subscriber:
+        """The consumer of the path. Raises Refused, TopicNotFound."""
+        topic = topic_of(self._broker, request)
+        found = self._consumers.find(request.path_params["consumer"])
+        if (
+            found is None
+            or found.subscription.topic is not topic
+            or found.subscription.name != subscription_name(request)
+        ):
+            text = f"no consumer {request.path_params['consumer'][:64]!r} of that subscription"
+            raise Refused(CONSUMER_NOT_FOUND, text)
+        return found
+
+    def _options(self, request: Request, subscriber: Subscriber) -> ShowOptions:
+        asked = show_options(request, self._registry, subscriber.subscription.topic)
+        reader = asked.reader or subscriber.wanted.reader
+        return ShowOptions(asked.encoding, asked.int64_as_string, reader)
+
+    async def _take(
+        self,
+        request: Request,
+        subscriber: Subscriber,
+        wanted: ReadLimits,
+        room: int,
+        *,
+        is_stream: bool,
+    ) -> Sequence[Given]:
+        """Messages for one answer, waited for as long as is allowed; none where none came.
+
+        Raises Refused, BrokerError, ClientDisconnect.
+        """
+        try:
+            fetch = await subscriber.begin(wanted.messages, min(wanted.bytes, room))
+        except (SubscriptionNotFound, SubscriptionBusy) as error:
+            self._consumers.end(subscriber)
+            raise Refused(CONSUMER_NOT_FOUND, str(error)) from None
+        deadline = trio.current_time() + wanted.timeout_s
+        try:
+            while not fetch.ended.is_set():
+                left = deadline - trio.current_time()
+                if subscriber.more_is_there():  # With a timeout of 0, too: it takes a moment.
+                    left = max(left, READY_S)
+                if not fetch.came.is_set() and not await self._waiting.wait(
+                    request, max(left, 0.0), fetch.came.wait, is_stream=is_stream
+                ):
+                    return ()
+                if fetch.ended.is_set():
+                    return ()
+                await subscriber.settle(fetch)
+                given = await subscriber.give_out(wanted.messages, min(wanted.bytes, room))
+                if given:
+                    self._count(subscriber, given)
+                    return given
+                # A seek, pieces of a message that is not whole yet: go on waiting.
+                fetch.came = trio.Event()
+                await subscriber.join()
+                subscriber.open_parts(fetch)
+            return ()
+        finally:
+            subscriber.finish(fetch)
+
+    def _count(self, subscriber: Subscriber, given: Sequence[Given]) -> None:
+        name = subscriber.subscription.topic.name.full
+        size = sum(len(one.record.record.value or b"") for one in given)
+        self._broker.metrics.records_out(PROTOCOL, name, len(given), size)
+
+    async def _show(self, shower: Shower, given: Sequence[Given]) -> list[ShownMessage]:
+        shown: list[ShownMessage] = []
+        start = 0
+        while start < len(given):
+            end = start + 1
+            while end < len(given) and given[end].partition is given[start].partition:
+                end += 1
+            piece = given[start:end]
+            records = [one.record for one in piece]
+            made = await shower.show(piece[0].partition, records, with_offset=False)
+            for message, one in zip(made, piece, strict=True):
+                message.redeliveryCount = one.redelivery_count
+            shown += made
+            start = end
+        return shown
+
+
+class _Follower:
+    """Fetches again and again, for a stream of events."""
+
+    def __init__(
+        self, api: ConsumersApi, request: Request, subscriber: Subscriber, shower: Shower
+    ) -> None:
+        self._api = api
+        self._request = request
+        self._subscriber = subscriber
+        self._shower = shower
+
+    @asynccontextmanager
+    async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
+        """What comes next, waited for at most so long. Raises Refused once the consumer ended."""
+        api, subscriber = self._api, self._subscriber
+        if api._consumers.find(subscriber.id) is not subscriber:
+            raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
+        wanted = ReadLimits(
+            seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
+        )
+        with await api._broker.output.reserve(wanted.bytes) as room:
+            given = await api._take(self._request, subscriber, wanted, room.size, is_stream=True)
+            yield await api._show(self._shower, given)
