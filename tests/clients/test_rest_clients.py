@@ -1,0 +1,202 @@
+"""HTTP beside the stock clients of the other protocols, on one broker in a process of its own."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from conformance.server import RunningBroker
+
+kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
+pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+pytest.importorskip("iggy_py", reason="iggy-py is not installed")
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+TOPIC = "orders"
+BASE = f"/topics/public/default/{TOPIC}"
+EVENT_MS = 1764000000001
+BYTES = bytes(range(256))
+RECEIVE_MS = 30_000
+# iggy-py 0.4.0 may abort when Python ends under its threads, after everything was done.
+EXIT_CODES = (0, -signal.SIGABRT)
+
+POLL = """
+import asyncio, sys
+from iggy_py import IggyClient, PollingStrategy
+
+async def main():
+    client = IggyClient(sys.argv[1])
+    await client.connect()
+    await client.login_user("iggy", "iggy")
+    found = await client.poll_messages(
+        "default", "orders", 1, PollingStrategy.Next(), int(sys.argv[2]), True
+    )
+    for message in found:
+        print(message.offset(), message.payload().hex(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    with RunningBroker() as running:
+        ask(running, "/api/v1/topics/public/default/orders", {}, method="PUT")
+        yield running
+
+
+def ask(broker: RunningBroker, path: str, body: Any = None, *, method: str | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    with urlopen(Request(f"{broker.url}{path}", data, headers, method=method)) as answer:
+        return json.loads(answer.read())
+
+
+def produce(broker: RunningBroker, *messages: dict[str, Any], **fields: Any) -> list[str]:
+    answer = ask(broker, BASE, {"messages": messages, **fields})
+    return [one["messageId"] for one in answer["messageIds"]]
+
+
+def poll_iggy(broker: RunningBroker, count: int) -> list[tuple[int, bytes]]:
+    command = [sys.executable, "-c", POLL, broker.addresses["iggy"], str(count)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ, timeout=120, check=False
+    )
+    assert done.returncode in EXIT_CODES, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return [(int(offset), bytes.fromhex(payload)) for offset, payload in lines]
+
+
+def read_kafka(broker: RunningBroker, count: int, **options: Any) -> list[Any]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.addresses["kafka"],
+        api_version=(0, 8, 2),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **options,
+    )
+    consumer.assign([kafka.TopicPartition(TOPIC, 0)])
+    found: list[Any] = []
+    while len(found) < count:
+        for records in consumer.poll(RECEIVE_MS, max_records=count - len(found)).values():
+            found += records
+    if "group_id" in options:
+        consumer.commit()
+    consumer.close()
+    return found
+
+
+def test_what_http_wrote_others_read(broker: RunningBroker) -> None:
+    text = base64.b64encode(BYTES).decode()
+    properties = {"a": "1", "b": "", "ü": "é"}
+    ids = produce(
+        broker,
+        {"key": "k", "value": "v", "properties": properties, "eventTime": EVENT_MS},
+        {"key": text, "key_encoding": "base64", "value": text, "encoding": "base64"},
+        {"key": "gone"},
+    )
+    records = read_kafka(broker, 3)
+    assert [(one.key, one.value) for one in records] == [
+        (b"k", b"v"),
+        (BYTES, BYTES),
+        (b"gone", None),
+    ]
+    client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
+    reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+    first, second, third = (reader.read_next(RECEIVE_MS) for _ in range(3))
+    assert (first.partition_key(), first.data(), first.properties()) == ("k", b"v", properties)
+    assert first.event_timestamp() == EVENT_MS
+    assert second.data() == BYTES
+    assert third.partition_key() == "gone"
+    # An id of HTTP is one of the client's: the same entry, and a seek goes there.
+    wanted = pulsar.MessageId.deserialize(base64.b64decode(ids[1]))
+    found = second.message_id()
+    assert (wanted.ledger_id(), wanted.entry_id()) == (found.ledger_id(), found.entry_id())
+    consumer = client.subscribe(TOPIC, "seeking")
+    consumer.seek(wanted)
+    assert consumer.receive(RECEIVE_MS).data() == BYTES
+    serialized = base64.b64encode(first.message_id().serialize()).decode()
+    query = f"message_id={serialized}&max_messages=1".replace("+", "%2B")
+    (after,) = ask(broker, f"{BASE}/partitions/0/messages?{query}")["messages"]
+    assert after["messageId"] == ids[1]
+    client.close()
+    assert poll_iggy(broker, 10) == [(0, b"v"), (1, BYTES)]  # It cannot be shown a null.
+
+
+def test_what_others_wrote_http_reads(broker: RunningBroker) -> None:
+    writer = kafka.KafkaProducer(bootstrap_servers=broker.addresses["kafka"], api_version=(0, 8, 2))
+    writer.send(TOPIC, b"v", key=b"k")
+    writer.send(TOPIC, BYTES, key=BYTES)
+    writer.send(TOPIC, None, key=b"gone")
+    writer.flush()
+    writer.close()
+    client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
+    producer = client.create_producer(TOPIC, producer_name="shop")
+    producer.send(
+        BYTES, partition_key="p", properties={"a": "ä"}, event_timestamp=EVENT_MS, sequence_id=7
+    )
+    client.close()
+    found = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
+    text = base64.b64encode(BYTES).decode()
+    assert (found[0]["key"], found[0]["value"], found[0]["encoding"]) == ("k", "v", "utf8")
+    assert (found[1]["key"], found[1]["key_encoding"]) == (text, "base64")
+    assert (found[1]["value"], found[1]["encoding"]) == (text, "base64")
+    assert (found[2]["key"], found[2]["value"]) == ("gone", None)
+    assert (found[3]["key"], found[3]["value"]) == ("p", text)
+    assert found[3]["properties"] == {"a": "ä"}
+    assert (found[3]["eventTime"], found[3]["sequenceId"]) == (EVENT_MS, 7)
+    assert found[3]["producerName"] == "shop"
+
+
+def test_four_protocols_take_turns_on_one_subscription(broker: RunningBroker) -> None:
+    produce(broker, *({"value": f"{number}"} for number in range(8)))
+    kafka_read = read_kafka(broker, 2, group_id="1")
+    assert [record.value for record in kafka_read] == [b"0", b"1"]
+
+    client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
+    consumer = client.subscribe(TOPIC, "1", consumer_type=pulsar.ConsumerType.Exclusive)
+    for expected in (b"2", b"3"):
+        message = consumer.receive(RECEIVE_MS)
+        assert message.data() == expected
+        consumer.acknowledge(message)
+    consumer.close()
+    client.close()
+
+    subscription = f"{BASE}/subscription/1"
+    ask(broker, subscription, {"id": "w1"})
+    path = f"{subscription}/consumer/w1/messages?timeout=30000&max_messages=2"
+    messages = ask(broker, path)["messages"]
+    assert [message["value"] for message in messages] == ["4", "5"]
+    ids = [message["messageId"] for message in messages]
+    cursor = ask(broker, f"{subscription}/cursor", {"type": "Individual", "messageIds": ids})
+    assert cursor["cursor"]["backlog"] == 2
+    with urlopen(Request(f"{broker.url}{subscription}/consumers/w1", method="DELETE")) as answer:
+        assert answer.status == 204
+
+    assert poll_iggy(broker, 10) == [(6, b"6"), (7, b"7")]
+    assert ask(broker, f"{subscription}/cursor")["cursor"]["backlog"] == 0
+
+
+def test_messages_come_as_events_until_the_client_leaves(broker: RunningBroker) -> None:
+    produce(broker, {"value": "0"})
+    request = Request(
+        f"{broker.url}{BASE}/partitions/0/messages", headers={"Accept": "text/event-stream"}
+    )
+    with urlopen(request, timeout=60) as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        lines = iter(stream.readline, b"")
+        assert json.loads(_data(lines))["value"] == "0"
+        produce(broker, {"value": "1"})
+        assert json.loads(_data(lines))["value"] == "1"
+
+
+def _data(lines: Iterator[bytes]) -> bytes:
+    return next(line for line in lines if line.startswith(b"data: ")).removeprefix(b"data: ")
