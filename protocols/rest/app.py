@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from broker.access.rights import Action
 from protocols.rest import messages
+from protocols.rest.admin.table import admin_routes
 from protocols.rest.bodies import BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
@@ -66,6 +67,7 @@ def make_routes(
     made = [
         *pip64_routes(broker, options, stopping, consumers, registry, routes),
         *_watching(broker, options, routes),
+        *admin_routes(broker, options, stopping, routes),
         *_managing(broker, options, stopping, routes),
         *_raw_log(broker, options, stopping, routes),
     ]

@@ -14,6 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.access.rights import CLUSTER, Action, Resource
+from protocols.rest.admin.names import name_of as admin_name
+from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
 from protocols.rest.requests import Handler
 
@@ -79,10 +81,18 @@ def named_in(request: Request) -> Resource:
     Raises Refused for a name that cannot be.
     """
     parts = request.path_params
+    name = admin_name(request)[0] if "name" in parts else None
     if "group" in parts:
         return Resource.of_group(group_name(request), topic_name(request))
     if "subscription" in parts:
-        return Resource.of_group(path_bytes(request, "subscription"), topic_name(request))
+        group = path_bytes(request, "subscription")
+        return Resource.of_group(group, name or topic_name(request))
+    if name is not None:
+        return Resource.of_topic(name)
     if "topic" in parts:
         return Resource.of_topic(topic_name(request))
+    if "namespace" in parts:
+        return Resource.of_namespace(text_of(request, "tenant"), text_of(request, "namespace"))
+    if "tenant" in parts:
+        return Resource.of_tenant(text_of(request, "tenant"))
     return CLUSTER

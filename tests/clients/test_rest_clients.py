@@ -200,3 +200,30 @@ def test_messages_come_as_events_until_the_client_leaves(broker: RunningBroker) 
 
 def _data(lines: Iterator[bytes]) -> bytes:
     return next(line for line in lines if line.startswith(b"data: ")).removeprefix(b"data: ")
+
+
+def test_a_pulsar_client_with_an_http_address_finds_everything(broker: RunningBroker) -> None:
+    ask_admin(broker, "PUT", "/persistent/public/default/parts/partitions", 2)
+    client = pulsar.Client(broker.url)
+    assert len(client.get_topic_partitions("parts")) == 2
+    producer = client.create_producer("parts", schema=pulsar.schema.StringSchema())
+    consumer = client.subscribe(
+        "parts",
+        "s",
+        initial_position=pulsar.InitialPosition.Earliest,
+        schema=pulsar.schema.StringSchema(),
+    )
+    for number in range(4):
+        producer.send(f"{number}")
+    found = sorted(consumer.receive(RECEIVE_MS).value() for _ in range(4))
+    assert found == ["0", "1", "2", "3"]
+    client.close()
+    shown = ask(broker, "/admin/v2/schemas/public/default/parts/schema")
+    assert (shown["type"], shown["version"]) == ("STRING", 0)
+
+
+def ask_admin(broker: RunningBroker, method: str, path: str, body: Any = None) -> None:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    with urlopen(Request(f"{broker.url}/admin/v2{path}", data, headers, method=method)) as answer:
+        assert answer.status == 204

@@ -188,7 +188,7 @@ class CursorApi:
         positions = self._positions_of_ids(topic, wanted) if ids else _positions(topic, wanted)
         ticket = 0
         for index, resolve in positions.items():
-            ticket = max(ticket, await self._move(subscription, topic.partition(index), resolve))
+            ticket = max(ticket, await self.move(subscription, topic.partition(index), resolve))
         return ticket
 
     def _positions_of_ids(self, topic: Topic, wanted: UpdateCursor) -> Positions:
@@ -200,12 +200,13 @@ class CursorApi:
             positions[index] = partial(_place_of, named)
         return positions
 
-    async def _move(
+    async def move(
         self,
         subscription: Subscription,
         partition: Partition,
         resolve: Callable[[], Awaitable[int]],
     ) -> int:
+        """Go on elsewhere in one partition, and close its consumers; the ticket to wait for."""
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or dispatcher.resetting is not None:
             return subscription.seek(partition.index, await resolve())

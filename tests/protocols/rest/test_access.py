@@ -31,6 +31,13 @@ def filled(path):
         ("consumer", "c"),
         ("partition", "0"),
         ("rest:path", "a/b/c"),
+        ("name", "orders"),
+        ("cluster", "standalone"),
+        ("time", "0"),
+        ("number", "1"),
+        ("ledger", "1"),
+        ("entry", "0"),
+        ("version", "0"),
     ]:
         path = path.replace(f"{{{part}}}", value)
     assert "{" not in path, path

@@ -1,0 +1,37 @@
+"""Answers and bodies of Pulsar's admin API: JSON values, texts and nothing. Knows no route."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from protocols.rest.bodies import BodyReader
+from protocols.rest.errors import BAD_BODY, Refused
+
+
+def told(body: object) -> Response:
+    """A JSON value."""
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+def done() -> Response:
+    """Nothing but that it worked."""
+    return Response(status_code=204)
+
+
+def text(body: str) -> Response:
+    """A text."""
+    return PlainTextResponse(body)
+
+
+async def read_any(bodies: BodyReader, request: Request) -> object:
+    """The JSON value of a body; None where there is none. Raises Refused."""
+    body = await bodies.read_json(request)
+    if not body.strip():
+        return None
+    try:
+        value: object = msgspec.json.decode(body)
+        return value
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused(BAD_BODY, f"not JSON: {error}") from None

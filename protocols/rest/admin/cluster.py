@@ -1,0 +1,184 @@
+"""The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
+
+There is one cluster and one broker. A tenant is there once it has a namespace; one that was made
+without is remembered until the broker stops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.errors import NamespaceNotFound, ShuttingDown, StorageFull
+from broker.server.connection import address_text
+from protocols.rest import query
+from protocols.rest.admin.answers import done, read_any, text, told
+from protocols.rest.admin.names import full_names, name_of, namespace_of, text_of
+from protocols.rest.errors import INVALID_NAME, NO_SUCH_PATH, TENANT_IN_USE, TOO_BUSY, Refused
+from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from protocols.rest.bodies import BodyReader
+
+CLUSTER = "standalone"
+TENANTS_MAX = 1000  # That have no namespace: in memory.
+POLICIES = {
+    "auth_policies": {"namespaceAuth": {}, "destinationAuth": {}, "subscriptionAuthentication": {}},
+    "replication_clusters": [CLUSTER],
+    "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+    "deleted": False,
+}
+
+
+class ClusterApi:
+    """Handlers of one broker's cluster."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, advertised_url: str) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._advertised_url = advertised_url.rstrip("/")
+        self._tenants: set[str] = set()  # Made here, without a namespace perhaps.
+
+    async def clusters(self, _: Request) -> Response:
+        """The names of the clusters: there is one."""
+        return told([CLUSTER])
+
+    async def cluster(self, request: Request) -> Response:
+        """Where the cluster is."""
+        self._check_cluster(request)
+        urls = {"serviceUrl": self._http_url(request), "brokerServiceUrl": self._url(request)}
+        return told(urls)
+
+    async def brokers(self, request: Request) -> Response:
+        """The addresses of the brokers of a cluster."""
+        self._check_cluster(request)
+        return told([self._http_url(request).partition("://")[2]])
+
+    async def health(self, _: Request) -> Response:
+        """`ok` where records can be stored."""
+        if self._broker.stopping.is_set():
+            raise ShuttingDown("the broker is stopping")
+        if not self._broker.has_room():
+            raise StorageFull("there is no room for records")
+        return text("ok")
+
+    async def version(self, _: Request) -> Response:
+        """The version of the broker."""
+        return text(self._broker.version)
+
+    async def lookup(self, request: Request) -> Response:
+        """Where Pulsar's clients find a topic, which need not be there yet: here."""
+        name, _ = name_of(request)
+        self._broker.namespaces.get(name.tenant, name.namespace)
+        self._broker.placement.check(name)
+        url = self._url(request)
+        return told(
+            {
+                "brokerUrl": url,
+                "httpUrl": self._http_url(request),
+                "nativeUrl": url,
+                "brokerUrlSsl": "",
+            }
+        )
+
+    def _check_cluster(self, request: Request) -> None:
+        if text_of(request, "cluster") != CLUSTER:
+            raise Refused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
+
+    def _url(self, request: Request) -> str:
+        """Where Pulsar's binary protocol is served, as this client would reach it."""
+        for listener in self._broker.listeners.values():
+            if listener.protocol == "pulsar":
+                host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
+                return f"pulsar://{address_text(listener.advertised_to((host, listener.bound[1])))}"
+        raise Refused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
+
+    def _http_url(self, request: Request) -> str:
+        if self._advertised_url:
+            return self._advertised_url
+        host = request.headers.get("host", "")
+        return f"{request.scope['scheme']}://{host}"
+
+    # Tenants and namespaces.
+
+    def _known_tenants(self) -> set[str]:
+        return self._tenants | {meta.tenant for meta in self._broker.namespaces.all()}
+
+    async def tenants(self, _: Request) -> Response:
+        """The names of the tenants."""
+        return told(sorted(self._known_tenants()))
+
+    async def tenant(self, request: Request) -> Response:
+        """One tenant."""
+        tenant = self._tenant(request)
+        if tenant not in self._known_tenants():
+            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+        return told({"adminRoles": [], "allowedClusters": [CLUSTER]})
+
+    async def put_tenant(self, request: Request) -> Response:
+        """Make a tenant, or say something of it, which has no effect."""
+        tenant = self._tenant(request)
+        await read_any(self._bodies, request)
+        if len(self._tenants) >= TENANTS_MAX and tenant not in self._tenants:
+            raise Refused(TOO_BUSY, f"there are {TENANTS_MAX} tenants without a namespace")
+        self._tenants.add(tenant)
+        return done()
+
+    async def delete_tenant(self, request: Request) -> Response:
+        """Forget a tenant that has no namespace."""
+        tenant = self._tenant(request)
+        if any(meta.tenant == tenant for meta in self._broker.namespaces.all()):
+            raise Refused(TENANT_IN_USE, "The tenant still has active namespaces")
+        if tenant not in self._tenants:
+            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+        self._tenants.discard(tenant)
+        return done()
+
+    def _tenant(self, request: Request) -> str:
+        tenant = text_of(request, "tenant")
+        if not valid_namespace(tenant, DEFAULT_NAMESPACE):
+            raise Refused(INVALID_NAME, f"{tenant!r} is no name of a tenant")
+        return tenant
+
+    async def namespaces(self, request: Request) -> Response:
+        """The namespaces of a tenant."""
+        tenant = self._tenant(request)
+        found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
+        if not found and tenant not in self._tenants:
+            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+        return told(sorted(f"{tenant}/{meta.namespace}" for meta in found))
+
+    async def namespace(self, request: Request) -> Response:
+        """A namespace's policies: the broker's own for all."""
+        self._broker.namespaces.get(*namespace_of(request))
+        return told(POLICIES)
+
+    async def put_namespace(self, request: Request) -> Response:
+        """Make a namespace."""
+        tenant, namespace = namespace_of(request)
+        await read_any(self._bodies, request)
+        ticket = await self._broker.namespaces.create(tenant, namespace)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete_namespace(self, request: Request) -> Response:
+        """Delete a namespace without topics; with `force`, with them."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        if query.truth(request, ("force",)):
+            for topic in self._broker.topics.list(tenant, namespace):
+                await self._broker.topics.delete(topic.name)
+        ticket = await self._broker.namespaces.delete(tenant, namespace)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def topics_of_namespace(self, request: Request) -> Response:
+        """Every topic of a namespace, partitions one by one."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        mode = request.query_params.get("mode", "ALL").upper()
+        topics = self._broker.topics.list(tenant, namespace)
+        return told([] if mode == "NON_PERSISTENT" else full_names(topics))

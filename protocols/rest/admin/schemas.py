@@ -1,0 +1,123 @@
+"""Schemas by Pulsar's admin API. The registry is the one of Pulsar's and HTTP's producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible, version_of
+from protocols.rest.admin.answers import read_any, told
+from protocols.rest.admin.names import name_of, topic_of
+from protocols.rest.admin.topics import path_number
+from protocols.rest.errors import (
+    INCOMPATIBLE_SCHEMA,
+    NOT_SUPPORTED,
+    SCHEMA_NOT_FOUND,
+    UNREADABLE_SCHEMA,
+    Refused,
+)
+from protocols.rest.schemas import types
+from protocols.rest.schemas.definitions import known_type
+from protocols.rest.schemas.primitives import BadValue
+from protocols.rest.schemas.values import value_codec
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topics.topic import Topic
+    from protocols.rest.bodies import BodyReader
+
+STRATEGY = "ALWAYS_COMPATIBLE"  # What is in force here for schemas of the same type.
+
+
+class AdminSchemas:
+    """Handlers of one broker's schemas."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def latest(self, request: Request) -> Response:
+        """The newest schema of a topic."""
+        topic = self._topic(request)
+        return told(_shown(topic, len(topic.meta.schemas) - 1))
+
+    async def of_version(self, request: Request) -> Response:
+        """The schema of one version."""
+        version = path_number(request, "version", 2**31)
+        return told(_shown(self._topic(request), version))
+
+    async def all_versions(self, request: Request) -> Response:
+        """Every version of a topic's schema."""
+        topic = self._topic(request)
+        shown = [_shown(topic, version) for version in range(len(topic.meta.schemas))]
+        return told({"getSchemaResponses": shown})
+
+    async def post(self, request: Request) -> Response:
+        """Register a schema; the answer has its version."""
+        schema = _read(await read_any(self._bodies, request))
+        topic, _ = topic_of(self._broker, request)
+        try:
+            version, ticket = self._broker.schemas.add(topic, schema)
+        except IncompatibleSchema as error:
+            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+        await self._broker.durability.reached(ticket)
+        return told({"version": {"version": version}})
+
+    async def compatibility(self, request: Request) -> Response:
+        """Whether a schema could be registered."""
+        schema = _read(await read_any(self._bodies, request))
+        topic, _ = topic_of(self._broker, request)
+        try:
+            if version_of(topic, schema) is None:
+                compatible(topic, schema)
+        except IncompatibleSchema:
+            return told({"compatibility": False, "schemaCompatibilityStrategy": STRATEGY})
+        return told({"compatibility": True, "schemaCompatibilityStrategy": STRATEGY})
+
+    async def delete(self, _: Request) -> Response:
+        """Schemas stay: records name their versions."""
+        raise Refused(NOT_SUPPORTED, "schemas are kept for as long as their topic")
+
+    def _topic(self, request: Request) -> Topic:
+        """The topic, if it is there: without one there is no schema. Raises Refused."""
+        name, _ = name_of(request)
+        topic = self._broker.topics.find(name)
+        if topic is None or not topic.meta.schemas:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        return topic
+
+
+def _shown(topic: Topic, version: int) -> dict[str, Any]:
+    if not 0 <= version < len(topic.meta.schemas):
+        raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+    meta = topic.meta.schemas[version]
+    return {
+        "version": version,
+        "type": types.name_of(meta.type),
+        "timestamp": 0,
+        "data": meta.data.decode(errors="backslashreplace"),
+        "properties": meta.properties,
+    }
+
+
+def _read(body: object) -> SchemaMeta:
+    """A schema as the admin API gives it. Raises Refused."""
+    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+        raise Refused(UNREADABLE_SCHEMA, "a schema has a type, a schema and properties")
+    definition, properties = body.get("schema", ""), body.get("properties") or {}
+    is_map = isinstance(properties, dict) and all(
+        isinstance(value, str) for value in properties.values()
+    )
+    if not isinstance(definition, str) or not is_map:
+        raise Refused(UNREADABLE_SCHEMA, "schema is a text, properties a map of texts")
+    try:
+        name = known_type(body["type"])
+        if name in types.WITHOUT_SCHEMA:
+            raise BadValue(f"{name} has no schema")
+        if name in types.WITH_DEFINITION:
+            value_codec(name, definition.encode())
+    except BadValue as error:
+        raise Refused(UNREADABLE_SCHEMA, str(error)) from None
+    return SchemaMeta(types.NUMBERS[name], "", definition.encode(), properties)

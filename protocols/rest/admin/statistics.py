@@ -1,0 +1,208 @@
+"""What Pulsar's admin API tells of topics: `stats`, `partitioned-stats`, `internalStats`.
+
+Fields that tools read are there; what is not known here is 0. Rates are not kept: 0, too. Knows
+topics and subscriptions, no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.delivery import entries
+from protocols.rest.admin.names import full_name
+from protocols.rest.turns import in_turns
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+
+Json = dict[str, Any]
+RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
+NO_ENTRY = -1
+
+
+async def topic_stats(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> Json:
+    """Figures of a topic, or of one partition of it."""
+    stored = sum(partition.size_bytes for partition in partitions)
+    subscriptions: Json = {}
+    for name in broker.subscriptions.names(topic):
+        subscription = broker.subscriptions.find(topic, name)
+        if subscription is not None:  # Else it ended meanwhile.
+            told = name.decode(errors="backslashreplace")
+            subscriptions[told] = await _subscription(broker, subscription, partitions)
+    totals = broker.metrics.totals_by_topic
+    full = topic.name.full
+    is_whole = len(partitions) == len(topic.partitions)
+    return dict.fromkeys(RATES, 0.0) | {
+        "msgInCounter": totals("braidlog_records_in").get(full, 0) if is_whole else 0,
+        "bytesInCounter": totals("braidlog_bytes_in").get(full, 0) if is_whole else 0,
+        "msgOutCounter": totals("braidlog_records_out").get(full, 0) if is_whole else 0,
+        "bytesOutCounter": totals("braidlog_bytes_out").get(full, 0) if is_whole else 0,
+        "averageMsgSize": 0.0,
+        "msgChunkPublished": False,
+        "storageSize": stored,
+        "backlogSize": await _backlog_bytes(broker, topic, partitions),
+        "publishers": [],
+        "waitingPublishers": 0,
+        "subscriptions": subscriptions,
+        "replication": {},
+        "deduplicationStatus": "Disabled",
+        "topicEpoch": topic.meta.topic_epoch,
+        "topicCreationTimeStamp": topic.meta.created_us // 1000,
+        "ownerBroker": "",
+    }
+
+
+async def partitioned_stats(broker: Broker, topic: Topic, *, per_partition: bool) -> Json:
+    """Figures of all partitions together, and of each where that is wanted."""
+    told = await topic_stats(broker, topic, tuple(topic.partitions))
+    told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
+    told["partitions"] = {}
+    if per_partition:
+        async for partition in in_turns(tuple(topic.partitions)):
+            one = await topic_stats(broker, topic, (partition,))
+            told["partitions"][full_name(topic, partition.index)] = one
+    return told
+
+
+async def _backlog_bytes(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> int:
+    """Bytes from the slowest subscription's position on."""
+    names = broker.subscriptions.names(topic)
+    if not names:
+        return 0
+    size = 0
+    async for partition in in_turns(partitions):
+        positions = [
+            subscription.position(partition.index) or 0
+            for name in names
+            if (subscription := broker.subscriptions.find(topic, name)) is not None
+        ]
+        start = max(min(positions, default=partition.next_offset), partition.log_start_offset)
+        if start < partition.next_offset:
+            size += partition.bytes_between(start, partition.next_offset)
+    return size
+
+
+async def _subscription(
+    broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
+) -> Json:
+    backlog = holes = 0
+    kind = "None"
+    consumers: dict[str, Json] = {}
+    async for partition in in_turns(partitions):
+        backlog += subscription.backlog(partition.index)
+        holes += len(subscription.acked(partition.index))
+        dispatcher = broker.dispatchers.find(partition, subscription.name)
+        if dispatcher is None or not dispatcher.consumers:
+            continue
+        kind = dispatcher.kind.value
+        for consumer in dispatcher.consumers:
+            told = consumers.setdefault(consumer.name, _consumer(consumer.name))
+            told["msgOutCounter"] += consumer.messages_out
+            told["bytesOutCounter"] += consumer.bytes_out
+            told["unackedMessages"] += consumer.unacked
+            told["availablePermits"] += consumer.permits
+            told["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
+    return {
+        "msgRateOut": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateRedeliver": 0.0,
+        "msgRateExpired": 0.0,
+        "messageAckRate": 0.0,
+        "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
+        "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "msgDelayed": 0,
+        "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
+        "blockedSubscriptionOnUnackedMsgs": False,
+        "type": kind,
+        "activeConsumerName": next(iter(consumers), "")
+        if kind in ("Exclusive", "Failover")
+        else "",
+        "consumers": list(consumers.values()),
+        "isDurable": True,
+        "isReplicated": False,
+        "nonContiguousDeletedMessagesRanges": holes,
+        "subscriptionProperties": subscription.properties,
+    }
+
+
+def _consumer(name: str) -> Json:
+    return {
+        "consumerName": name,
+        "msgRateOut": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateRedeliver": 0.0,
+        "messageAckRate": 0.0,
+        "msgOutCounter": 0,
+        "bytesOutCounter": 0,
+        "unackedMessages": 0,
+        "availablePermits": 0,
+        "blockedConsumerOnUnackedMsgs": False,
+        "metadata": {},
+    }
+
+
+async def internal_stats(broker: Broker, topic: Topic, partition: Partition) -> Json:
+    """One partition's ledger and cursors, by Pulsar's ids."""
+    last = await entries.last_entry(partition)
+    ledger = partition.partition_id
+    count = partition.next_offset - partition.log_start_offset
+    cursors: Json = {}
+    for name in broker.subscriptions.names(topic):
+        subscription = broker.subscriptions.find(topic, name)
+        if subscription is not None:
+            told = name.decode(errors="backslashreplace")
+            cursors[told] = await _cursor(subscription, partition)
+    return {
+        "entriesAddedCounter": partition.next_offset,
+        "numberOfEntries": count,
+        "totalSize": partition.size_bytes,
+        "currentLedgerEntries": count,
+        "currentLedgerSize": partition.size_bytes,
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": f"{ledger}:{NO_ENTRY if last is None else last.offset}",
+        "state": "LedgerOpened",
+        "ledgers": [
+            {
+                "ledgerId": ledger,
+                "entries": count,
+                "size": partition.size_bytes,
+                "offloaded": False,
+                "underReplicated": False,
+            }
+        ],
+        "cursors": cursors,
+        "schemaLedgers": [],
+        "compactedLedger": {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False},
+    }
+
+
+async def _cursor(subscription: Subscription, partition: Partition) -> Mapping[str, Any]:
+    position = subscription.position(partition.index) or 0
+    deleted = await entries.last_ended(partition, position)
+    ledger = partition.partition_id
+    ranges = [
+        f"({ledger}:{start - 1}..{ledger}:{end - 1}]"
+        for start, end in list(subscription.acked(partition.index))[:100]
+    ]
+    return {
+        "markDeletePosition": f"{ledger}:{NO_ENTRY if deleted is None else deleted.offset}",
+        "readPosition": f"{ledger}:{position}",
+        "waitingReadOp": False,
+        "pendingReadOps": 0,
+        "messagesConsumedCounter": position,
+        "cursorLedger": -1,
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": f"[{', '.join(ranges)}]",
+        "lastLedgerSwitchTimestamp": "",
+        "state": "Open",
+        "numberOfEntriesSinceFirstNotAckedMessage": partition.next_offset - position,
+        "totalNonContiguousDeletedMessagesRange": len(ranges),
+        "properties": {},
+    }

@@ -1,0 +1,190 @@
+"""Subscriptions by Pulsar's admin API: make, end, move, look at what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.delivery import entries
+from broker.delivery.entries import EntryId
+from protocols.rest import query
+from protocols.rest.admin.answers import done, read_any, told
+from protocols.rest.admin.names import topic_of
+from protocols.rest.admin.topics import TIME_MS_MAX, AdminTopics, path_number
+from protocols.rest.errors import (
+    BAD_POSITION,
+    MESSAGE_NOT_FOUND,
+    SUBSCRIPTION_BUSY,
+    SUBSCRIPTION_EXISTS,
+    Refused,
+)
+from protocols.rest.pip64.cursor import CursorApi
+from protocols.rest.pip64.names import subscription_name
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from protocols.rest.bodies import BodyReader
+
+LATEST_ID = 2**63 - 1
+
+
+class AdminSubscriptions:
+    """Handlers of one broker's subscriptions."""
+
+    def __init__(
+        self, broker: Broker, bodies: BodyReader, cursors: CursorApi, topics: AdminTopics
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._cursors = cursors
+        self._topics = topics
+
+    async def list_subscriptions(self, request: Request) -> Response:
+        """The names of a topic's subscriptions."""
+        topic, _ = topic_of(self._broker, request)
+        names = self._broker.subscriptions.names(topic)
+        return told([name.decode(errors="backslashreplace") for name in names])
+
+    async def create(self, request: Request) -> Response:
+        """Make a subscription, at the end or where the body says."""
+        body = await read_any(self._bodies, request)
+        topic, partitions = topic_of(self._broker, request)
+        name = subscription_name(request, is_new=True)
+        there = self._broker.subscriptions.find(topic, name)
+        if there is not None and all(there.position(one.index) is not None for one in partitions):
+            raise Refused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
+        starts = [await _start(partition, body) for partition in partitions]
+        subscription = self._broker.subscriptions.open(topic, name)
+        ticket = 0
+        for partition, start in zip(partitions, starts, strict=True):
+            ticket = max(ticket, subscription.start(partition.index, start))
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete(self, request: Request) -> Response:
+        """End a subscription; with `force` also while consumers are connected."""
+        topic, subscription, partitions = self._named(request)
+        dispatchers = [
+            self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
+        ]
+        busy = any(one is not None and one.consumers for one in dispatchers)
+        if busy and not query.truth(request, ("force",)):
+            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+        if len(partitions) == len(topic.partitions):
+            ticket = subscription.delete()
+        else:
+            ticket = max(subscription.delete_cursor(one.index) for one in partitions)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def reset_to_time(self, request: Request) -> Response:
+        """Go on at the first message published at or after a time, in milliseconds."""
+        time_ms = path_number(request, "time", TIME_MS_MAX)
+        _, subscription, partitions = self._named(request)
+        return await self._move(
+            subscription,
+            partitions,
+            lambda partition: entries.resolve_time(partition, time_ms * 1000),
+        )
+
+    async def reset_to_id(self, request: Request) -> Response:
+        """Go on at a message, or behind it where the body says that it is excluded."""
+        body = await read_any(self._bodies, request)
+        _, subscription, partitions = self._named(request)
+        return await self._move(subscription, partitions, lambda partition: _start(partition, body))
+
+    async def skip(self, request: Request) -> Response:
+        """Acknowledge the next so many messages."""
+        count = path_number(request, "number", 2**63 - 1)
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        subscription.start(partition.index, partition.log_start_offset)
+        position = _behind(subscription, partition, count)
+        ticket = subscription.ack_to(partition.index, position, lazy=False)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def skip_all(self, request: Request) -> Response:
+        """Acknowledge everything that is there."""
+        _, subscription, partitions = self._named(request)
+        ticket = 0
+        for partition in partitions:
+            subscription.start(partition.index, partition.log_start_offset)
+            end = partition.high_watermark
+            ticket = max(ticket, subscription.ack_to(partition.index, end, lazy=False))
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def peek(self, request: Request) -> Response:
+        """The n-th message, from 1, that is not acknowledged."""
+        number = path_number(request, "number", 2**63 - 1)
+        if number < 1:
+            raise Refused(MESSAGE_NOT_FOUND, "messages are counted from 1")
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        place = _behind(subscription, partition, number - 1)
+        acked = subscription.acked(partition.index)
+        return await self._topics.show(partition, acked.next_gap(place) if acked else place)
+
+    async def _move(
+        self,
+        subscription: Subscription,
+        partitions: Sequence[Partition],
+        resolve: Callable[[Partition], Awaitable[int]],
+    ) -> Response:
+        ticket = 0
+        for partition in partitions:
+            moved = await self._cursors.move(subscription, partition, partial(resolve, partition))
+            ticket = max(ticket, moved)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _named(self, request: Request) -> tuple[Topic, Subscription, Sequence[Partition]]:
+        topic, partitions = topic_of(self._broker, request)
+        found = self._broker.subscriptions.get(topic, subscription_name(request))
+        return topic, found, partitions
+
+
+async def _start(partition: Partition, body: object) -> int:
+    """The offset that a message id of the admin API, or a word, means; none: the end."""
+    if body in (None, "latest"):
+        return partition.high_watermark
+    if body == "earliest":
+        return partition.log_start_offset
+    if not isinstance(body, dict):
+        raise Refused(BAD_POSITION, "earliest, latest or a message id is wanted")
+    ledger, entry = _number(body.get("ledgerId")), _number(body.get("entryId"))
+    if entry == LATEST_ID:
+        return partition.high_watermark
+    if entry < 0:
+        return partition.log_start_offset
+    position = await entries.resolve_seek(partition, EntryId(ledger, entry))
+    if body.get("isExcluded") is True and position == entry:
+        span = await entries.entry_at(partition, position)
+        return position if span is None else span.end
+    return position
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not -1 <= value <= LATEST_ID:
+        raise Refused(BAD_POSITION, "a message id has a ledgerId and an entryId")
+    return value
+
+
+def _behind(subscription: Subscription, partition: Partition, count: int) -> int:
+    """The offset behind the next so many messages that are not acknowledged."""
+    place = max(subscription.position(partition.index) or 0, partition.log_start_offset)
+    for start, end in subscription.acked(partition.index):
+        if start - place >= count:
+            break
+        if end > place:
+            count -= max(start - place, 0)
+            place = end
+    return min(place + count, partition.high_watermark)

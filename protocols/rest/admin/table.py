@@ -1,0 +1,176 @@
+"""The paths of Pulsar's admin API and of its HTTP lookup: tier 1 of what clients and tools call.
+
+What is known to Apache Pulsar and not served here is refused with `not_supported`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker.access.rights import Action
+from protocols.rest.admin.cluster import ClusterApi
+from protocols.rest.admin.schemas import AdminSchemas
+from protocols.rest.admin.subscriptions import AdminSubscriptions
+from protocols.rest.admin.topics import AdminTopics
+from protocols.rest.bodies import BodyReader
+from protocols.rest.errors import NOT_SUPPORTED, Refused
+from protocols.rest.pip64.cursor import CursorApi
+from protocols.rest.routes import Routes, Served
+
+if TYPE_CHECKING:
+    import trio
+
+    from broker.broker import Broker
+    from protocols.rest.adapter import RestOptions
+
+ADMIN = "/admin/v2"
+NAMESPACE = "{tenant}/{namespace}"
+TOPIC = f"{ADMIN}/persistent/{NAMESPACE}/{{name}}"
+SCHEMAS = f"{ADMIN}/schemas/{NAMESPACE}/{{name}}"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+SEE, MAKE, CHANGE = Action.DESCRIBE, Action.CREATE, Action.ALTER
+READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
+
+
+@dataclass(slots=True, frozen=True)
+class Handlers:
+    """What serves the paths."""
+
+    cluster: ClusterApi
+    topics: AdminTopics
+    subscriptions: AdminSubscriptions
+    schemas: AdminSchemas
+
+
+def admin_routes(
+    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
+) -> list[Route]:
+    """Every path."""
+    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
+    topics = AdminTopics(broker, bodies)
+    handlers = Handlers(
+        ClusterApi(broker, bodies, options.advertised_url),
+        topics,
+        AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
+        AdminSchemas(broker, bodies),
+    )
+    rest = Served(_not_served, SEE)
+    return [
+        *_cluster(routes, handlers.cluster),
+        *_namespaces(routes, handlers),
+        *_topics(routes, handlers.topics),
+        *_subscriptions(routes, handlers.subscriptions),
+        *_schemas(routes, handlers.schemas),
+        routes.route(f"{ADMIN}/{{rest:path}}", **dict.fromkeys(METHODS, rest)),
+    ]
+
+
+async def _not_served(request: Request) -> Response:
+    """What Apache Pulsar's admin API may have, and this broker has not."""
+    raise Refused(NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here")
+
+
+def _cluster(routes: Routes, api: ClusterApi) -> list[Route]:
+    route = routes.route
+    plain = ("text/plain",)
+    return [
+        route(f"{ADMIN}/clusters", GET=Served(api.clusters, SEE)),
+        route(f"{ADMIN}/clusters/{{cluster}}", GET=Served(api.cluster, SEE)),
+        route(f"{ADMIN}/brokers/health", GET=Served(api.health, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/ready", GET=Served(api.health, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/version", GET=Served(api.version, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/{{cluster}}", GET=Served(api.brokers, SEE)),
+        route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
+    ]
+
+
+def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
+    route, api, nothing = routes.route, handlers.cluster, (204,)
+    base = f"{ADMIN}/namespaces"
+    return [
+        route(f"{ADMIN}/tenants", GET=Served(api.tenants, SEE)),
+        route(
+            f"{ADMIN}/tenants/{{tenant}}",
+            GET=Served(api.tenant, SEE),
+            PUT=Served(api.put_tenant, MAKE, statuses=nothing),
+            POST=Served(api.put_tenant, CHANGE, statuses=nothing),
+            DELETE=Served(api.delete_tenant, END, statuses=nothing),
+        ),
+        route(f"{base}/{{tenant}}", GET=Served(api.namespaces, SEE)),
+        route(
+            f"{base}/{NAMESPACE}",
+            GET=Served(api.namespace, SEE),
+            PUT=Served(api.put_namespace, MAKE, statuses=nothing),
+            DELETE=Served(api.delete_namespace, END, statuses=nothing),
+        ),
+        route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE)),
+        route(f"{ADMIN}/persistent/{NAMESPACE}", GET=Served(handlers.topics.list_topics, SEE)),
+        route(
+            f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
+            GET=Served(handlers.topics.list_partitioned, SEE),
+        ),
+    ]
+
+
+def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    return [
+        route(
+            TOPIC,
+            PUT=Served(api.create, MAKE, statuses=nothing),
+            DELETE=Served(api.delete, END, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/partitions",
+            GET=Served(api.partitions, SEE),
+            PUT=Served(api.create_partitioned, MAKE, statuses=nothing),
+            POST=Served(api.grow, CHANGE, statuses=nothing),
+            DELETE=Served(api.delete_partitioned, END, statuses=nothing),
+        ),
+        route(f"{TOPIC}/stats", GET=Served(api.stats, SEE)),
+        route(f"{TOPIC}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
+        route(f"{TOPIC}/internalStats", GET=Served(api.internal_stats, SEE)),
+        route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
+        route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
+        route(f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", GET=Served(api.message, READ)),
+    ]
+
+
+def _subscriptions(routes: Routes, api: AdminSubscriptions) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    base = f"{TOPIC}/subscription/{{subscription}}"
+    return [
+        route(f"{TOPIC}/subscriptions", GET=Served(api.list_subscriptions, SEE)),
+        route(
+            base,
+            PUT=Served(api.create, READ, statuses=nothing),
+            DELETE=Served(api.delete, END, statuses=nothing),
+        ),
+        route(f"{base}/resetcursor", POST=Served(api.reset_to_id, READ, statuses=nothing)),
+        route(
+            f"{base}/resetcursor/{{time}}", POST=Served(api.reset_to_time, READ, statuses=nothing)
+        ),
+        route(f"{base}/skip/{{number}}", POST=Served(api.skip, READ, statuses=nothing)),
+        route(f"{base}/skip_all", POST=Served(api.skip_all, READ, statuses=nothing)),
+        route(f"{base}/position/{{number}}", GET=Served(api.peek, READ)),
+    ]
+
+
+def _schemas(routes: Routes, api: AdminSchemas) -> list[Route]:
+    route = routes.route
+    return [
+        route(
+            f"{SCHEMAS}/schema",
+            GET=Served(api.latest, SEE),
+            POST=Served(api.post, CHANGE),
+            DELETE=Served(api.delete, CHANGE),
+        ),
+        route(f"{SCHEMAS}/schema/{{version}}", GET=Served(api.of_version, SEE)),
+        route(f"{SCHEMAS}/schemas", GET=Served(api.all_versions, SEE)),
+        route(f"{SCHEMAS}/compatibility", POST=Served(api.compatibility, SEE)),
+    ]

@@ -1,0 +1,264 @@
+"""Topics by Pulsar's admin API: list, make, grow, delete, figures, single messages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.delivery import entries
+from broker.errors import TopicNotFound
+from broker.reading.records import PlacedRecord, read_records
+from protocols.rest import query
+from protocols.rest.admin import statistics
+from protocols.rest.admin.answers import done, read_any, told
+from protocols.rest.admin.names import full_name, full_names, name_of, namespace_of, topic_of
+from protocols.rest.errors import (
+    BAD_PARTITIONS,
+    MESSAGE_NOT_FOUND,
+    ONE_PARTITION_WANTED,
+    TOPIC_BUSY,
+    Refused,
+)
+from storage.codecs.headers import header_text
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from protocols.rest.bodies import BodyReader
+
+PARTITIONS_MAX = 10_000
+TIME_MS_MAX = (2**63 - 1) // 1000
+NO_ENTRY = -1
+
+
+class AdminTopics:
+    """Handlers of one broker's topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """Every topic of a namespace, partitions one by one."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        return told(full_names(self._broker.topics.list(tenant, namespace)))
+
+    async def list_partitioned(self, request: Request) -> Response:
+        """The partitioned topics of a namespace."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        topics = self._broker.topics.list(tenant, namespace)
+        return told([full_name(topic) for topic in topics if topic.partitioned])
+
+    async def create(self, request: Request) -> Response:
+        """Make a topic without partitions."""
+        name, index = name_of(request)
+        await read_any(self._bodies, request)
+        if index is not None:
+            topic_of(self._broker, request)  # A partition is there, or cannot be made by itself.
+            return done()
+        topic = await self._broker.topics.create(name, 1, partitioned=False)
+        await self._broker.durability.reached(topic.ticket)
+        return done()
+
+    async def create_partitioned(self, request: Request) -> Response:
+        """Make a partitioned topic; the body is the number of partitions."""
+        name, index = name_of(request)
+        count = await self._count(request)
+        if index is not None:
+            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+        topic = await self._broker.topics.create(name, count, partitioned=True)
+        await self._broker.durability.reached(topic.ticket)
+        return done()
+
+    async def grow(self, request: Request) -> Response:
+        """Give a partitioned topic more partitions; the body is their new number."""
+        name, _ = name_of(request)
+        count = await self._count(request)
+        topic = self._broker.topics.get(name)
+        if not topic.partitioned:
+            raise TopicNotFound(f"{name} is not a partitioned topic")
+        if count < len(topic.partitions):
+            raise Refused(BAD_PARTITIONS, f"{name} has {len(topic.partitions)} partitions already")
+        if count > len(topic.partitions):
+            ticket = await self._broker.topics.add_partitions(name, count)
+            await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _count(self, request: Request) -> int:
+        body = await read_any(self._bodies, request)
+        count = body.get("partitions") if isinstance(body, dict) else body
+        if type(count) is not int or not 0 < count <= PARTITIONS_MAX:
+            text = "Number of partitions should be more than 0"
+            raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
+        return count
+
+    async def partitions(self, request: Request) -> Response:
+        """How many partitions a topic has, 0 for one without; also of one that is still to be made,
+        where the client wants to know that.
+        """
+        name, index = name_of(request)
+        topic = self._broker.topics.find(name)
+        if topic is None:
+            self._broker.namespaces.get(name.tenant, name.namespace)
+            if not query.truth(request, ("checkAllowAutoCreation",)):
+                raise TopicNotFound(f"Topic persistent://{name.full} not found")
+        is_partitioned = topic is not None and topic.partitioned and index is None
+        count = len(topic.partitions) if topic is not None and is_partitioned else 0
+        return told({"partitions": count, "deleted": False})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic without partitions."""
+        name, index = name_of(request)
+        topic = self._broker.topics.get(name)
+        if topic.partitioned:
+            what = "a partition" if index is not None else "a partitioned topic"
+            raise Refused(TOPIC_BUSY, f"{name} is {what}: delete it with its partitions")
+        return await self._delete(request, topic)
+
+    async def delete_partitioned(self, request: Request) -> Response:
+        """Delete a partitioned topic."""
+        name, _ = name_of(request)
+        topic = self._broker.topics.get(name)
+        if not topic.partitioned:
+            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+        return await self._delete(request, topic)
+
+    async def _delete(self, request: Request, topic: Topic) -> Response:
+        consumers = self._consumers(topic)
+        if consumers and not query.truth(request, ("force",)):
+            text = f"Topic has {consumers} consumers connected"
+            raise Refused(TOPIC_BUSY, text)
+        ticket = await self._broker.topics.delete(topic.name)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _consumers(self, topic: Topic) -> int:
+        found = (
+            self._broker.dispatchers.find(partition, name)
+            for partition in topic.partitions
+            for name in self._broker.subscriptions.names(topic)
+        )
+        return sum(len(one.consumers) for one in found if one is not None)
+
+    async def stats(self, request: Request) -> Response:
+        """Figures of a topic or partition."""
+        topic, partitions = topic_of(self._broker, request)
+        return told(await statistics.topic_stats(self._broker, topic, partitions))
+
+    async def partitioned_stats(self, request: Request) -> Response:
+        """Figures of a partitioned topic."""
+        topic, _ = topic_of(self._broker, request)
+        wanted = query.truth(request, ("perPartition",))
+        return told(await statistics.partitioned_stats(self._broker, topic, per_partition=wanted))
+
+    async def internal_stats(self, request: Request) -> Response:
+        """Ledger and cursors of a topic's partition."""
+        topic, _ = topic_of(self._broker, request)
+        partition = self.one_partition(request)
+        return told(await statistics.internal_stats(self._broker, topic, partition))
+
+    async def last_message_id(self, request: Request) -> Response:
+        """The id of the last message; entry -1 where there is none."""
+        partition = self.one_partition(request)
+        span = await entries.last_entry(partition)
+        return told(_id(partition, NO_ENTRY if span is None else span.offset, -1))
+
+    async def id_at(self, request: Request) -> Response:
+        """The id of the first message published at or after a time."""
+        partition = self.one_partition(request)
+        time_ms = path_number(request, "time", TIME_MS_MAX)
+        offset = await entries.resolve_time(partition, time_ms * 1000)
+        if offset >= partition.high_watermark:
+            return told(_id(partition, NO_ENTRY, -1))
+        return told(_id(partition, offset, -1))
+
+    async def message(self, request: Request) -> Response:
+        """The message of a ledger and entry."""
+        partition = self.one_partition(request)
+        ledger = path_number(request, "ledger", 2**63 - 1)
+        entry = path_number(request, "entry", 2**63 - 1)
+        if ledger != partition.partition_id:
+            raise Refused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
+        return await self.show(partition, entry)
+
+    async def show(self, partition: Partition, offset: int) -> Response:
+        """The message at that offset: its bytes, and the rest in headers. Raises Refused."""
+        if not partition.log_start_offset <= offset < partition.high_watermark:
+            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+        read = await read_records(partition, offset, bytes_max=1, records_max=1)
+        if not read.records:
+            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+        placed = read.records[0]
+        value = placed.record.value or b""
+        return Response(value, headers=_headers(partition, placed))
+
+    def one_partition(self, request: Request) -> Partition:
+        """The only partition of the topic, or the one that is named. Raises Refused."""
+        _, partitions = topic_of(self._broker, request)
+        if len(partitions) != 1:
+            text = "this is not possible on a partitioned topic: name one of its partitions"
+            raise Refused(ONE_PARTITION_WANTED, text)
+        return partitions[0]
+
+
+def path_number(request: Request, part: str, most: int) -> int:
+    """A number of the path. Raises Refused."""
+    text = request.path_params[part]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) > most:
+        raise Refused(MESSAGE_NOT_FOUND, f"{part} is a number up to {most}, not {text[:40]!r}")
+    return int(text)
+
+
+def _id(partition: Partition, entry: int, batch_index: int) -> dict[str, int]:
+    index = partition.index if partition.topic.partitioned else -1
+    return {
+        "ledgerId": partition.partition_id,
+        "entryId": entry,
+        "partitionIndex": index,
+        "batchIndex": batch_index,
+        "batchSize": 0,
+    }
+
+
+def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
+    record = placed.record
+    published_us = record.append_us if record.publish_us is None else record.publish_us
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "X-Pulsar-Message-ID": f"{partition.partition_id}:{placed.entry}",
+        "X-Pulsar-publish-time": str(published_us // 1000),
+    }
+    if record.event_us is not None:
+        headers["X-Pulsar-event-time"] = str(record.event_us // 1000)
+    if record.sequence_id is not None:
+        headers["X-Pulsar-sequence-id"] = str(record.sequence_id)
+    if record.value is None:
+        headers["X-Pulsar-null-value"] = "true"
+    properties = {
+        header.name.decode(errors="backslashreplace"): header_text(header).decode(
+            errors="backslashreplace"
+        )
+        for header in record.headers
+    }
+    if properties:
+        headers["X-Pulsar-PROPERTY"] = _ascii(properties)
+    if record.key is not None:
+        headers["X-Pulsar-partition-key"] = _ascii(record.key.decode(errors="backslashreplace"))
+    if record.producer_name is not None:
+        name = record.producer_name.decode(errors="backslashreplace")
+        headers["X-Pulsar-producer-name"] = _ascii(name)
+    return headers
+
+
+def _ascii(value: str | dict[str, str]) -> str:
+    """For a header, which is printable ASCII: texts with escapes if need be, maps as JSON."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    is_plain = value.isascii() and value.isprintable()
+    return value if is_plain else value.encode("unicode_escape").decode("ascii")
