@@ -18,7 +18,7 @@ from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from protocols.rest.adapter import RestOptions
+    from protocols.rest.options import RestOptions
 
 # Rendering a thousand samples takes 6 ms: above this in a thread, so that no listener waits for it.
 SAMPLES_INLINE_MAX = 2000

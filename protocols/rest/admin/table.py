@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import trio
 
     from broker.broker import Broker
-    from protocols.rest.adapter import RestOptions
+    from protocols.rest.options import RestOptions
 
 ADMIN = "/admin/v2"
 NAMESPACE = "{tenant}/{namespace}"

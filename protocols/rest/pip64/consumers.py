@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.subscriptions.subscriptions import Subscription
     from broker.topics.topic import Topic
-    from protocols.rest.adapter import RestOptions
     from protocols.rest.bodies import BodyReader
+    from protocols.rest.options import RestOptions
     from protocols.rest.waiting import Waiting
 
 CONSUMER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

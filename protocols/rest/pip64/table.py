@@ -20,7 +20,7 @@ from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from protocols.rest.adapter import RestOptions
+    from protocols.rest.options import RestOptions
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TOPIC = "{tenant}/{namespace}/{topic}"
