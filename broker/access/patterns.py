@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.access.rights import Resource, ResourceKind
+from broker.access.rights import CLUSTER, Resource, ResourceKind
 
 ANY = "*"
 CLUSTER_PATTERN = "cluster"
+KINDS = (ResourceKind.TENANT, ResourceKind.NAMESPACE, ResourceKind.TOPIC)
 PATTERN_BYTES_MAX = 1024
 
 
@@ -46,6 +47,19 @@ class Pattern:
         if len(self.parts) > depth:
             return False
         return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
+
+    def resource(self) -> Resource:
+        """The one resource that a pattern without a star names. Raises ValueError."""
+        if self.is_cluster:
+            return CLUSTER
+        if any(part.endswith(ANY) for part in self.parts):
+            raise ValueError("a resource without a star is wanted")
+        tenant, namespace, topic = (*self.parts, "", "")[:3]
+        if self.group != ANY:
+            kind, group = ResourceKind.GROUP, self.group.encode()
+        else:
+            kind, group = KINDS[len(self.parts) - 1], b""
+        return Resource(kind, tenant, namespace, topic, group)
 
 
 def parse_pattern(text: str) -> Pattern:

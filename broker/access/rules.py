@@ -16,6 +16,8 @@ from broker.access.rights import Action, Principal, Resource
 from broker.access.users import UserCatalogue
 from storage.metadata.user_records import Grant, Granted, Revoked
 
+__all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
+
 ROLE_PREFIX: Final = "role:"
 ADMIN: Final = "admin"  # Every action on what the grant is about.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))

@@ -66,9 +66,9 @@ def list_topics(
     def ask(client: AdminClient) -> None:
         found = list(client.topics(namespace))
         columns = ("name", "partitions", "records", "size_bytes", "durability")
-        _print(where, found, lambda: [("", columns, _cells(found, columns))])
+        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @topics.command(name="show")
@@ -80,9 +80,9 @@ def show_topic(topic: str, *, where: Where = HERE) -> int:
 
     def ask(client: AdminClient) -> None:
         found = client.topic(topic)
-        _print(where, found, lambda: _topic_tables(found))
+        print_answer(where, found, lambda: _topic_tables(found))
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @topics.command(name="create")
@@ -106,9 +106,9 @@ def create_topic(
         if partitions is not None:
             body["partitions"] = partitions
         made = client.create_topic(topic, body)
-        _print(where, made, lambda: _topic_tables(made))
+        print_answer(where, made, lambda: _topic_tables(made))
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @topics.command(name="alter")
@@ -139,9 +139,9 @@ def alter_topic(
         elif not changes:
             raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
         altered = client.alter_topic(topic, body)
-        _print(where, altered, lambda: _topic_tables(altered))
+        print_answer(where, altered, lambda: _topic_tables(altered))
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @topics.command(name="delete")
@@ -164,7 +164,7 @@ def delete_topic(
         client.delete_topic(topic)
         print(f"deleted {topic}", file=sys.stderr)
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @groups.command(name="list")
@@ -181,9 +181,9 @@ def list_groups(
     def ask(client: AdminClient) -> None:
         found = list(client.groups(topic=topic))
         columns = ("topic", "group", "partitions", "backlog")
-        _print(where, found, lambda: [("", columns, _cells(_named(found), columns))])
+        print_answer(where, found, lambda: [("", columns, cells(_named(found), columns))])
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 @groups.command(name="show")
@@ -209,15 +209,15 @@ def show_group(
         if not found:
             place = "" if topic is None else f" on {topic}"
             raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-        _print(where, found, lambda: _group_tables(found))
+        print_answer(where, found, lambda: _group_tables(found))
 
-    return _run(where, ask)
+    return run_command(where, ask)
 
 
 Table = tuple[str, Sequence[str], list[list[str]]]  # Title, columns, rows.
 
 
-def _run(where: Where, ask: Callable[[AdminClient], None]) -> int:
+def run_command(where: Where, ask: Callable[[AdminClient], None]) -> int:
     try:
         ask(AdminClient(where.url))
     except AdminError as error:
@@ -226,7 +226,7 @@ def _run(where: Where, ask: Callable[[AdminClient], None]) -> int:
     return 0
 
 
-def _print(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) -> None:
+def print_answer(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) -> None:
     if where.output == "json":
         print(json.dumps(answer, indent=2))
         return
@@ -247,7 +247,7 @@ def _print(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) 
 
 def _topic_tables(topic: Json) -> Iterable[Table]:
     partitioned = "yes" if topic["partitioned"] else "no"
-    row = [topic["durability"], partitioned, _time(topic["created_us"])]
+    row = [topic["durability"], partitioned, time_text(topic["created_us"])]
     yield topic["name"], ("durability", "partitioned", "created"), [row]
     own = topic["settings"]
     kept = [
@@ -264,10 +264,10 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
         "segments",
     )
     rows = [{**one, "segments": len(one["segments"])} for one in topic["partitions"]]
-    yield "partitions", columns, _cells(rows, columns)
+    yield "partitions", columns, cells(rows, columns)
     if topic["groups"]:
         few = ("group", "backlog")
-        yield "groups", few, _cells(_named(topic["groups"]), few)
+        yield "groups", few, cells(_named(topic["groups"]), few)
 
 
 def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
@@ -275,10 +275,10 @@ def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
     for group in found:
         rows = [{**one, "acknowledged": _ranges(one)} for one in group["partitions"]]
         (named,) = _named([group])
-        yield f"{named['group']} on {group['topic']}", columns, _cells(rows, columns)
+        yield f"{named['group']} on {group['topic']}", columns, cells(rows, columns)
 
 
-def _cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
+def cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
     return [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
 
 
@@ -302,5 +302,5 @@ def _setting(text: str) -> tuple[str, Any]:
     return key, json.loads(value) if plain else value
 
 
-def _time(time_us: int) -> str:
+def time_text(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

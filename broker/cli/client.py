@@ -4,8 +4,11 @@ only, so that a command starts fast. Knows no command and no table.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import os
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -29,8 +32,13 @@ class AdminError(Exception):
 class AdminClient:
     """One broker, by the URL of its HTTP listener."""
 
-    def __init__(self, url: str) -> None:
-        """Raises AdminError for what is no http URL."""
+    def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
+        """Who asks is in the environment: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
+        BRAIDLOG_CA_FILE names who signed the broker's certificate. Raises AdminError for what is no
+        http URL.
+        """
+        self._headers = {"Content-Type": "application/json", **_credentials(environment)}
+        self._ca_file = environment.get("BRAIDLOG_CA_FILE")
         parts = urlsplit(url)
         try:
             self._address = (parts.hostname or "", parts.port)
@@ -74,6 +82,39 @@ class AdminClient:
         path = f"/groups/{topic_path(topic)}/{quote(group, safe='')}"
         return self._ask("GET", f"{path}?encoding={encoding}")
 
+    def users(self) -> list[Json]:
+        """All users by number. Raises AdminError."""
+        found: list[Json] = self._ask("GET", "/users")["users"]
+        return found
+
+    def user(self, name: str, method: str = "GET", body: Json | None = None) -> Json:
+        """Show, make (PUT), change (PATCH) or remove (DELETE) a user. Raises AdminError."""
+        return self._ask(method, f"/users/{quote(name, safe='')}", body)
+
+    def token(self, user: str, name: str, method: str, body: Json | None = None) -> Json:
+        """Make (PUT) or take back (DELETE) an access token of a user. Raises AdminError."""
+        path = f"/users/{quote(user, safe='')}/tokens/{quote(name, safe='')}"
+        return self._ask(method, path, body)
+
+    def permissions(self, subject: str | None) -> list[Json]:
+        """Permissions of a user or role, or all. Raises AdminError."""
+        query = f"?{urlencode({'subject': subject})}" if subject else ""
+        found: list[Json] = self._ask("GET", f"/permissions{query}")["permissions"]
+        return found
+
+    def grant(self, permission: Json) -> Json:
+        """Give a permission. Raises AdminError."""
+        return self._ask("POST", "/permissions", permission)
+
+    def revoke(self, permission: Json) -> Json:
+        """Take a permission back. Raises AdminError."""
+        return self._ask("DELETE", f"/permissions?{urlencode(permission)}")
+
+    def is_allowed(self, user: str, action: str, resource: str) -> bool:
+        """Whether a user may do that. Raises AdminError."""
+        query = urlencode({"user": user, "action": action, "resource": resource})
+        return bool(self._ask("GET", f"/permissions/test?{query}")["allowed"])
+
     def _pages(self, what: str, query: Mapping[str, str]) -> Iterator[Json]:
         after: str | None = ""
         while after is not None:
@@ -83,13 +124,15 @@ class AdminClient:
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
         host, port = self._address
-        kind = http.client.HTTPSConnection if self._is_https else http.client.HTTPConnection
-        connection = kind(host, port, timeout=TIMEOUT_S)
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         try:
+            if self._is_https:
+                context = ssl.create_default_context(cafile=self._ca_file)
+                connection = http.client.HTTPSConnection(
+                    host, port, timeout=TIMEOUT_S, context=context
+                )
             sent = None if body is None else json.dumps(body)
-            connection.request(
-                method, self._base + path, sent, {"Content-Type": "application/json"}
-            )
+            connection.request(method, self._base + path, sent, self._headers)
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -114,6 +157,16 @@ class AdminClient:
         except ValueError:
             pass  # Said below, with what else is no broker's answer.
         raise AdminError(f"{self._url} is no Braidlog broker (HTTP {status})")
+
+
+def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    token, user = environment.get("BRAIDLOG_TOKEN"), environment.get("BRAIDLOG_USER")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if user:
+        pair = f"{user}:{environment.get('BRAIDLOG_PASSWORD', '')}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return {}
 
 
 def topic_path(name: str) -> str:

@@ -30,6 +30,9 @@ app.command(
     Example: braidlog export orders --to ./parquet --data-dir ./data
     """,
 )
+app.command("broker.cli.users:users", help="List, make, change and remove users.")
+app.command("broker.cli.users:tokens", help="Make, list and take back access tokens.")
+app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
 app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
 
 

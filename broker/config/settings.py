@@ -24,7 +24,11 @@ from broker.config.units import parse_bytes, parse_seconds
 from broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
-ENV_OTHERS = frozenset({"BRAIDLOG_CONFIG", "BRAIDLOG_URL"})  # The command line's, no settings.
+# The command line's, no settings.
+ENV_OTHERS = frozenset(
+    {"BRAIDLOG_CONFIG", "BRAIDLOG_URL", "BRAIDLOG_TOKEN", "BRAIDLOG_USER", "BRAIDLOG_PASSWORD"}
+    | {"BRAIDLOG_CA_FILE"}
+)
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"
 FIRST_ADMIN = "admin"

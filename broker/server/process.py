@@ -21,6 +21,7 @@ import structlog
 import trio
 
 from broker.access.bearer import TokenVerifier
+from broker.access.first_admin import make_first_admin
 from broker.broker import Broker
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
@@ -98,9 +99,12 @@ async def serve_listeners(
     group, for an address that cannot be had. The listeners are closed when this returns.
     """
     try:
+        await make_first_admin(broker)
         for listener in listeners:
             listener.open()
             broker.listeners[listener.name] = listener
+            if not listener.loopback and (listener.tls is None or not broker.access.rules):
+                log.warning("insecure_listener", listener=listener.name)
         async with trio.open_nursery() as serving:
             async with trio.open_nursery() as accepting:
                 for listener in listeners:

@@ -22,6 +22,7 @@ from protocols.rest.requests import ERROR_HANDLERS, Requests
 from protocols.rest.routes import Query, Routes, Served
 from protocols.rest.schemas.resolving import SchemaRegistry
 from protocols.rest.topics import TopicsApi
+from protocols.rest.users_table import user_routes
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -100,6 +101,7 @@ def _managing(
     groups = GroupsApi(broker)
     detail = messages.TopicDetail
     return [
+        *user_routes(broker, bodies, routes, API),
         route(
             f"{API}/topics",
             GET=Served(

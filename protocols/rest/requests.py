@@ -36,6 +36,8 @@ log = structlog.get_logger()
 Handler = Callable[[Request], Awaitable[Response]]
 
 REQUESTS_MAX = 256  # Handled at the same time; one more is told 429 instead of queueing unseen.
+# What is told with 401 (RFC 9110, section 11.6.1).
+CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
 RETRY_AFTER_S = 1  # What is told with 429 and 503.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # One that a client gives is taken if it is sane.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -164,7 +166,11 @@ def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
     """The one form in which every error is told."""
     exchange.code = wire.code
     body = ErrorBody(wire.number, wire.code, message, message)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if wire.status in (429, 503) else None
+    headers = {}
+    if wire.status in (429, 503):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    elif wire.status == 401:
+        headers["WWW-Authenticate"] = CHALLENGE
     return Response(encode(body), wire.status, headers, "application/json")
 
 

@@ -17,6 +17,7 @@ from broker.access.rights import CLUSTER, Action, Resource
 from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
+from protocols.rest.login import principal_of
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Routes:
             served = methods["GET" if request.method == "HEAD" else request.method]
             if served.action is not None:
                 exchange: Exchange = request.scope["exchange"]
+                exchange.principal = await principal_of(self._broker.authentication, request)
                 self._broker.access.check(exchange.principal, served.action, named_in(request))
             return await served.handler(request)
 

@@ -30,6 +30,8 @@ def filled(path):
         ("subscription", "g"),
         ("consumer", "c"),
         ("partition", "0"),
+        ("user", "anna"),
+        ("token", "ci"),
         ("rest:path", "a/b/c"),
         ("name", "orders"),
         ("cluster", "standalone"),

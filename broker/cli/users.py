@@ -1,0 +1,243 @@
+"""`braidlog users`, `braidlog tokens` and `braidlog permissions`: who may come in, and to do what.
+
+Secrets are never arguments, which every user of a machine can read: passwords come from a file or
+are asked for, and a token's text is printed once. Knows no broker but its JSON API.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
+from broker.cli.client import EXIT_FAILED, EXIT_USAGE, AdminClient, AdminError, Json
+from broker.config.units import parse_seconds
+
+users = App(name="users", help="List, make, change and remove users.")
+tokens = App(name="tokens", help="Make, list and take back access tokens.")
+permissions = App(name="permissions", help="Grant, take back, list and test permissions.")
+
+PasswordFile = Annotated[
+    Path | None,
+    Parameter(help="Its first line is the password; without it the password is asked for."),
+]
+Roles = Annotated[list[str] | None, Parameter(name="--role", negative="", help="Repeatable.")]
+
+
+@users.command(name="list")
+def list_users(*, where: Where = HERE) -> int:
+    """Every user.
+
+    Example: braidlog users list
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = client.users()
+        columns = ("name", "id", "active", "has_password", "roles", "tokens")
+        rows = [
+            {**one, "roles": ", ".join(one["roles"]), "tokens": len(one["tokens"])} for one in found
+        ]
+        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+
+    return run_command(where, ask)
+
+
+@users.command(name="create")
+def create_user(
+    user: str,
+    *,
+    password_file: PasswordFile = None,
+    no_password: Annotated[
+        bool, Parameter(negative="", help="They come in by tokens or certificates.")
+    ] = False,
+    role: Roles = None,
+    where: Where = HERE,
+) -> int:
+    """Make a user.
+
+    Example: braidlog users create anna --password-file anna.txt
+    """
+
+    def ask(client: AdminClient) -> None:
+        body: Json = {"roles": role or []}
+        if not no_password:
+            body["password"] = _password(password_file)
+        client.user(user, "PUT", body)
+
+    return run_command(where, ask)
+
+
+@users.command(name="password")
+def set_password(user: str, *, password_file: PasswordFile = None, where: Where = HERE) -> int:
+    """Give a user another password.
+
+    Example: braidlog users password anna
+    """
+
+    def ask(client: AdminClient) -> None:
+        client.user(user, "PATCH", {"password": _password(password_file)})
+
+    return run_command(where, ask)
+
+
+@users.command(name="alter")
+def alter_user(
+    user: str,
+    *,
+    active: Annotated[bool | None, Parameter(help="Whether they may come in.")] = None,
+    role: Roles = None,
+    where: Where = HERE,
+) -> int:
+    """Replace a user's roles, lock them out or let them in again.
+
+    Example: braidlog users alter anna --no-active
+    """
+    return run_command(
+        where, lambda client: _done(client.user(user, "PATCH", {"active": active, "roles": role}))
+    )
+
+
+@users.command(name="delete")
+def delete_user(user: str, *, where: Where = HERE) -> int:
+    """Remove a user with all tokens. Connections that are open stay.
+
+    Example: braidlog users delete anna
+    """
+    return run_command(where, lambda client: _done(client.user(user, "DELETE")))
+
+
+@tokens.command(name="create")
+def create_token(
+    user: str,
+    name: str,
+    *,
+    expires: Annotated[str | None, Parameter(help="As 90d; without it: never.")] = None,
+    where: Where = HERE,
+) -> int:
+    """Make an access token and print it: it cannot be shown again.
+
+    Example: braidlog tokens create anna laptop --expires 90d
+    """
+
+    def ask(client: AdminClient) -> None:
+        body: Json = {}
+        if expires is not None:
+            body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
+        made = client.token(user, name, "PUT", body)
+        if where.output == "json":
+            print_answer(where, made, list)
+        else:
+            print(made["token"])
+
+    return run_command(where, ask)
+
+
+@tokens.command(name="show")
+def show_tokens(user: str, *, where: Where = HERE) -> int:
+    """The access tokens of a user, without their texts.
+
+    Example: braidlog tokens show anna
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = client.user(user)["tokens"]
+        columns = ("name", "created", "expires")
+        rows = [
+            {
+                "name": one["name"],
+                "created": time_text(one["created_us"]),
+                "expires": None if one["expires_us"] is None else time_text(one["expires_us"]),
+            }
+            for one in found
+        ]
+        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+
+    return run_command(where, ask)
+
+
+@tokens.command(name="revoke")
+def revoke_token(user: str, name: str, *, where: Where = HERE) -> int:
+    """Take an access token back.
+
+    Example: braidlog tokens revoke anna laptop
+    """
+    return run_command(where, lambda client: _done(client.token(user, name, "DELETE")))
+
+
+@permissions.command(name="grant")
+def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
+    """Let a user, or `role:NAME`, do something to what a pattern names.
+
+    Example: braidlog permissions grant anna consume 'public/default/orders@billing'
+    """
+    wanted = {"subject": subject, "action": action, "resource": resource}
+    return run_command(where, lambda client: _done(client.grant(wanted)))
+
+
+@permissions.command(name="revoke")
+def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
+    """Take a permission back, as it was granted.
+
+    Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
+    """
+    given = {"subject": subject, "action": action, "resource": resource}
+    return run_command(where, lambda client: _done(client.revoke(given)))
+
+
+@permissions.command(name="list")
+def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
+    """What was granted, to everybody or to one user or role.
+
+    Example: braidlog permissions list role:readers
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = client.permissions(subject)
+        columns = ("subject", "action", "resource")
+        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+
+    return run_command(where, ask)
+
+
+@permissions.command(name="test")
+def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
+    """Whether a user may do something: says so, and exits with 1 if not.
+
+    Example: braidlog permissions test anna produce public/default/orders
+    """
+
+    def ask(client: AdminClient) -> None:
+        if not client.is_allowed(user, action, resource):
+            raise AdminError(f"{user} may not {action} {resource}", EXIT_FAILED)
+        print(f"{user} may {action} {resource}")
+
+    return run_command(where, ask)
+
+
+def _password(file: Path | None) -> str:
+    """Raises AdminError."""
+    if file is None:
+        if not sys.stdin.isatty():
+            raise AdminError("no terminal to ask at: use --password-file", EXIT_USAGE)
+        return getpass.getpass("Password: ")
+    try:
+        first_line, _, _ = file.read_text("utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdminError(f"{file}: {error}", EXIT_USAGE) from error
+    return first_line.rstrip("\r")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text, unit="s")
+    except ValueError as error:
+        raise AdminError(f"--expires {text}: {error}", EXIT_USAGE) from error
+
+
+def _done(_: object) -> None:
+    """What was answered is as it was asked for: nothing to print."""

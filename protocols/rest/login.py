@@ -1,0 +1,47 @@
+"""Who an HTTP client is: Basic (RFC 7617) and Bearer (RFC 6750).
+
+Knows no password and no key: the broker's authentication does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+from broker.access.rights import ANONYMOUS, Principal
+from broker.errors import NotAuthenticated
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from broker.access.authentication import Authentication
+
+
+async def principal_of(authentication: Authentication, request: Request) -> Principal:
+    """Whom a request acts for; nobody in particular where nobody is asked.
+
+    Raises NotAuthenticated, LimitExceeded.
+    """
+    if not authentication.required:
+        return ANONYMOUS
+    header = request.headers.get("authorization")
+    if header is None:
+        raise NotAuthenticated("authentication is needed: Basic or Bearer")
+    host = request.client.host if request.client is not None else ""
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return authentication.bearer(credentials.strip(), host).principal
+    if scheme.lower() != "basic":
+        raise NotAuthenticated(f"{scheme} is not known here: Basic and Bearer are")
+    name, password = _name_and_password(credentials)
+    return (await authentication.password(name, password, host)).principal
+
+
+def _name_and_password(credentials: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise NotAuthenticated("what follows Basic is no Base64 of text") from error
+    name, _, password = text.partition(":")
+    return name, password

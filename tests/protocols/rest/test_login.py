@@ -1,0 +1,66 @@
+"""HTTP clients where they must prove who they are."""
+
+import base64
+
+import pytest
+
+from storage.metadata.user_records import Grant
+from tests.protocols.rest.asgi import call
+
+pytestmark = pytest.mark.parametrize(
+    "broker", [{"access.required": "true", "access.superusers": "root"}], indirect=True, ids=[""]
+)
+TOPIC = "/api/v1/topics/public/default/orders"
+
+
+def basic(text):
+    return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
+
+
+@pytest.fixture
+async def root(broker):
+    user, _ = await broker.users.create("root", "secret:one")
+    return user
+
+
+async def test_name_and_password_or_a_token_let_in(app, broker, root):
+    assert (await call(app, "PUT", TOPIC, headers=basic("root:secret:one"))).status == 201
+    token, _ = await broker.users.create_token(root, "ci", None)
+    answer = await call(app, "GET", TOPIC, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        basic("root:wrong"),
+        basic("nobody:secret"),
+        basic("root"),
+        {"Authorization": "Basic ???"},
+        {"Authorization": "Basic /w=="},
+        {"Authorization": "Bearer nothing"},
+        {"Authorization": "Bearer a.b.c"},
+        {"Authorization": "Digest x"},
+        {"Authorization": ""},
+    ],
+)
+async def test_nothing_else_does(app, broker, root, headers):
+    answer = await call(app, "PUT", TOPIC, headers=headers)
+    assert (answer.status, answer.json["code"]) == (401, "not_authenticated")
+    assert answer.headers["www-authenticate"].startswith("Basic")
+    assert len(broker.topics) == 0
+
+
+async def test_health_needs_no_login(app):
+    assert (await call(app, "GET", "/healthz")).status == 200
+
+
+async def test_a_user_may_do_what_was_granted(app, broker):
+    await broker.users.create("anna", "secret")
+    anna = basic("anna:secret")
+    assert (await call(app, "PUT", TOPIC, headers=anna)).status == 403
+    await broker.permissions.grant(Grant("anna", "create", "public/default/orders"))
+    assert (await call(app, "PUT", TOPIC, headers=anna)).status == 201
+    assert (await call(app, "DELETE", TOPIC, headers=anna)).status == 403
+    assert (await call(app, "GET", "/api/v1/users", headers=anna)).status == 403
