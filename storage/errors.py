@@ -1,6 +1,6 @@
 """What storage can say went wrong. Knows no protocol.
 
-The text of an error is for the operator, and may name files. `told` is for clients, and does not.
+The text of an error is for the operator and may name files; `client_text` is for clients.
 """
 
 import errno
@@ -13,7 +13,7 @@ class StorageError(Exception):
     """Base of every error that storage raises on purpose."""
 
     @property
-    def told(self) -> str:
+    def client_text(self) -> str:
         """What clients may hear of it: no path of this machine."""
         return str(self)
 
@@ -32,7 +32,7 @@ class StorageFull(StorageError):
         return self.number in OUT_OF_SPACE
 
     @property
-    def told(self) -> str:
+    def client_text(self) -> str:
         """The system's own words: "No space left on device"."""
         return os.strerror(self.number)
 
@@ -41,7 +41,7 @@ class StorageFailed(StorageError):
     """A write or sync failed in a way that must not be retried. The broker has to stop."""
 
     @property
-    def told(self) -> str:
+    def client_text(self) -> str:
         """Not which file it was."""
         return "storage failed, the broker is stopping"
 
@@ -67,7 +67,7 @@ class DamagedLog(StorageError):
         self.reason = reason
 
     @property
-    def told(self) -> str:
+    def client_text(self) -> str:
         """The offset, not the file."""
         return f"offset {self.offset} is damaged: {self.reason}"
 
@@ -83,7 +83,7 @@ class LogClosed(StorageError):
     """The log is no longer open: its topic was deleted, or the broker is stopping."""
 
     @property
-    def told(self) -> str:
+    def client_text(self) -> str:
         """Not which folder it was."""
         return "the topic was deleted"
 

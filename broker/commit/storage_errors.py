@@ -1,7 +1,7 @@
 """What an error of storage means to a client (the broker error) and to an operator (a log line).
 
-Clients are told neither more than `StorageError.told` nor each in the log: a full disk refuses
-thousands of requests a second. Knows no topic and no protocol.
+Clients are told no more than `StorageError.client_text`, and the log does not hold each error: a
+full disk refuses thousands of requests a second. Knows no topic and no protocol.
 """
 
 import time
@@ -36,7 +36,7 @@ def to_broker_error(error: StorageError, place: str = "") -> errors.BrokerError:
     """The broker error for an error of storage; `place` says where, in a client's words."""
     if isinstance(error, storage.errors.OffsetOutOfRange):
         return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
-    text = f"{place}: {error.told}" if place else error.told
+    text = f"{place}: {error.client_text}" if place else error.client_text
     return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)
 
 

@@ -31,22 +31,22 @@ class CursorState:
             return True
         return bool(self.acked) and self.acked.contains(max(start, self.position), end)
 
-    def told(self, start: int, end: int) -> list[tuple[int, int]]:
+    def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of the entry `[start, end)` that Pulsar acknowledged.
 
-        Where another protocol's commit left the position inside the entry, that part is not told:
+        Where another protocol's commit left the position inside the entry, that part is left out:
         the entry goes whole.
         """
-        told: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         low = max(start, self.floor)
         if low < self.position:
-            told.append((low, min(self.position, end)))
+            ranges.append((low, min(self.position, end)))
         if self.acked:
-            told += self.acked.within(max(start, self.position), end)
-        return told
+            ranges += self.acked.within(max(start, self.position), end)
+        return ranges
 
 
-class Cursor(Protocol):
+class DispatchCursor(Protocol):
     """What a dispatcher needs of a position. Changes return a ticket (0: nothing to wait for)."""
 
     is_durable: bool

@@ -23,7 +23,7 @@ import trio
 from broker.delivery import ack_sets
 from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.cursor import Cursor, CursorState
+from broker.delivery.cursor import CursorState, DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.read_ahead import ReadAhead
 from broker.errors import BrokerError, OffsetOutOfRange
@@ -70,7 +70,7 @@ class Dispatcher(abc.ABC):
         self,
         partition: Partition,
         name: bytes,
-        cursor: Cursor,
+        cursor: DispatchCursor,
         surroundings: Surroundings | None = None,
     ) -> None:
         """`name` is the subscription's."""
@@ -467,7 +467,7 @@ class Dispatcher(abc.ABC):
 
 def tell_acked(entry: Entry, state: CursorState) -> None:
     """Let the entry say which of its messages are acknowledged."""
-    if entry.record_count > 1 and (acked := state.told(entry.offset, entry.end)):
+    if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
         entry.ack_set = ack_sets.ack_set_of(entry, acked)
 
 
@@ -475,7 +475,9 @@ def wanted_of(span: Span, state: CursorState) -> int:
     """How many messages of the entry are still wanted."""
     if state.covers(span.offset, span.end):
         return 0
-    return span.record_count - sum(end - start for start, end in state.told(span.offset, span.end))
+    return span.record_count - sum(
+        end - start for start, end in state.acked_ranges(span.offset, span.end)
+    )
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ from broker.delivery.key_slots import KeyPolicy
 from broker.delivery.shared import SharedDispatcher, Shares
 
 if TYPE_CHECKING:
-    from broker.delivery.cursor import Cursor, CursorState
+    from broker.delivery.cursor import CursorState, DispatchCursor
     from broker.topics.partition import Partition
 
 # Offsets that wait for their key's consumer, before nothing more is read ahead for the others;
@@ -49,7 +49,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self,
         partition: Partition,
         name: bytes,
-        cursor: Cursor,
+        cursor: DispatchCursor,
         surroundings: Surroundings | None = None,
         *,
         policy: KeyPolicy,

@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.cursor import Cursor, SubscriptionCursor
+from broker.delivery.cursor import DispatchCursor, SubscriptionCursor
 from broker.delivery.dispatcher import Surroundings, wall_clock_us
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.failover import FailoverDispatcher
@@ -112,7 +112,7 @@ class Dispatchers:
         partition: Partition,
         name: bytes,
         kind: SubscriptionKind,
-        cursor: Cursor,
+        cursor: DispatchCursor,
         *,
         keys: KeySharing | None = None,
     ) -> Dispatcher:
@@ -138,7 +138,7 @@ class Dispatchers:
         partition: Partition,
         name: bytes,
         kind: SubscriptionKind,
-        cursor: Cursor,
+        cursor: DispatchCursor,
         keys: KeySharing,
     ) -> Dispatcher:
         shared = Surroundings(self._budget, self._now_us)

@@ -34,7 +34,7 @@ from broker.delivery.entries import Entry, EntryId, Span
 from broker.errors import BrokerError, OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from broker.delivery.cursor import Cursor
+    from broker.delivery.cursor import DispatchCursor
     from broker.topics.partition import Partition
 
 # Messages a consumer may hold; Apache's default, goes on at half of it.
@@ -58,7 +58,7 @@ class SharedDispatcher(Dispatcher):
         self,
         partition: Partition,
         name: bytes,
-        cursor: Cursor,
+        cursor: DispatchCursor,
         surroundings: Surroundings | None = None,
     ) -> None:
         """See Dispatcher."""

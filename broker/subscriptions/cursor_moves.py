@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable
 from typing import Final
 
-from storage.metadata.cursors import Cursor, KafkaCommit, Moved
+from storage.metadata.cursors import KafkaCommit, Moved, StoredCursor
 from storage.metadata.ranges import RANGES_MAX, RangeSet
 
 OFFSET_MAX: Final = (1 << 63) - 1  # What an int64 holds: Kafka's, Iggy's and Pulsar's own bound.
@@ -26,7 +26,7 @@ class CursorEvent(enum.Enum):
 
 
 def committed(
-    key: CursorKey, cursor: Cursor | None, position: int, kafka: KafkaCommit | None
+    key: CursorKey, cursor: StoredCursor | None, position: int, kafka: KafkaCommit | None
 ) -> tuple[Moved, CursorEvent | None]:
     """A commit to `position`: where the cursor is behind, all below is acknowledged; where it is
     ahead, or was never set, it is set anew; else only what Kafka reads back changes.
@@ -50,7 +50,7 @@ def sought(key: CursorKey, position: int, kafka: KafkaCommit | None = None) -> M
 
 
 def acknowledged(
-    key: CursorKey, cursor: Cursor, position: int, ranges: RangeSet | None = None
+    key: CursorKey, cursor: StoredCursor, position: int, ranges: RangeSet | None = None
 ) -> Moved:
     """Acks that take the position there, and acknowledge `ranges` besides."""
     kafka = cursor.kafka if position == cursor.position else None
@@ -62,12 +62,12 @@ def bounded(position: int) -> int:
     return min(max(position, 0), OFFSET_MAX)
 
 
-def past(cursor: Cursor, position: int) -> int:
+def past(cursor: StoredCursor, position: int) -> int:
     """Where the position comes to rest when all below `position` is acknowledged."""
     return position if cursor.acked is None else cursor.acked.next_gap(position)
 
 
-def taken(cursor: Cursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
+def taken(cursor: StoredCursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
     """Those ranges that say something new and find room; how many found none."""
     acked = cursor.acked or RangeSet()
     room = RANGES_MAX - len(acked)
@@ -88,7 +88,7 @@ def taken(cursor: Cursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, 
     return fresh, refused
 
 
-def closed(cursor: Cursor, fresh: RangeSet) -> int:
+def closed(cursor: StoredCursor, fresh: RangeSet) -> int:
     """Where the position comes to rest when `fresh` is acknowledged besides."""
     position = cursor.position
     while True:

@@ -22,10 +22,10 @@ from broker.topics.partition import Partition
 from broker.topics.topic import Topic, TopicEvent
 from broker.topics.topics import Topics
 from storage.metadata.cursors import (
-    Cursor,
     CursorStore,
     KafkaCommit,
     Moved,
+    StoredCursor,
     StoredSubscription,
     Subscribed,
     made,
@@ -230,7 +230,7 @@ class Subscription:
             return None  # The store has it until the deletion is on disk.
         return self._cursors.find(self.topic.meta.topic_id, self.name)
 
-    def _cursor(self, index: int) -> Cursor | None:
+    def _cursor(self, index: int) -> StoredCursor | None:
         stored = self._stored()
         return stored.cursors.get(index) if stored else None
 

@@ -1,9 +1,10 @@
-"""One partition as the listeners see it: append, read, wait. Knows no protocol; turns storage
-errors
-into broker errors.
+"""One partition as protocols use it: append, read, wait. Turns storage errors into broker errors.
+Knows no protocol.
 
-Appends and warm reads run in the loop (microseconds), cold reads in a thread. Nothing above the
-high watermark is ever handed out, and readers are woken by the high watermark, never by a timer.
+An append never waits; the answer to it waits for the ticket that it returns. Once that ticket is
+durable the records are on disk, and no reader sees them before. Appends and warm reads run in the
+loop (microseconds), cold reads in a thread. Readers are woken by the high watermark, never by a
+timer.
 """
 
 from __future__ import annotations
@@ -163,9 +164,9 @@ class Partition:
         return Appended(base_offset, self._durability.ticket)
 
     def check_room(self) -> None:
-        """Raises StorageFull if the disk was full for the last append, and is as full now.
+        """Raises StorageFull if the disk was full for the last append and still is.
 
-        For a listener whose clients begin anew whenever a record is refused, and for ever.
+        For clients that reconnect and retry forever when a record is refused (Pulsar).
         """
         if self._no_room_for and not self._has_room(self._no_room_for):
             raise self._failed(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))

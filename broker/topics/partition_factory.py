@@ -104,14 +104,14 @@ class Partitions:
         return self._found_room
 
     def discard(self, partition: Partition) -> None:
-        """Give the partition and its folder up: nothing names it any more. `run` removes it."""
+        """Queue the partition and its folder for deletion: nothing names it any more."""
         self._discarded.append(partition)
         self._has_discarded.set()
 
     def retire_discarded(self) -> Iterator[None]:
-        """Close each, and have its folder be known as one to be removed, whoever comes to that.
+        """Close every discarded partition and queue its folder for deletion.
 
-        A step for each: a disk that is busy may take milliseconds. Raises StorageFailed.
+        One step a partition: a busy disk may take milliseconds for each. Raises StorageFailed.
         """
         while self._discarded:
             self._data_dir.retire_partition(self._discarded.popleft().partition_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from broker.access.rights import Action, Resource
 from broker.delivery import entries
 from broker.delivery.consumer import SubscriptionKind
-from broker.delivery.cursor import Cursor, MemoryCursor, SubscriptionCursor
+from broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
 from broker.delivery.key_shared import KeySharedDispatcher
 from broker.delivery.registry import KeySharing
 from broker.errors import (
@@ -239,7 +239,7 @@ async def _cursor(
     command: CommandSubscribe,
     partition: Partition,
     dispatcher: Dispatcher | None,
-) -> tuple[Cursor, int]:
+) -> tuple[DispatchCursor, int]:
     """The position to deliver from, and the ticket after which it is on disk."""
     position: int | None = None
     if command.start_message_rollback_duration_sec:
@@ -265,7 +265,7 @@ async def _memory_cursor(
     partition: Partition,
     dispatcher: Dispatcher | None,
     position: int | None,
-) -> Cursor:
+) -> DispatchCursor:
     """A reader's position: where it asks to start, else where its own seek left it."""
     if position is None and command.HasField("start_message_id"):
         start = entry_id(command.start_message_id)

@@ -112,12 +112,6 @@ class Codec(Protocol):
         Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
         """
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """Put offsets (and times, where the format holds them) into a checked body.
-
-        Works in place where the body is writable and its size stays; returns the body to store.
-        """
-
     def split(
         self,
         body: Buffer,

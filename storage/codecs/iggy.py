@@ -129,19 +129,6 @@ class IggyCodec:
             count, pos = count + 1, stop
         return BodyInfo(count)
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """Put offsets and time into each record, in place where the body is writable."""
-        view = memoryview(body)
-        if view.readonly:
-            view = memoryview(bytearray(view))
-        pos, _ = read_key(view)
-        offset, end = base_offset, len(view)
-        while pos < end:
-            _, stop = _record_end(view, pos, end)
-            STAMP.pack_into(view, pos, offset, AVAILABLE, append_us)
-            offset, pos = offset + 1, stop
-        return view
-
     def split(
         self,
         body: Buffer,

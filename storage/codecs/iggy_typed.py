@@ -79,15 +79,6 @@ class IggyTypedCodec:
             count, pos = count + 1, stop
         return times.info(count)
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """Put offsets, times and checksums into each record, in place where that can be."""
-        view = memoryview(body)
-        if view.readonly:
-            view = memoryview(bytearray(view))
-        pos, _ = read_key(view)
-        stamp_records(view, pos, base_offset, append_us)
-        return view
-
     def split(
         self,
         body: Buffer,

@@ -28,7 +28,6 @@ from storage.codecs.kafka_layout import (
     EQUAL_SET_MIN,
     HEAD,
     MESSAGE_MIN,
-    NO_LIMIT,
     NULL,
     OFFSET,
     SIZE,
@@ -38,7 +37,6 @@ from storage.codecs.kafka_layout import (
     open_wrapper,
     plain_value,
 )
-from storage.codecs.kafka_prepare import prepare
 from storage.codecs.record import Record
 from storage.errors import BodyError, CorruptBody
 
@@ -65,10 +63,6 @@ class KafkaCodec:
                 count += 1
             pos = stop
         return BodyInfo(count, flags=flags)
-
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """As `prepare`, without its limit on entries."""
-        return prepare(body, base_offset, append_us, message_bytes_max=NO_LIMIT).body
 
     def split(
         self,

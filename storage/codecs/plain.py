@@ -52,10 +52,6 @@ class PlainCodec:
             return BodyInfo(len(decoded.records))
         return BodyInfo(len(decoded.records), times[0], max(times))
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """Nothing to do: offsets count from the batch's base offset."""
-        return body
-
     def split(
         self,
         body: Buffer,

@@ -156,10 +156,6 @@ class PulsarCodec:
             info.max_publish_us = max(publish_us, info.max_publish_us or publish_us)
         return info
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """Nothing to do: prefixes count from the batch's base offset, entries stay untouched."""
-        return body
-
     def split(
         self,
         body: Buffer,

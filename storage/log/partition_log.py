@@ -78,7 +78,7 @@ class PartitionLog(ReadableLog):
         self._marked = False
         self._sealed = False
         self._closed = False
-        self._doomed: list[Segment] = []
+        self._segments_to_delete: list[Segment] = []
         self._pending_limit: int | None = None
         self._slots_to_lower = 0  # Of the reservation, since `written` mode was left.
         self._begin(recovered)
@@ -320,8 +320,8 @@ class PartitionLog(ReadableLog):
             self._lower_reservation()
         if self._pending_limit is not None:
             self._confirm_reservation(self._pending_limit)
-        if self._doomed and self._slot.file in point.files:
-            self._remove_doomed()
+        if self._segments_to_delete and self._slot.file in point.files:
+            self._delete_segments()
         self._write_slot()
 
     def _confirm_reservation(self, limit: int) -> None:
@@ -394,7 +394,7 @@ class PartitionLog(ReadableLog):
     def _doom(self, segments: Sequence[Segment]) -> None:
         """Have these removed once the slot, which has the new log start, is durable."""
         assert self._slot.file is not None
-        self._doomed += segments
+        self._segments_to_delete += segments
         self._unsynced.hold(self._slot.file)
         self._mark()
 
@@ -406,11 +406,11 @@ class PartitionLog(ReadableLog):
             self._roll(self._segments.last)
             self._mark()
 
-    def _remove_doomed(self) -> None:
+    def _delete_segments(self) -> None:
         with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
-            while self._doomed:  # Oldest first: what is left is always one piece.
-                self._doomed[0].remove()
-                del self._doomed[0]
+            while self._segments_to_delete:  # Oldest first: what is left is always one piece.
+                self._segments_to_delete[0].remove()
+                del self._segments_to_delete[0]
         self._unsynced.names_changed = True
         self._committer.mark_lazy(self)
 

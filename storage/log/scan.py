@@ -170,9 +170,9 @@ def pass_over(
     segment: Segment, file_pos: int, offset: int, *, below: int, end_pos: int
 ) -> tuple[int, int]:
     """(offset, file_pos) behind the batches from `file_pos` on that end at or below the offset
-    `below`: as a walk that checks no bodies, for who needs nothing of their headers.  # hot
+    `below`. Walks the headers only; bodies are not verified.  # hot
 
-    Ends early at whatever is not good: a walk from there says what it is.
+    Stops early at the first batch that is not good: a full walk from there says what is wrong.
     Raises: Fault if the disk cannot read; FileGone.
     """
     salt, partition_id = segment.salt, segment.partition_id

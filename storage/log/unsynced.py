@@ -25,7 +25,8 @@ class Unsynced:
             self.files[file] = None
 
     def write_slot(self, slot: SlotFile, log_start_offset: int, durable_offset: int) -> None:
-        """Let the slot say this; no round syncs it. On a full disk it says less, as it may.
+        """Write the watermark slot without syncing. If the disk is full it stays behind, which is
+        safe.
 
         Raises: StorageFailed.
         """

@@ -33,7 +33,7 @@ class KafkaCommit(
     time_us: int
 
 
-class Cursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+class StoredCursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """One subscription on one partition. Changed by the store alone."""
 
     position: int
@@ -54,7 +54,7 @@ class StoredSubscription(msgspec.Struct, array_like=True, forbid_unknown_fields=
 
     partitions: int
     properties: dict[str, str]
-    cursors: dict[int, Cursor]
+    cursors: dict[int, StoredCursor]
 
 
 class Subscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1, gc=False):
@@ -156,7 +156,7 @@ class CursorStore:
         """The subscription of that name."""
         return self._topics.get(topic_id, {}).get(name)
 
-    def get(self, topic_id: int, index: int, name: bytes) -> Cursor | None:
+    def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
         """The cursor on one partition; None: never set."""
         found = self.find(topic_id, name)
         return found.cursors.get(index) if found else None
@@ -274,7 +274,7 @@ class CursorStore:
 
     def _state(self) -> Iterator[Sequence[CursorChange]]:
         for topic_id, named in self._topics.items():
-            yield from _told(topic_id, named.items())
+            yield from _as_records(topic_id, named.items())
 
     def _apply(self, change: CursorChange) -> None:
         match change:
@@ -300,7 +300,7 @@ class CursorStore:
         cursors = self._topics[change.topic_id][change.name].cursors
         cursor = cursors.get(change.index)
         if cursor is None:
-            cursor = cursors[change.index] = Cursor(change.position, change.floor)
+            cursor = cursors[change.index] = StoredCursor(change.position, change.floor)
             self.set_back += 1
         elif change.position < cursor.position:
             self.set_back += 1
@@ -320,7 +320,7 @@ def made(
     return Subscribed(topic_id, {name: StoredSubscription(partitions, dict(properties or {}), {})})
 
 
-def _told(
+def _as_records(
     topic_id: int, named: Iterable[tuple[bytes, StoredSubscription]]
 ) -> Iterator[Sequence[CursorChange]]:
     """Subscriptions as records of a snapshot: few large ones, which replay fastest."""
@@ -343,18 +343,18 @@ def _told(
 
 
 class Gathering:
-    """Tells the state as it was when this began, a piece at a time, while it changes: what a change
-    is about to touch is told before it.
+    """Yields a snapshot in pieces while the state changes: an entry about to change is yielded
+    first, in its old form.
     """
 
     def __init__(self, topics: dict[int, dict[bytes, StoredSubscription]]) -> None:
         self._topics = topics
         self._left: dict[int, dict[bytes, None] | None] = dict.fromkeys(topics)
-        """By topic the subscriptions not told yet; None: all that it has."""
+        """By topic, the subscriptions not yielded yet; None: all that it has."""
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is told."""
+        """Whether everything was yielded."""
         return not self._left
 
     def some(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
@@ -362,17 +362,17 @@ class Gathering:
         while self._left and cursors > 0:
             topic_id = next(iter(self._left))
             names = self._names_left(topic_id)
-            told = []
+            taken = []
             while names and cursors > 0:
                 name, _ = names.popitem()
-                told.append((name, self._topics[topic_id][name]))
-                cursors -= 1 + len(told[-1][1].cursors)
+                taken.append((name, self._topics[topic_id][name]))
+                cursors -= 1 + len(taken[-1][1].cursors)
             if not names:
                 del self._left[topic_id]
-            yield from _told(topic_id, told)
+            yield from _as_records(topic_id, taken)
 
     def before(self, change: CursorChange) -> Iterator[Sequence[CursorChange]]:
-        """What has to be told before that change is made."""
+        """What has to be yielded before that change is made."""
         topic_id = change.topic_id
         if topic_id not in self._left:
             return
@@ -385,7 +385,7 @@ class Gathering:
             case _:
                 touched = []  # A new one: it was not there.
         named = self._topics.get(topic_id, {})
-        yield from _told(topic_id, [(name, named[name]) for name in touched])
+        yield from _as_records(topic_id, [(name, named[name]) for name in touched])
         for name in touched:
             del names[name]
         if not names:
@@ -416,13 +416,13 @@ def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> R
 
 def _resize(found: StoredSubscription, partitions: int) -> None:
     for index in range(found.partitions, partitions):
-        found.cursors[index] = Cursor(0, 0)
+        found.cursors[index] = StoredCursor(0, 0)
     for index in [index for index in found.cursors if index >= partitions]:
         del found.cursors[index]
     found.partitions = partitions
 
 
-def _is_large(cursor: Cursor) -> bool:
+def _is_large(cursor: StoredCursor) -> bool:
     return cursor.acked is not None and len(cursor.acked) > RECORD_RANGES
 
 

@@ -31,7 +31,7 @@ def refused(number):
 def test_the_operator_is_told_the_path_and_clients_are_not(error, told):
     assert isinstance(error, StorageError)
     assert PATH in str(error)
-    assert error.told == told
+    assert error.client_text == told
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

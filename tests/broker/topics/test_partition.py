@@ -158,7 +158,7 @@ class RefusingLog:
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
     partition = Partition(SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability, has_room)
-    with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.told)}$"):
+    with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
         await durability.run()

@@ -189,13 +189,6 @@ def test_split_gives_whole_records_from_an_offset_up_to_a_count() -> None:
                 assert IGGY_POLLS.parse(bytes(body[pos:])).messages[0].offset == offset
 
 
-def test_stamping_again_moves_a_body() -> None:
-    body = body_from_send(sent(b"a") + sent(b"b"), 10, 1, key=b"k").body
-    moved = IGGY.stamp(bytearray(body), 70, 8)
-    records = IGGY.decode(moved, 70, 0).records
-    assert [(r.offset, r.append_us, r.key) for r in records] == [(70, 8, b"k"), (71, 8, b"k")]
-
-
 def test_a_head_of_another_version_is_corrupt() -> None:
     body = body_from_send(sent(b"a"), 0, 1).body
     for bad in (b"", body[:3], b"\0\0\1\0" + body[4:], b"\xff\xff\0\0" + body[4:]):

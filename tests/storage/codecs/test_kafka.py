@@ -310,7 +310,7 @@ def test_a_compressed_body_is_read_from_any_offset_in_pieces(codec: int) -> None
 def test_stamping_again_moves_a_body(codec: int) -> None:
     inner = entry(0, message(None, b"a")) + entry(0, message(b"k", None))
     body = prepared(wrapper(inner, codec) if codec else inner).body
-    moved = KAFKA.stamp(bytes(body), 500, 9)
+    moved = prepare(bytes(body), 500, 9, message_bytes_max=LIMIT).body
     assert [r.offset for r in KAFKA.decode(moved, 500, 9).records] == [500, 501]
 
 

@@ -138,7 +138,6 @@ def test_inspect_sums_up_the_entries() -> None:
         (batch(b"a", b"b", b"c"), 3),
     )
     assert PULSAR.inspect(stored) == BodyInfo(5, 30_000, 50_000, BatchFlag.COMPRESSED)
-    assert PULSAR.stamp(stored, 9, 9) is stored
 
 
 FLAGS = [

@@ -4,7 +4,7 @@ import pytest
 
 from storage.errors import DamagedLog, StorageFull, UnwritableChange
 from storage.metadata import cursors as module
-from storage.metadata.cursors import Cursor, CursorStore, KafkaCommit, Moved, made
+from storage.metadata.cursors import CursorStore, KafkaCommit, Moved, StoredCursor, made
 from storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -66,17 +66,17 @@ def test_a_cursor_is_what_was_put_last_and_ranges_gather(store, journal):
     store.move(moved(1, 10, 10, kafka))
     store.move(moved(1, 10, 10, kafka, ranges=ranges_of((12, 13))))
     store.move(moved(1, 10, 10, ranges=ranges_of((15, 20), (30, 31))))
-    expected = Cursor(10, 10, ranges_of((12, 13), (15, 20), (30, 31)), None)
+    expected = StoredCursor(10, 10, ranges_of((12, 13), (15, 20), (30, 31)), None)
     assert store.get(TOPIC, 1, NAME) == expected
     store.move(moved(1, 15, 14, ranges=ranges_of((14, 15))))
-    expected = Cursor(15, 14, ranges_of((30, 31)), None)
+    expected = StoredCursor(15, 14, ranges_of((30, 31)), None)
     assert store.get(TOPIC, 1, NAME).position == 15
     store.move(moved(1, 20, 14, kafka))
-    expected = Cursor(20, 14, ranges_of((30, 31)), kafka)
+    expected = StoredCursor(20, 14, ranges_of((30, 31)), kafka)
     assert store.get(TOPIC, 1, NAME) == expected
     assert CursorStore(journal.reopened()).get(TOPIC, 1, NAME) == expected
     store.move(moved(1, 3, 3, cleared=True))
-    assert store.get(TOPIC, 1, NAME) == Cursor(3, 3, None, None)
+    assert store.get(TOPIC, 1, NAME) == StoredCursor(3, 3, None, None)
     assert store.get(TOPIC, 0, NAME) is None
 
 
@@ -148,11 +148,11 @@ def test_new_partitions_get_cursors_at_0_and_lost_ones_lose_theirs(store, journa
     assert len(journal.records) == records
     for seen in (store, CursorStore(journal.reopened())):
         positions = [seen.get(TOPIC, index, NAME) for index in range(4)]
-        assert positions == [None, Cursor(9, 9), Cursor(0, 0), Cursor(0, 0)]
+        assert positions == [None, StoredCursor(9, 9), StoredCursor(0, 0), StoredCursor(0, 0)]
         assert seen.get(TOPIC, 2, b"late") is None
     store.resize(TOPIC, 1)
     store.resize(TOPIC, 2)
-    assert store.get(TOPIC, 1, NAME) == Cursor(0, 0)
+    assert store.get(TOPIC, 1, NAME) == StoredCursor(0, 0)
     assert store.get(TOPIC, 2, NAME) is None
 
 
