@@ -1,9 +1,9 @@
 """The file layer under log and journals: every open, write, rename, cut, removal and sync goes
 through it.
 
-Three parts: `Disk` makes the system calls and nothing else (tests replace it by one that records or
-fails), `File` is one file with the error rules of the log, `Files` makes them and keeps the number
-of open descriptors within a budget. Knows nothing of segments, offsets or formats.
+Three parts: `Disk` (disk.py) makes the system calls and nothing else, `File` is one file with the
+error rules of the log, `Files` makes them and keeps the number of open descriptors within a budget.
+Knows nothing of segments, offsets or formats.
 """
 
 import errno
@@ -13,10 +13,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
+from storage.log.disk import Buffer, Disk
 from storage.log.file_system import FileSystem
 from storage.log.read_buffers import ReadBuffers
-
-Buffer = bytes | bytearray | memoryview
 
 # Descriptors kept open while nobody uses them. Half of the usual soft limit of 1024, sockets need
 # the rest.
@@ -43,58 +42,6 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageFull | Storag
 
 class FileGone(Exception):
     """The file was removed or closed for good: look again which file it is to be."""
-
-
-class Disk:
-    """The system calls, one method each, raising OSError. Paths come along so that a twin can say
-    what happened.
-    """
-
-    def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
-
-    def close(self, path: str, fd: int) -> None:
-        os.close(fd)
-
-    def write(self, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> int:
-        return os.pwritev(fd, parts, pos)
-
-    def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
-        return os.pread(fd, size, pos)
-
-    def read_cached(self, path: str, fd: int, into: memoryview, pos: int) -> int:
-        return os.preadv(fd, [into], pos, os.RWF_NOWAIT)
-
-    def truncate(self, path: str, fd: int, size: int) -> None:
-        os.ftruncate(fd, size)
-
-    def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
-        os.posix_fallocate(fd, pos, size)
-
-    def sync_data(self, path: str, fd: int) -> None:
-        os.fdatasync(fd)
-
-    def sync_folder(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def sync_file_system(self, file_system: FileSystem) -> None:
-        file_system.sync()
-
-    def rename(self, path: str, new_path: str) -> None:
-        os.rename(path, new_path)
-
-    def unlink(self, path: str) -> None:
-        os.unlink(path)
-
-    def make_folder(self, path: str) -> None:
-        os.mkdir(path, 0o755)
-
-    def remove_folder(self, path: str) -> None:
-        os.rmdir(path)
 
 
 class File:
@@ -305,8 +252,9 @@ class Files:
         """A new, empty file; its folder is not synced. Raises StorageFull, StorageFailed."""
         self.clear_discarded()
         file = File(self, path)
+        fd, _ = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
         with self._lock:
-            self._open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
+            self._take(file, fd, is_read_only=False)
             self._idle[file] = None
             self._close_idle()
         return file
@@ -317,21 +265,30 @@ class Files:
 
     def hold(self, file: File, *, to_read: bool = False) -> int:
         """See `File.hold` and `File.hold_to_read`."""
-        with self._lock:
-            if file.gone and file.holds == 0:
-                raise FileGone(file.path)
-            if file.fd < 0:
-                self._open(file, self._flags, "open", or_read_only=to_read)
-                file.holds = 1
-                self._close_idle()
-            else:
-                if file.read_only and not to_read:
-                    reason = OSError(errno.EROFS, os.strerror(errno.EROFS))
-                    raise storage_error(reason, "write to", file.path)
-                if file.holds == 0:
-                    del self._idle[file]
-                file.holds += 1
-            return file.fd
+        while True:
+            with self._lock:
+                if file.gone and file.holds == 0:
+                    raise FileGone(file.path)
+                if file.fd >= 0:
+                    return self._hold_open(file, to_read=to_read)
+            # Without the lock: a cold disk takes its time, and others hold what is open.
+            fd, is_read_only = self._open(file.path, self._flags, "open", or_read_only=to_read)
+            with self._lock:
+                if file.fd < 0 and not file.gone:
+                    self._take(file, fd, is_read_only=is_read_only)
+                    file.holds = 1
+                    self._close_idle()
+                    return fd
+            self.disk.close(file.path, fd)  # Another thread was quicker, or the file went.
+
+    def _hold_open(self, file: File, *, to_read: bool) -> int:
+        if file.read_only and not to_read:
+            reason = OSError(errno.EROFS, os.strerror(errno.EROFS))
+            raise storage_error(reason, "write to", file.path)
+        if file.holds == 0:
+            del self._idle[file]
+        file.holds += 1
+        return file.fd
 
     def release(self, file: File) -> None:
         """See `File.release`."""
@@ -464,25 +421,36 @@ class Files:
                 self._close(self._idle.popitem()[0])
         self._file_system.close()
 
-    def _open(self, file: File, flags: int, doing: str, *, or_read_only: bool = False) -> None:
+    def _open(
+        self, path: str, flags: int, doing: str, *, or_read_only: bool = False
+    ) -> tuple[int, bool]:
+        """(descriptor, whether it is good for reading only). Raises FileGone, StorageFull,
+        StorageFailed.
+        """
         try:
-            file.read_only = False
             try:
-                file.fd = self.disk.open(file.path, flags)
+                return self.disk.open(path, flags), False
             except OSError as error:
                 if error.errno == errno.EROFS and or_read_only:
-                    flags = os.O_RDONLY
-                    file.read_only = True
-                elif error.errno in (errno.EMFILE, errno.ENFILE) and self._idle:
-                    self._close(self._idle.popitem(last=False)[0])
-                else:
-                    raise
-                file.fd = self.disk.open(file.path, flags)
+                    return self.disk.open(path, os.O_RDONLY), True
+                if error.errno in (errno.EMFILE, errno.ENFILE) and self._close_oldest_idle():
+                    return self.disk.open(path, flags), False
+                raise
         except FileNotFoundError:
-            raise FileGone(file.path) from None
+            raise FileGone(path) from None
         except OSError as error:
-            raise storage_error(error, doing, file.path) from error
+            raise storage_error(error, doing, path) from error
+
+    def _take(self, file: File, fd: int, *, is_read_only: bool) -> None:
+        file.fd, file.read_only = fd, is_read_only
         self._open_count += 1
+
+    def _close_oldest_idle(self) -> bool:
+        with self._lock:
+            if not self._idle:
+                return False
+            self._close(self._idle.popitem(last=False)[0])
+            return True
 
     def _close_idle(self) -> None:
         while self._open_count > self._handles_max and self._idle:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from storage.log.files import Disk
+from storage.log.disk import Disk
 
 BLOCK_BYTES = 4096
 

@@ -9,7 +9,8 @@ from storage.errors import DamagedLog, LogClosed, StorageFull
 from storage.journal.log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, JournalLog
 from storage.log.batch import HEADER_BYTES
 from storage.log.committer import Committer
-from storage.log.files import Disk, Files
+from storage.log.disk import Disk
+from storage.log.files import Files
 from storage.log.scan import PIECE_BYTES
 from storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
 from storage.log.watermark import read_watermark

@@ -8,7 +8,8 @@ import pytest
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir, NewPartition
-from storage.log.files import Disk, Files
+from storage.log.disk import Disk
+from storage.log.files import Files
 from storage.log.settings import Durability, LogSettings
 from storage.log.topic_file import TopicFile
 from tests.storage.files_twins import FailingDisk, RecordingDisk

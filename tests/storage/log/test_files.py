@@ -251,3 +251,66 @@ def test_two_threads_remove_what_was_begun_in_vain_once(tmp_path):
     first.join()
     other.join()
     assert found == [False]
+
+
+class SlowToOpen(FailingDisk):
+    """Opening a file of that name waits."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+        self.entered, self.leave = threading.Semaphore(0), threading.Event()
+        self.closed = []
+
+    def open(self, path, flags):
+        if path.endswith(self.name):
+            self.entered.release()
+            assert self.leave.wait(60)
+        return super().open(path, flags)
+
+    def close(self, path, fd):
+        self.closed.append(path)
+        super().close(path, fd)
+
+
+def test_a_file_that_is_slow_to_open_holds_nobody_else_up(tmp_path):
+    for name in ("slow", "other"):
+        (tmp_path / name).write_bytes(b"x")
+    disk = SlowToOpen("slow")
+    files = Files(tmp_path, disk)
+    slow, other = files.open(str(tmp_path / "slow")), files.open(str(tmp_path / "other"))
+    threads = [threading.Thread(target=slow.hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        assert disk.entered.acquire(timeout=60)
+    other.hold()  # While both wait for the disk.
+    other.release()
+    disk.leave.set()
+    for thread in threads:
+        thread.join()
+    assert (slow.holds, files.open_count, len(disk.closed)) == (2, 2, 1), "one is closed again"
+    for _ in threads:
+        slow.release()
+    assert slow.read_at(1, 0) == b"x"
+
+
+def test_a_file_that_goes_while_it_is_opened_is_gone(tmp_path):
+    (tmp_path / "slow").write_bytes(b"x")
+    disk = SlowToOpen("slow")
+    files = Files(tmp_path, disk)
+    slow, raised = files.open(str(tmp_path / "slow")), []
+
+    def hold():
+        try:
+            slow.hold()
+        except FileGone as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert disk.entered.acquire(timeout=60)
+    slow.close()
+    disk.leave.set()
+    thread.join()
+    assert len(raised) == 1
+    assert files.open_count == 0

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from storage.log.disk import Buffer, Disk
 from storage.log.file_system import FileSystem
-from storage.log.files import Buffer, Disk
 
 WRITE, TRUNCATE, SYNC_FILE = "write", "truncate", "sync_data"
 CREATE, UNLINK, RENAME = "create", "unlink", "rename"

@@ -20,7 +20,8 @@ from storage.errors import StorageFull
 from storage.journal.log import JournalLog
 from storage.log.committer import Committer, Round
 from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
-from storage.log.files import Disk, Files
+from storage.log.disk import Disk
+from storage.log.files import Files
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import RecoveryReport
 from storage.log.reserve import Reserve

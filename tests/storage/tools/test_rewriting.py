@@ -3,7 +3,8 @@ import errno
 import pytest
 
 from storage.errors import StorageFull
-from storage.log.files import Disk, Files
+from storage.log.disk import Disk
+from storage.log.files import Files
 from storage.log.segment import SegmentHeader
 from storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
 from tests.storage.files_twins import FailingDisk, RecordingDisk

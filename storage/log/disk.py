@@ -1,0 +1,62 @@
+"""The system calls under the log, and nothing else: tests replace them by ones that record, wait or
+fail.
+"""
+
+import os
+from collections.abc import Sequence
+
+from storage.log.file_system import FileSystem
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Disk:
+    """The system calls, one method each, raising OSError. Paths come along so that a twin can say
+    what happened.
+    """
+
+    def open(self, path: str, flags: int) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def close(self, path: str, fd: int) -> None:
+        os.close(fd)
+
+    def write(self, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> int:
+        return os.pwritev(fd, parts, pos)
+
+    def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
+        return os.pread(fd, size, pos)
+
+    def read_cached(self, path: str, fd: int, into: memoryview, pos: int) -> int:
+        return os.preadv(fd, [into], pos, os.RWF_NOWAIT)
+
+    def truncate(self, path: str, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
+        os.posix_fallocate(fd, pos, size)
+
+    def sync_data(self, path: str, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def sync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_file_system(self, file_system: FileSystem) -> None:
+        file_system.sync()
+
+    def rename(self, path: str, new_path: str) -> None:
+        os.rename(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path, 0o755)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
