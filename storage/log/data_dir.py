@@ -301,7 +301,9 @@ class DataDir:
                 self.partition_ids() or any(map(self._has_records, later))
             ):
                 folder = os.path.join(self.path, name)
-                raise DamagedLog(folder, 0, 0, "the journal is missing, and others are there")
+                raise DamagedLog(
+                    folder, 0, 0, "the journal is missing beside partitions or positions"
+                )
 
     def _segment_paths(self, journal: str) -> list[str]:
         folder = os.path.join(self.path, journal)

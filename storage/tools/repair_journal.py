@@ -87,7 +87,9 @@ class JournalRepair:
         for hole in self._survey.holes:
             offsets = offsets_text(hole.offset, hole.end_offset)
             place = f"{hole.path} at byte {hole.file_pos}: {hole.reason}"
-            if hole.header is not None or hole.end_offset <= self._start:
+            if not self._survey.segments:
+                lines.append(f"{self.name}: everything in it is lost ({place})")
+            elif hole.header is not None or hole.end_offset <= self._start:
                 lines.append(f"{self.name}: nothing is lost by this ({place})")
             else:
                 lines.append(f"{self.name}: the changes at {offsets} are lost ({place})")

@@ -106,7 +106,8 @@ def test_a_missing_journal_is_begun_again(crashed, journal):
     assert snapshot_of(crashed.path / "partitions") == before
     assert list((crashed.path / "set-aside").iterdir()) == []
     assert not (crashed.path / journal).exists()
-    repaired(crashed.path)
+    lines, _ = repaired(crashed.path)
+    assert f"{journal}: everything in it is lost" in lines[0]
     found, report = verified(crashed.path)
     assert report.faults == 0, found
     again = Directory(crashed.path, **SMALL)
