@@ -117,7 +117,7 @@ async def _attach(
         await session.broker.durability.reached(max(ticket, partition.topic.ticket))
         await _check_readable(partition, cursor.position)
         dispatcher = dispatchers.find(partition, name)
-        if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting):
+        if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another one was quicker.
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
             keys = _key_sharing(command)
