@@ -40,7 +40,10 @@ class IggySession:
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
     ) -> None:
         """`options` are those of the listener that the connection came in by."""
-        without_login = options.allows_without_login(loopback=connection.loopback)
+        without_login = (
+            options.allows_without_login(loopback=connection.loopback)
+            and not broker.authentication.required
+        )
         self._machine = IggyMachine(without_login=without_login)
         self._warned: set[str] = set()
         self._login_due: float | None = None

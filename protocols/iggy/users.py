@@ -12,7 +12,7 @@ import hmac
 
 from broker import errors
 from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal
-from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
+from broker.access.users import ROOT_USER_ID, UserMeta
 from protocols.iggy import replies as r
 from protocols.iggy import user_messages as u
 from protocols.iggy.context import ROOT, Answer, Context
@@ -35,10 +35,12 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
     known = broker.users.find(request.username)
     if known is not None and known.password_hash:
         try:
-            user = await broker.users.verify(request.username, request.password, _host(context))
+            identity = await broker.authentication.password(
+                request.username, request.password, context.connection.host
+            )
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
-        return _let_in(context, user.user_id - ROOT_USER_ID, principal_of(user))
+        return _let_in(context, known.user_id - ROOT_USER_ID, identity.principal)
     if not _is_roots(context, request.username, request.password):
         raise Refusal(ErrorCode.INVALID_CREDENTIALS)
     return _let_in(context, ROOT, Principal(request.username))
@@ -46,11 +48,15 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
 
 async def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
     """Let a user in by an access token. Raises Refusal."""
+    broker = context.broker
     try:
-        user = context.broker.users.verify_token(request.token, _host(context))
+        identity = broker.authentication.bearer(request.token, context.connection.host)
     except errors.NotAuthenticated as error:
         raise Refusal(ErrorCode.INVALID_TOKEN, str(error)) from None
-    return _let_in(context, user.user_id - ROOT_USER_ID, principal_of(user))
+    user = broker.users.find(identity.principal.name)
+    if user is None:
+        raise Refusal(ErrorCode.INVALID_TOKEN, "a token of nobody whom Iggy could number")
+    return _let_in(context, user.user_id - ROOT_USER_ID, identity.principal)
 
 
 async def logout(context: Context, request: u.LogoutUser) -> Answer:
@@ -149,7 +155,7 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
         user = await _stored_root(context)
     else:
         try:
-            user = await users.verify(user.name, request.old, _host(context))
+            user = await users.verify(user.name, request.old, context.connection.host)
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
     return Answer(ticket=await users.set_password(user, request.new))
@@ -299,7 +305,3 @@ def _info(user: UserMeta) -> r.UserInfo:
 def _details(user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
     permissions = ALL_PERMISSIONS if user.user_id == ROOT_USER_ID else None
     return [_info(user), r.UserPermissions(permissions)]
-
-
-def _host(context: Context) -> str:
-    return context.connection.peer.rpartition(":")[0]

@@ -1,9 +1,12 @@
 """Users, passwords and access tokens over dialect D2, and what becomes of who is not root."""
 
 import pytest
+import trio
 
 from broker.access.rights import Principal
+from broker.server.adapters import EndConnection
 from protocols.iggy.errors import ErrorCode
+from protocols.iggy.session import LOGIN_S
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER
 
@@ -150,3 +153,31 @@ async def test_a_token_expires(talk, connect, broker):
     assert await other.status(LOGIN_TOKEN, token=raw) == ErrorCode.INVALID_TOKEN
     later = (await talk.ask(CREATE_TOKEN, name="later", expiry=10**12))["token"]
     assert await other.status(LOGIN_TOKEN, token=later) == 0
+
+
+@pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True)
+async def test_where_everybody_must_say_who_they_are_nothing_is_served_before(connect):
+    talk = await connect()
+    assert await talk.status(201) == ErrorCode.UNAUTHENTICATED
+    assert await talk.status(1) == 0
+
+
+async def test_who_does_not_log_in_is_let_go(connect, broker):
+    talk = await connect()
+    assert await talk.status(1) == 0  # A ping is not enough.
+    (connection,) = broker.connections
+    session = connection._session
+    due = session.on_deadline(0.0)
+    assert due <= trio.current_time() + LOGIN_S
+    with pytest.raises(EndConnection):
+        session.on_deadline(due)
+    assert await talk.login() == 0
+    assert session.on_deadline(due) > due
+
+
+async def test_who_speaks_the_oldest_dialect_need_not_log_in(connect, broker):
+    talk = await connect()
+    assert await talk.status(201) == 0
+    (connection,) = broker.connections
+    due = connection._session.on_deadline(0.0)
+    assert connection._session.on_deadline(due) > due
