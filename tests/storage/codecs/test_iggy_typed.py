@@ -78,12 +78,6 @@ def test_the_partitioning_key_is_the_key_of_each_record() -> None:
     assert IGGY_TYPED.split(prepared.body, 5, start_offset=6) == [(6, 7 + 65)]
 
 
-def test_stamp_makes_offsets_times_and_checksums() -> None:
-    prepared = body_from_typed(message(b"a") + message(b"b"), 5, 1)
-    stamped = IGGY_TYPED.stamp(bytes(prepared.body), 9, 2)
-    assert bytes(stamped) == bytes(body_from_typed(message(b"a") + message(b"b"), 9, 2).body)
-
-
 @pytest.mark.parametrize("field", ["offset", "timestamp"])
 def test_what_only_the_server_sets_is_refused(field: str) -> None:
     with pytest.raises(BrokenRule) as caught:
