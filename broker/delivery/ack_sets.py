@@ -68,3 +68,18 @@ def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, 
 def wanted_count(ack_set: Sequence[int]) -> int:
     """How many messages are wanted by an ack set that `ack_set_of` made and that is not empty."""
     return sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in ack_set)
+
+
+def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same ranges, sorted and joined where they touch: one change of the cursor instead of a
+    thousand.
+    """
+    ranges.sort()
+    merged = [ranges[0]]
+    for start, end in ranges:
+        last_start, last_end = merged[-1]
+        if start <= last_end:
+            merged[-1] = (last_start, max(last_end, end))
+        else:
+            merged.append((start, end))
+    return merged

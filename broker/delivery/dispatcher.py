@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import abc
 import math
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +23,7 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import CursorState, DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
-from broker.delivery.read_ahead import ReadAhead
+from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange
 from storage.codecs.api import BatchFlag
 
@@ -45,19 +43,6 @@ CHUNK = int(BatchFlag.CHUNK)  # Operators of a flag class cost more than an entr
 DELAYED = int(BatchFlag.DELAYED)
 # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
-
-
-def wall_clock_us() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What the dispatchers of one broker share."""
-
-    budget: ReadAhead = field(default_factory=ReadAhead)
-    now_us: Callable[[], int] = wall_clock_us
 
 
 class Dispatcher(abc.ABC):
@@ -89,7 +74,8 @@ class Dispatcher(abc.ABC):
         self._read_bytes = READ_AHEAD_BYTES
         self._generation = 0  # Grows when what is being read is no longer wanted.
         self._is_woken = False
-        self._pausing: trio.CancelScope | None = None  # Around the pump's wait.
+        self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
+        self._pausing: trio.CancelScope | None = None  # Around its other waits.
         self._acking = False  # A move of the cursor is our own.
         self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
 
@@ -151,7 +137,9 @@ class Dispatcher(abc.ABC):
     def wake(self) -> None:
         """Let the pump look again: permits, acknowledgements or room have come."""
         self._is_woken = True
-        if self._pausing is not None:
+        if self._parked:
+            self._parked.unpark_all()
+        elif self._pausing is not None:
             self._pausing.cancel()
 
     def drop_ahead(self) -> None:
@@ -281,18 +269,25 @@ class Dispatcher(abc.ABC):
 
     async def _pause(self, position: int | None = None) -> None:
         """Wait for `wake`, for what falls due, or for records at `position`."""
-        if not self._is_woken:
-            with trio.CancelScope(deadline=self._due_at()) as scope:
-                self._pausing = scope
-                try:
-                    if position is not None:
-                        await self.partition.wait_for(position)
-                    # Else, and if it was removed or the broker stops, nothing more comes by itself.
-                    if position is None or self.partition.high_watermark <= position:
-                        await trio.sleep_forever()
-                finally:
-                    self._pausing = None
+        if self._is_woken:
+            pass
+        elif position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
+            await self._parked.park()
+        else:
+            await self._await(position, self._due_at())
         self._is_woken = False
+
+    async def _await(self, position: int | None, until: float) -> None:
+        with trio.CancelScope(deadline=until) as scope:
+            self._pausing = scope
+            try:
+                if position is not None:
+                    await self.partition.wait_for(position)
+                # Else, and if it was removed or the broker stops, nothing more comes by itself.
+                if position is None or self.partition.high_watermark <= position:
+                    await trio.sleep_forever()
+            finally:
+                self._pausing = None
 
     # Acknowledging.
 
@@ -327,7 +322,7 @@ class Dispatcher(abc.ABC):
         if not ranges:
             return 0
         try:
-            return self._own_move(partial(self.cursor.ack, _merged(ranges), lazy=lazy))
+            return self._own_move(partial(self.cursor.ack, ack_sets.merged(ranges), lazy=lazy))
         finally:  # Some may be taken and others refused for want of room.
             state = self.cursor.state()
             if all(state.covers(start, end) for start, end in whole):
@@ -475,21 +470,4 @@ def wanted_of(span: Span, state: CursorState) -> int:
     """How many messages of the entry are still wanted."""
     if state.covers(span.offset, span.end):
         return 0
-    return span.record_count - sum(
-        end - start for start, end in state.acked_ranges(span.offset, span.end)
-    )
-
-
-def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same ranges, sorted and joined where they touch: one change of the cursor instead of a
-    thousand.
-    """
-    ranges.sort()
-    merged = [ranges[0]]
-    for start, end in ranges:
-        last_start, last_end = merged[-1]
-        if start <= last_end:
-            merged[-1] = (last_start, max(last_end, end))
-        else:
-            merged.append((start, end))
-    return merged
+    return span.record_count - sum(end - start for start, end in state.acked_ranges(span.offset, span.end))

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 from broker.delivery import entries as ids
 from broker.delivery.again import Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.dispatcher import DELAYED, TURN_BYTES, TURN_ENTRIES, Surroundings
+from broker.delivery.dispatcher import DELAYED, TURN_BYTES, TURN_ENTRIES
 from broker.delivery.entries import Entry
 from broker.delivery.key_slots import KeyPolicy
 from broker.delivery.shared import SharedDispatcher, Shares
+from broker.delivery.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from broker.delivery.cursor import CursorState, DispatchCursor

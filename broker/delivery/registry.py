@@ -16,7 +16,6 @@ import trio
 
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import DispatchCursor, SubscriptionCursor
-from broker.delivery.dispatcher import Surroundings, wall_clock_us
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.failover import FailoverDispatcher
 from broker.delivery.key_shared import KeySharedDispatcher
@@ -24,6 +23,7 @@ from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.server.output_budget import OutputBudget
+from broker.delivery.surroundings import Surroundings, wall_clock_us
 from broker.subscriptions.subscriptions import CursorEvent
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from broker.delivery.dispatcher import (
     TURN_ENTRIES,
     TURN_ENTRIES_SHARED,
     Dispatcher,
-    Surroundings,
     tell_acked,
 )
 from broker.delivery.entries import Entry, EntryId, Span
+from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange
 
 if TYPE_CHECKING:

@@ -1,14 +1,15 @@
 """Schemas of a topic, kept verbatim by version: all partitions share them. Knows no protocol.
 
-What a schema says is not looked into: a differing type is incompatible, a differing definition of
-the same type is a new version.
+A new definition becomes a new version if it may follow the latest one: by the topic's setting
+`schema_compatibility`, which `schema_rules.py` explains.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.topics.catalogue import LocalCatalogue
+from broker.topics.schema_rules import BadDefinition, Strategy, check_definition, difference
 from storage.metadata.catalogue_records import SchemaMeta
 
 if TYPE_CHECKING:
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["IncompatibleSchema", "SchemaMeta", "Schemas", "compatible", "version_of"]
 
 
+SCHEMAS_MAX: Final = 1000  # Of one topic: kept in memory, each up to 64 KiB.
+
+
 class IncompatibleSchema(Exception):
-    """The topic has a schema of another type."""
+    """The schema may not follow the topic's latest one, or is no schema."""
 
 
 def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
@@ -31,13 +35,19 @@ def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
 
 
 def compatible(topic: Topic, schema: SchemaMeta) -> None:
-    """Raises IncompatibleSchema if the topic's latest schema has another type."""
+    """Raises IncompatibleSchema if the schema may not follow the topic's latest one."""
     schemas = topic.meta.schemas
-    if schemas and schemas[-1].type != schema.type:
-        raise IncompatibleSchema(
-            f"Incompatible schema: exists schema type {schemas[-1].type}, new schema type"
-            f" {schema.type}"
-        )
+    try:
+        check_definition(schema)
+        reason = difference(_strategy(topic), schemas[-1], schema) if schemas else ""
+    except BadDefinition as error:
+        reason = str(error)
+    if reason:
+        raise IncompatibleSchema(f"Incompatible schema: {reason}")
+
+
+def _strategy(topic: Topic) -> Strategy:
+    return Strategy(topic.meta.settings.get("schema_compatibility", Strategy.FULL.value))
 
 
 class Schemas:
@@ -54,6 +64,8 @@ class Schemas:
         version = version_of(topic, schema)
         if version is None:
             compatible(topic, schema)
+            if len(topic.meta.schemas) >= SCHEMAS_MAX:
+                raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
             version = len(topic.meta.schemas)
             self._catalogue.add_schema(topic.meta.topic_id, schema)
         return version, self._catalogue.ticket

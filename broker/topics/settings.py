@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
 LIMITS = frozenset(("retention_bytes", "retention_ms", "retention_hold_bytes", "retention_hold_ms"))
 SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged"))
-TOPIC_SETTINGS = LIMITS | SWITCHES | {"segment_bytes", "segment_ms", "durability", "retention_hold"}
+TOPIC_SETTINGS = (
+    LIMITS
+    | SWITCHES
+    | {"segment_bytes", "segment_ms", "durability", "retention_hold", "schema_compatibility"}
+)
 
 
 class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,6 +37,10 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     retention_hold: str | None = None
     retention_hold_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     retention_hold_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    # Of broker/topics/schema_rules.py: who must be able to read whose data.
+    schema_compatibility: typing.Literal[
+        "full", "backward", "forward", "always_compatible", "always_incompatible"
+    ] = "full"
 
 
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:

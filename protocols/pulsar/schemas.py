@@ -1,6 +1,6 @@
 """Schemas: GET_SCHEMA, GET_OR_CREATE_SCHEMA, and those that producers and consumers bring.
 
-Definitions are kept and returned byte for byte, and compared by type only.
+Definitions are kept and returned byte for byte; which may follow which is the broker's business.
 """
 
 from __future__ import annotations

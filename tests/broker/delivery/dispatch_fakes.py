@@ -8,9 +8,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.delivery.consumer import Consumer
 from broker.delivery.cursor import MemoryCursor
-from broker.delivery.dispatcher import Surroundings
 from broker.delivery.entries import EntryId
 from broker.delivery.read_ahead import ReadAhead
+from broker.delivery.surroundings import Surroundings
 from tests.broker.delivery.entry_fakes import FakePartition
 
 

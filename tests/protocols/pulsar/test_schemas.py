@@ -5,12 +5,20 @@ import pytest
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, taken_apart
-from tests.protocols.pulsar.talk import TOPIC
+from tests.protocols.pulsar.talk import NAME, TOPIC
 
 STRING, JSON, AVRO, AUTO_CONSUME = 1, 2, 4, 21
 
 
-def schema(kind=JSON, data=b"{}", name="JSON"):
+EMPTY = b'{"type": "record", "name": "R", "fields": []}'
+
+
+def definition(name):
+    """One that may follow all others of its kind."""
+    return b'{ "type":"record", "name":"%s", "fields":[] }' % name.encode()
+
+
+def schema(kind=JSON, data=EMPTY, name="JSON"):
     return {
         "name": name,
         "type": kind,
@@ -28,10 +36,10 @@ async def get(client, **fields):
 
 
 async def test_schema_is_kept_byte_for_byte_under_the_topics_name(client):
-    success = await client.produce(schema=schema(data=b"{ \n}"))
+    success = await client.produce(schema=schema(data=definition("R")))
     assert success.schema_version == version(0)
     answer = await get(client)
-    assert answer.schema.schema_data == b"{ \n}"
+    assert answer.schema.schema_data == definition("R")
     assert answer.schema.name == "public/default/t"
     assert answer.schema.type == JSON
     assert [(item.key, item.value) for item in answer.schema.properties] == [("p", "1")]
@@ -40,18 +48,20 @@ async def test_schema_is_kept_byte_for_byte_under_the_topics_name(client):
 
 async def test_versions(client):
     versions = [
-        (await client.produce(producer_id=number, schema=schema(data=data))).schema_version
-        for number, data in enumerate([b"a", b"b", b"a", b"b", b"c"])
+        (
+            await client.produce(producer_id=number, schema=schema(data=definition(data)))
+        ).schema_version
+        for number, data in enumerate("ababc")
     ]
     assert versions == [version(number) for number in (0, 1, 0, 1, 2)]
-    assert (await get(client)).schema.schema_data == b"c"
-    assert (await get(client, schema_version=version(1))).schema.schema_data == b"b"
+    assert (await get(client)).schema.schema_data == definition("c")
+    assert (await get(client, schema_version=version(1))).schema.schema_data == definition("b")
 
 
 async def test_versions_survive_a_look_at_the_catalogue(broker, client):
     await client.produce(schema=schema())
     (topic,) = broker.topics.all()
-    assert [one.data for one in broker.catalogue.state.topic(topic.name).schemas] == [b"{}"]
+    assert [one.data for one in broker.catalogue.state.topic(topic.name).schemas] == [EMPTY]
 
 
 async def test_another_type_is_incompatible_and_none_is_not(client):
@@ -69,12 +79,12 @@ async def test_another_type_is_incompatible_and_none_is_not(client):
     assert code == ServerError.IncompatibleSchema
     assert (await client.produce(producer_id=1)).schema_version == b""
     await client.subscribe(schema=schema(AUTO_CONSUME))
-    await client.subscribe(consumer_id=1, subscription="t", schema=schema(data=b"{1}"))
+    await client.subscribe(consumer_id=1, subscription="t", schema=schema(data=definition("S")))
 
 
 async def test_first_consumer_brings_the_schema_too(client):
     await client.subscribe(schema=schema())
-    assert (await get(client)).schema.schema_data == b"{}"
+    assert (await get(client)).schema.schema_data == EMPTY
 
 
 @pytest.mark.parametrize("fields", [{}, {"schema_version": version(3)}, {"schema_version": b"x"}])
@@ -97,9 +107,35 @@ async def test_get_or_create(client):
             Type.GET_OR_CREATE_SCHEMA,
             Type.GET_OR_CREATE_SCHEMA_RESPONSE,
             topic=topic,
-            schema=schema(data=b"n"),
+            schema=schema(data=definition("n")),
         )
 
     assert (await ask(TOPIC)).error_code == ServerError.TopicNotFound
     await client.produce(schema=schema())
     assert (await ask(TOPIC)).schema_version == version(1)
+
+
+def record(kind):
+    return b'{"type":"record","name":"R","fields":[{"name":"x","type":"%s"}]}' % kind.encode()
+
+
+@pytest.mark.parametrize("kind", [JSON, AVRO])
+async def test_field_of_another_type_and_what_is_no_definition_are_refused(client, kind):
+    await client.produce(schema=schema(kind, record("int")))
+    for data in (record("string"), b"no definition"):
+        code, text = await client.refused(
+            Type.PRODUCER, topic=TOPIC, producer_id=1, schema=schema(kind, data)
+        )
+        assert code == ServerError.IncompatibleSchema, text
+    assert (await get(client)).schema_version == version(0)
+
+
+async def test_topics_setting_says_what_may_follow(broker, client):
+    await client.produce(schema=schema(data=record("int")))
+    await broker.topics.alter_settings(NAME, {"schema_compatibility": "backward"})
+    success = await client.produce(producer_id=1, schema=schema(data=record("long")))
+    assert success.schema_version == version(1)
+    code, _ = await client.refused(
+        Type.PRODUCER, topic=TOPIC, producer_id=2, schema=schema(data=record("boolean"))
+    )
+    assert code == ServerError.IncompatibleSchema

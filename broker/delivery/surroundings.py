@@ -1,0 +1,20 @@
+"""What the dispatchers of one broker share: a budget and a clock."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.delivery.read_ahead import ReadAhead
+
+
+def wall_clock_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the dispatchers of one broker share."""
+
+    budget: ReadAhead = field(default_factory=ReadAhead)
+    now_us: Callable[[], int] = wall_clock_us

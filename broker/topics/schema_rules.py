@@ -1,0 +1,184 @@
+"""When one schema may follow another, and what is a schema at all: Pulsar's strategies.
+
+AVRO and JSON definitions are Avro schemas (Pulsar's clients send both so), parsed by fastavro and
+compared by Avro's own rules of schema resolution. Other types are compared by type alone. Knows no
+topic and no protocol but for Pulsar's type numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from functools import lru_cache
+from typing import Any, Final
+
+import fastavro
+
+from storage.metadata.catalogue_records import SchemaMeta
+
+Definition = Any  # JSON, as fastavro takes it.
+
+# Values of Pulsar's Schema.Type whose definitions are Avro schemas.
+JSON: Final = 2
+PROTOBUF: Final = 3
+AVRO: Final = 4
+IN_AVRO: Final = frozenset({JSON, PROTOBUF, AVRO})
+
+# One definition: a journal record, kept in memory, and milliseconds to parse.
+DEFINITION_BYTES_MAX: Final = 64 * 1024
+DEPTH_MAX: Final = 32  # Definitions in each other; Python's own limit is a thousand calls.
+PARSED_MAX: Final = 64  # Parsed definitions that are remembered, some 100 KB each at worst.
+
+
+class Strategy(enum.Enum):
+    """Who must be able to read whose data, as Pulsar names it."""
+
+    FULL = "full"  # Both directions; the default.
+    BACKWARD = "backward"  # New readers read what old ones wrote.
+    FORWARD = "forward"  # Old readers read what new ones write.
+    ALWAYS_COMPATIBLE = "always_compatible"
+    ALWAYS_INCOMPATIBLE = "always_incompatible"
+
+
+class BadDefinition(Exception):
+    """A definition cannot be parsed; the text says why."""
+
+
+def check_definition(schema: SchemaMeta) -> None:
+    """Raises BadDefinition for one that is none, or too large."""
+    if len(schema.data) > DEFINITION_BYTES_MAX:
+        raise BadDefinition(f"a schema's definition has at most {DEFINITION_BYTES_MAX} bytes")
+    if schema.type in IN_AVRO:
+        _parsed(schema.data)
+
+
+def difference(strategy: Strategy, last: SchemaMeta, new: SchemaMeta) -> str:
+    """Why `new` may not follow `last`; empty if it may. Raises BadDefinition for either."""
+    if strategy is Strategy.ALWAYS_COMPATIBLE:
+        return ""
+    if strategy is Strategy.ALWAYS_INCOMPATIBLE:
+        return "the topic takes no other schema"
+    if last.type != new.type:
+        return f"exists schema type {last.type}, new schema type {new.type}"
+    if new.type not in IN_AVRO:
+        return ""
+    old_definition, new_definition = _parsed(last.data), _parsed(new.data)
+    backward = forward = ""
+    if strategy is not Strategy.FORWARD:
+        backward = _unreadable(new_definition, old_definition)
+    if strategy is not Strategy.BACKWARD:
+        forward = _unreadable(old_definition, new_definition)
+    if backward:
+        return f"what was written before could not be read: {backward}"
+    return f"readers of the last version could not read it: {forward}" if forward else ""
+
+
+@lru_cache(maxsize=PARSED_MAX)
+def _parsed(data: bytes) -> Definition:
+    try:
+        definition = json.loads(data)
+        _check_depth(definition, DEPTH_MAX)
+        return fastavro.parse_schema(definition)
+    except BadDefinition:
+        raise
+    except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
+        raise BadDefinition(f"no Avro schema: {type(error).__name__}: {error}"[:500]) from None
+
+
+def _check_depth(definition: Definition, left: int) -> None:
+    if not left:
+        raise BadDefinition(f"definitions lie more than {DEPTH_MAX} deep in each other")
+    inner = definition.values() if isinstance(definition, dict) else definition
+    if isinstance(definition, dict | list):
+        for one in inner:
+            _check_depth(one, left - 1)
+
+
+# Avro 1.12, "Schema Resolution": the writer's type, and what it may be read as.
+PROMOTIONS: Final = {
+    "int": frozenset({"long", "float", "double"}),
+    "long": frozenset({"float", "double"}),
+    "float": frozenset({"double"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+
+
+def _unreadable(reader: Definition, writer: Definition) -> str:
+    """Why a reader's schema cannot read what a writer's schema wrote; empty if it can."""
+    try:
+        return _Resolution(_named(reader), _named(writer)).unreadable(reader, writer, "")
+    except (KeyError, TypeError) as error:  # Of names that are no text, which fastavro lets pass.
+        raise BadDefinition(f"a definition is malformed: {error!r}") from None
+
+
+def _named(definition: Definition) -> dict[str, Definition]:
+    """The types that a parsed definition names, by their full names."""
+    found = definition.get("__named_schemas", {}) if isinstance(definition, dict) else {}
+    assert isinstance(found, dict)
+    return found
+
+
+class _Resolution:
+    """One comparison of a reader's schema with a writer's."""
+
+    def __init__(self, readers: dict[str, Definition], writers: dict[str, Definition]) -> None:
+        self._readers, self._writers = readers, writers
+        self._compared: set[tuple[str, str]] = set()  # Records that lie in themselves.
+
+    def unreadable(self, reader: Definition, writer: Definition, path: str) -> str:
+        """The first place that cannot be read, and why; empty if all can."""
+        if isinstance(reader, str):
+            reader = self._readers.get(reader, reader)
+        if isinstance(writer, str):
+            writer = self._writers.get(writer, writer)
+        if isinstance(writer, list):
+            reasons = (self.unreadable(reader, branch, path) for branch in writer)
+            return next(filter(None, reasons), "")
+        if isinstance(reader, list):
+            if any(not self.unreadable(branch, writer, path) for branch in reader):
+                return ""
+            return f"{path or 'the schema'}: no branch of the union takes {_type(writer)}"
+        read_as, written = _type(reader), _type(writer)
+        if read_as != written:
+            if read_as in PROMOTIONS.get(written, ()):
+                return ""
+            return f"{path or 'the schema'}: {written} cannot be read as {read_as}"
+        return self._same_type(reader, writer, path)
+
+    def _same_type(self, reader: Definition, writer: Definition, path: str) -> str:
+        match _type(reader):
+            case "record" | "error":
+                return self._record(reader, writer, path)
+            case "array":
+                return self.unreadable(reader["items"], writer["items"], f"{path}[]")
+            case "map":
+                return self.unreadable(reader["values"], writer["values"], f"{path}{{}}")
+            case "enum":
+                unknown = set(writer["symbols"]) - set(reader["symbols"])
+                if unknown and "default" not in reader:
+                    return f"{path or 'the schema'}: unknown symbols {sorted(unknown)}"
+            case "fixed" if reader["size"] != writer["size"]:
+                return f"{path or 'the schema'}: sizes differ"
+        return ""
+
+    def _record(self, reader: Definition, writer: Definition, path: str) -> str:
+        pair = (reader["name"], writer["name"])
+        if pair in self._compared:
+            return ""
+        self._compared.add(pair)
+        written = {field["name"]: field for field in writer["fields"]}
+        for field in reader["fields"]:
+            place = f"{path}.{field['name']}" if path else field["name"]
+            names = (field["name"], *field.get("aliases", ()))
+            found = next((written[name] for name in names if name in written), None)
+            if found is None:
+                if "default" not in field:
+                    return f"{place}: a field without a default that was not written"
+            elif reason := self.unreadable(field["type"], found["type"], place):
+                return reason
+        return ""
+
+
+def _type(definition: Definition) -> str:
+    return str(definition["type"] if isinstance(definition, dict) else definition)
