@@ -8,7 +8,7 @@ A lane is what goes to one consumer in order: a key's slot, or the pieces of a c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 Lane = int | bytes
@@ -34,12 +34,20 @@ class Again:
         """The lanes in which something waits."""
         return self._counts.keys()
 
-    def add(self, offset: int, lane: Lane) -> None:
-        """An entry of that lane waits."""
-        if offset not in self._lane_of:
-            self._lane_of[offset] = lane
-            heapq.heappush(self._heaps.setdefault(lane, []), offset)
-            self._counts[lane] = self._counts.get(lane, 0) + 1
+    def add(self, offsets: Sequence[int], lane: Lane) -> None:
+        """Entries of that lane wait."""
+        lane_of = self._lane_of
+        new = [offset for offset in offsets if offset not in lane_of]
+        if not new:
+            return
+        heap = self._heaps.setdefault(lane, [])
+        if len(new) == 1:
+            heapq.heappush(heap, new[0])
+        else:
+            heap += new
+            heapq.heapify(heap)
+        lane_of.update(dict.fromkeys(new, lane))
+        self._counts[lane] = self._counts.get(lane, 0) + len(new)
 
     def discard(self, offset: int) -> None:
         """It waits no longer, if it did."""

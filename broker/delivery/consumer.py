@@ -12,10 +12,14 @@ import abc
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from broker.delivery.entries import Entry
+
+
+# Of one subscription on one partition: each is looked at whenever something is given out.
+CONSUMERS_MAX: Final = 1000
 
 
 class SubscriptionKind(enum.Enum):

@@ -20,11 +20,11 @@ import trio
 
 from broker.delivery import ack_sets
 from broker.delivery import entries as ids
-from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.cursor import CursorState, DispatchCursor
+from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from broker.delivery.cursor import DispatchCursor, CursorState
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.surroundings import Surroundings
-from broker.errors import BrokerError, OffsetOutOfRange
+from broker.errors import BrokerError, OffsetOutOfRange, SubscriptionBusy
 from storage.codecs.api import BatchFlag
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Dispatcher(abc.ABC):
     def attach(self, consumer: Consumer) -> None:
         """Add a consumer. Raises SubscriptionBusy, InvalidRequest."""
         self.check_room(consumer)
+        if len(self.consumers) >= CONSUMERS_MAX:
+            raise SubscriptionBusy("Subscription reached max consumers limit")  # Apache's words.
         if not self.consumers:
             self.rewind()
         self.consumers.append(consumer)

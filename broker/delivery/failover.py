@@ -7,20 +7,20 @@ of apache/pulsar, so that the partitions of a topic are spread over its consumer
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import mmh3
 import trio
 
-from broker.delivery.consumer import Consumer, SubscriptionKind
+from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from broker.delivery.exclusive import OrderedDispatcher
 
 # How long the consumer that another one displaces may still acknowledge what it has, before that
 # is sent to the other one; Apache's activeConsumerFailoverDelayTimeMillis.
 DELAY_S: Final = 1.0
 RING_POINTS: Final = 100  # Of each consumer, as in Apache.
+HASH_MASK: Final = 0x7FFF_FFFF
 
 
 class FailoverDispatcher(OrderedDispatcher):
@@ -69,25 +69,22 @@ class FailoverDispatcher(OrderedDispatcher):
         topic = self.partition.topic
         if topic.partitioned:
             return able[self.partition.index % len(able)]
-        return able[_place_on_ring(f"persistent://{topic.name.full}", [*map(_name, able)])]
+        place = _hash(f"persistent://{topic.name.full}")
+        return min(able, key=lambda consumer: _distance(place, consumer.name))
 
 
 def _name(consumer: Consumer) -> str:
     return consumer.name
 
 
-def _place_on_ring(topic: str, names: Sequence[str]) -> int:
-    """Which of the names is the first at or above the topic's hash, or the first of all."""
-    points: dict[int, int] = {}
-    for place, name in enumerate(names):
-        for number in range(RING_POINTS):
-            points[_hash(f"{name}{number}")] = place
-    ring = sorted(points)
-    found = bisect_left(ring, _hash(topic))
-    return points[ring[found % len(ring)]]
+@lru_cache(maxsize=CONSUMERS_MAX)
+def _distance(place: int, name: str) -> int:
+    """How far it is on the ring of hashes from a place up to the next point of that name."""
+    points = (_hash(f"{name}{number}") for number in range(RING_POINTS))
+    return min((point - place) & HASH_MASK for point in points)
 
 
 def _hash(text: str) -> int:
     """Apache's Murmur3_32Hash: without the sign bit."""
     number: int = mmh3.hash(text.encode(), 0, signed=False)
-    return number & 0x7FFF_FFFF
+    return number & HASH_MASK

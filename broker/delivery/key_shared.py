@@ -20,7 +20,7 @@ from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
 from broker.delivery.dispatcher import DELAYED, TURN_BYTES, TURN_ENTRIES
 from broker.delivery.entries import Entry
 from broker.delivery.key_slots import KeyPolicy
-from broker.delivery.shared import SharedDispatcher, Shares
+from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher, Shares
 from broker.delivery.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 # Offsets that wait for their key's consumer, before nothing more is read ahead for the others;
 # Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
 LOOK_AHEAD_MAX: Final = 20_000
-READY_LANES_MAX: Final = 100  # Slots whose waiting entries are looked at in one turn.
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def check_room(self, consumer: Consumer) -> None:
         """Raises InvalidRequest for ranges that cannot be, or that another consumer has."""
-        self.policy.check(consumer, self.consumers)
+        self.policy.check(consumer.key_ranges)
 
     def rewind(self) -> None:
         """Start again at the first entry that is not acknowledged."""
@@ -120,8 +119,8 @@ class KeySharedDispatcher(SharedDispatcher):
     def _due_lane(self, slot: int) -> Lane:
         return slot
 
-    def _wait(self, offset: int, lane: Lane) -> None:
-        super()._wait(offset, lane)
+    def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
+        super()._wait(offsets, lane)
         self._note_ready(lane)
 
     def _note_ready(self, slot: Lane) -> None:
@@ -134,9 +133,15 @@ class KeySharedDispatcher(SharedDispatcher):
         if not self._again:
             return ()
         found: list[Lane] = []
+        first: Consumer | None = None
         for consumer, slots in self._ready.items():
             if slots and consumer.can_take and consumer.takes_more():
                 found += self._some_waiting(slots)
+                first = first or consumer
+                if len(found) >= READY_LANES_MAX:
+                    break
+        if first is not None:  # The others come first next time.
+            self._ready[first] = self._ready.pop(first)
         return found
 
     def _some_waiting(self, slots: dict[Lane, None]) -> Sequence[Lane]:
@@ -188,7 +193,7 @@ class KeySharedDispatcher(SharedDispatcher):
         elif self._is_full:
             return False
         else:
-            self._wait(entry.offset, slot)
+            self._wait((entry.offset,), slot)
         return True
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:

@@ -19,6 +19,7 @@ from broker.errors import InvalidRequest
 
 SLOTS: Final = 65536
 RING_POINTS: Final = 100  # Of each consumer, as in Apache.
+RANGES_MAX: Final = 1000  # That one sticky consumer may ask for.
 
 
 def key_hash(key: bytes) -> int:
@@ -48,7 +49,7 @@ class KeyPolicy(abc.ABC):
     def remove(self, consumer: Consumer) -> None:
         """A consumer has left."""
 
-    def check(self, consumer: Consumer, others: Sequence[Consumer]) -> None:  # noqa: B027
+    def check(self, ranges: Sequence[tuple[int, int]]) -> None:  # noqa: B027
         """Raises InvalidRequest for ranges that cannot be let in."""
 
 
@@ -119,22 +120,21 @@ class KeyRanges(KeyPolicy):
         """The ranges are nobody's."""
         self._ranges = [one for one in self._ranges if one[2] is not consumer]
 
-    def check(self, consumer: Consumer, others: Sequence[Consumer]) -> None:
-        """Raises InvalidRequest for no ranges, one that ends before it starts, and overlaps
-        with each other or with another consumer's.
+    def check(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Raises InvalidRequest for no ranges, too many, one that ends before it starts, and
+        overlaps with each other or with another consumer's.
         """
-        wanted = sorted(consumer.key_ranges)
-        if not wanted:
-            raise InvalidRequest("Ranges for KeyShared policy must not be empty.")
-        taken = [one for other in others for one in other.key_ranges]
+        if not 0 < len(ranges) <= RANGES_MAX:
+            raise InvalidRequest(f"a consumer has from 1 to {RANGES_MAX} ranges of its own")
         last = -1
-        for start, end in wanted:
-            if start > end or start < 0:
+        for start, end in sorted(ranges):
+            if not 0 <= start <= end:
                 raise InvalidRequest(f"Fixed hash range start {start} > end {end}")
             if start <= last:
                 raise InvalidRequest("Ranges for KeyShared policy with overlap")
-            if any(start <= high and low <= end for low, high in taken):
-                raise InvalidRequest(f"Range conflict with consumer: {start} to {end}")
+            place = bisect_left(self._ranges, end + 1, key=_start) - 1
+            if place >= 0 and self._ranges[place][1] >= start:
+                raise InvalidRequest(f"Range conflict with another consumer: {start} to {end}")
             last = end
 
 

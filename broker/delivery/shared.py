@@ -42,6 +42,7 @@ UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
 # Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
 CHUNKED_MAX = 1000
+READY_LANES_MAX = 100  # Lanes whose waiting entries are looked at in one turn.
 # Delayed entries that are due are looked for in such pieces.
 DUE_MAX = 1000
 DUE_CHECK_S = 60.0  # The wall clock may be set: the time of the next one is worked out again.
@@ -120,14 +121,25 @@ class SharedDispatcher(Dispatcher):
 
     def _send_again(self, consumer: Consumer, offsets: Iterable[int]) -> None:
         """The consumer no longer holds these entries, and somebody is to have them."""
-        for offset in offsets:
-            pending = consumer.pending[offset]
-            self._release(consumer, offset)
-            self._wait(offset, self._lane_of(pending))
+        by_lane: dict[Lane, list[int]] = {}
+        pending, released, wanted = consumer.pending, self._released, 0
+        for offset in offsets:  # Tens of thousands where a consumer leaves.
+            held = pending.pop(offset)
+            wanted += held.wanted
+            if released is not None:
+                released(held)
+            lane = self._lane_of(held)
+            if lane in by_lane:
+                by_lane[lane].append(offset)
+            else:
+                by_lane[lane] = [offset]
+        self._count_unacked(consumer, -wanted)
+        for lane, found in by_lane.items():
+            self._wait(found, lane)
 
-    def _wait(self, offset: int, lane: Lane) -> None:
-        """An entry of that lane is to be read again when somebody may have it."""
-        self._again.add(offset, lane)
+    def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
+        """Entries of that lane are to be read again when somebody may have them."""
+        self._again.add(offsets, lane)
 
     def _lane_of(self, pending: Pending) -> Lane:
         return pending.chunk_uuid or ANYBODY
@@ -190,6 +202,8 @@ class SharedDispatcher(Dispatcher):
             owner = owner_of(lane) if isinstance(lane, bytes) else None
             if owner is None or (owner.can_take and owner.takes_more()):
                 lanes.append(lane)
+                if len(lanes) >= READY_LANES_MAX:
+                    break
         return lanes
 
     async def _give_again(self, lanes: Sequence[Lane]) -> None:
@@ -260,7 +274,7 @@ class SharedDispatcher(Dispatcher):
         if not self._delays or len(self._again) >= DUE_MAX:
             return
         for offset, slot in self._delays.pop_due(self._now_us() // 1000, DUE_MAX):
-            self._wait(offset, self._due_lane(slot))
+            self._wait((offset,), self._due_lane(slot))
 
     def _due_lane(self, slot: int) -> Lane:
         return ANYBODY
@@ -289,7 +303,7 @@ class SharedDispatcher(Dispatcher):
         if owner is consumer and metadata.uuid not in self._again.lanes:
             self._chunk_given(consumer, entry)
             return True
-        self._wait(entry.offset, metadata.uuid)
+        self._wait((entry.offset,), metadata.uuid)
         return False
 
     def _chunk_given(self, consumer: Consumer, entry: Entry) -> None:

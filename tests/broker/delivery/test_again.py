@@ -16,8 +16,10 @@ def test_against_a_plain_dict():
         offset = rng.randrange(60)
         if rng.random() < 0.5:
             lane = rng.choice([ANYBODY, b"u", 1, 2])
-            again.add(offset, lane)
-            plain.setdefault(offset, lane)
+            offsets = [offset] if rng.random() < 0.5 else [offset, *rng.sample(range(60), 3)]
+            again.add(list(dict.fromkeys(offsets)), lane)
+            for one in offsets:
+                plain.setdefault(one, lane)
         else:
             again.discard(offset)
             plain.pop(offset, None)

@@ -8,6 +8,7 @@ from broker.delivery import dispatcher as dispatch
 from broker.delivery import entries
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.shared import SharedDispatcher
+from broker.errors import SubscriptionBusy
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
@@ -315,3 +316,14 @@ async def test_what_was_read_ahead_and_dropped_is_read_again(kind):
         await play.settled()
         assert consumer.offsets == [0, 1, 2, 3]
         assert play.budget.bytes_held == 0
+
+
+async def test_subscription_takes_so_many_consumers_and_no_more(monkeypatch):
+    monkeypatch.setattr(dispatch, "CONSUMERS_MAX", 2)
+    async with stage(SharedDispatcher) as play:
+        first = play.join()
+        play.join()
+        with pytest.raises(SubscriptionBusy):
+            play.join()
+        play.leave(first)
+        play.join()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.delivery.key_slots import SLOTS, KeyRanges, KeyRing, key_hash
+from broker.delivery.key_slots import RANGES_MAX, SLOTS, KeyRanges, KeyRing, key_hash
 from broker.errors import InvalidRequest
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 
@@ -70,16 +70,38 @@ def test_ranges_include_both_ends_and_what_nobody_has_is_nobodys():
 
 @pytest.mark.parametrize(
     "wanted",
-    [[], [(5, 4)], [(0, 10), (10, 20)], [(50, 60)], [(0, 65535)], [(-1, 5)]],
+    [
+        [],
+        [(5, 4)],
+        [(0, 10), (10, 20)],
+        [(50, 60)],
+        [(0, 65535)],
+        [(-1, 5)],
+        [(70, 80)],
+        [(60, 61)],
+    ],
 )
 def test_ranges_that_cannot_be_are_refused(wanted):
-    there = FakeConsumer("a", key_ranges=[(55, 70)])
+    ranges = KeyRanges()
+    ranges.add(FakeConsumer("a", key_ranges=[(55, 70)]))
     with pytest.raises(InvalidRequest):
-        KeyRanges().check(FakeConsumer("b", key_ranges=wanted), [there])
+        ranges.check(wanted)
+
+
+@pytest.mark.parametrize("wanted", [[(0, 54)], [(71, 80)], [(0, 54), (71, 65535)]])
+def test_ranges_beside_another_consumers_are_taken(wanted):
+    ranges = KeyRanges()
+    ranges.add(FakeConsumer("a", key_ranges=[(55, 70)]))
+    ranges.check(wanted)
+
+
+def test_too_many_ranges_are_refused():
+    with pytest.raises(InvalidRequest):
+        KeyRanges().check([(number, number) for number in range(RANGES_MAX + 1)])
 
 
 def test_range_above_the_slots_passes_as_in_apache():
-    KeyRanges().check(FakeConsumer("a", key_ranges=[(0, 70_000)]), [])
+    KeyRanges().check([(0, 70_000)])
 
 
 def test_owner_agrees_with_a_plain_search():
