@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 if TYPE_CHECKING:
     from broker.delivery.entries import Entry
 
@@ -31,9 +33,11 @@ class SubscriptionKind(enum.Enum):
     KEY_SHARED = "Key_Shared"
 
 
-@dataclass(slots=True)
-class Pending:
-    """An entry that a consumer has and did not acknowledge."""
+class Pending(msgspec.Struct, gc=False):
+    """An entry that a consumer has and did not acknowledge.
+
+    There are 100,000 of them: the garbage collector would hold up everybody looking at each.
+    """
 
     record_count: int
     wanted: int  # Messages of it that are not acknowledged.

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import trio
 
 from broker.commit.storage_errors import to_broker_error
@@ -71,9 +72,11 @@ class Span:
         return self.offset + self.record_count
 
 
-@dataclass(slots=True)
-class Entry:
-    """One entry to be delivered, and how a dispatcher delivers it."""
+class Entry(msgspec.Struct, gc=False):
+    """One entry to be delivered, and how a dispatcher delivers it.
+
+    Thousands at a time: in C, and not looked at by the garbage collector.
+    """
 
     offset: int
     record_count: int

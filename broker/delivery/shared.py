@@ -23,7 +23,6 @@ from broker.delivery.delays import Delays
 from broker.delivery.dispatcher import (
     CHUNK,
     DELAYED,
-    READ_AHEAD_BYTES,
     TURN_ENTRIES,
     TURN_ENTRIES_SHARED,
     Dispatcher,
@@ -42,6 +41,9 @@ UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
 # Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
 CHUNKED_MAX = 1000
+# One read of what goes again, where it lies close together. All that is found goes in one turn of
+# the loop, each entry by itself: some ms.
+READ_AGAIN_BYTES = 64 * 1024
 READY_LANES_MAX = 100  # Lanes whose waiting entries are looked at in one turn.
 # Delayed entries that are due are looked for in such pieces.
 DUE_MAX = 1000
@@ -223,7 +225,7 @@ class SharedDispatcher(Dispatcher):
         found = [entry for entry in read.entries if entry.offset in self._again]
         if not found or found[0].offset != first:  # Retention or compaction may have taken it.
             self._again.discard(first)
-        self._again_bytes = READ_AHEAD_BYTES if 2 * len(found) > len(read.entries) else 1
+        self._again_bytes = READ_AGAIN_BYTES if 2 * len(found) > len(read.entries) else 1
         self._give_found(found)
 
     def _give_found(self, found: Sequence[Entry]) -> None:

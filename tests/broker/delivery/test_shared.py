@@ -215,7 +215,7 @@ async def test_against_a_model(seed, monkeypatch):
     """Nothing is lost, nothing is with two, nothing acknowledged comes again, counts are right."""
     rng = random.Random(seed)
     monkeypatch.setattr(dispatch, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
-    monkeypatch.setattr(dispatch_shared, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
+    monkeypatch.setattr(dispatch_shared, "READ_AGAIN_BYTES", rng.choice([1, 200, 1 << 20]))
     async with stage(SharedDispatcher) as play:
         game = Game(rng, play)
         for _ in range(100):
