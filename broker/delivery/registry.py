@@ -22,8 +22,8 @@ from broker.delivery.key_shared import KeySharedDispatcher
 from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
-from broker.server.output_budget import OutputBudget
 from broker.delivery.surroundings import Surroundings, wall_clock_us
+from broker.server.output_budget import OutputBudget
 from broker.subscriptions.subscriptions import CursorEvent
 
 if TYPE_CHECKING:
