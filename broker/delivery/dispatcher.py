@@ -21,7 +21,7 @@ import trio
 from broker.delivery import ack_sets
 from broker.delivery import entries as ids
 from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
-from broker.delivery.cursor import DispatchCursor, CursorState
+from broker.delivery.cursor import CursorState, DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, SubscriptionBusy
@@ -472,4 +472,6 @@ def wanted_of(span: Span, state: CursorState) -> int:
     """How many messages of the entry are still wanted."""
     if state.covers(span.offset, span.end):
         return 0
-    return span.record_count - sum(end - start for start, end in state.acked_ranges(span.offset, span.end))
+    return span.record_count - sum(
+        end - start for start, end in state.acked_ranges(span.offset, span.end)
+    )
