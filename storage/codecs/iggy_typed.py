@@ -257,16 +257,6 @@ class SendCheck:
         return self._times.info(self._count)
 
 
-def stamp_records(body: memoryview, pos: int, base_offset: int, append_us: int) -> None:
-    """Put offsets, times and checksums into the records from `pos` on. Raises CorruptBody."""
-    offset, end = base_offset, len(body)
-    while pos < end:
-        _, stop = record_end(body, pos, end)
-        STAMP.pack_into(body, pos + STAMP_POS, offset, append_us)
-        U64.pack_into(body, pos, checksum_of(body[pos + CHECKED_POS : stop]))
-        offset, pos = offset + 1, stop
-
-
 def polled(records: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Offset and bytes of each polled record. Our own codec made them: they are sound."""
     pos, end = 0, len(records)
