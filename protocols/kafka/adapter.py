@@ -1,6 +1,6 @@
-"""The Kafka 0.8 listener (profile 0.8.2 of the client's version settings), as `broker/` finds it.
+"""The Kafka listener, as `broker/` finds it: clients of 0.8 and of today on one port.
 
-Produce, Fetch, Offsets, Metadata and ConsumerMetadata v0, OffsetCommit and OffsetFetch v0 and v1.
+`tables.py` says what is served.
 """
 
 from __future__ import annotations
@@ -43,10 +43,9 @@ class KafkaAdapter:
         """How a client connects, to copy and paste."""
         address = address_text((host, port))
         return (
-            f"kcat -b {address} -X api.version.request=false"
-            " -X broker.version.fallback=0.8.2.1 -L"
-            f'   # or kafka-python: KafkaConsumer("TOPIC", bootstrap_servers="{address}",'
-            " api_version=(0, 8, 2))"
+            f"kcat -b {address} -L"
+            f'   # or kafka-python: KafkaProducer(bootstrap_servers="{address}");'
+            " clients of Kafka 0.8 on the same port"
         )
 
 

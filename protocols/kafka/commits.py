@@ -22,6 +22,7 @@ from protocols.kafka.messages import (
     OffsetFetchReply,
     OffsetFetchRequest,
 )
+from protocols.kafka.names import visible
 from protocols.turns import in_turns
 
 US_PER_MS = 1000
@@ -87,10 +88,11 @@ def _add(
         partition = context.partition(name, index)
         context.check_group(commits.name, partition.topic.name)
         commits.add(partition, target.offset, kafka=_as_given(context, target))
-    except PartitionNotFound:
-        return Code.NONE  # 0.8.2 takes it without a look, and version 1 never gives it back.
+    except PartitionNotFound as error:
+        # 0.8.2 takes it without a look, and version 1 never gives it back.
+        return Code.NONE if version < 2 else context.refused(error)
     except TopicNotFound as error:
-        return Code.NONE if version else context.refused(error)
+        return Code.NONE if version == 1 else context.refused(error)
     except BrokerError as error:
         return context.refused(error)
     return None
@@ -114,12 +116,33 @@ def _characters(text: bytes | None) -> int:
 
 async def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Answer:
     """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
+    wanted = request.topics
+    if wanted is None:
+        wanted = await _all_committed(context, request.group or b"")
     topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
-    for name, indexes in request.topics.items():
+    for name, indexes in wanted.items():
         found = topics[name] = {}
         async for index in in_turns(indexes, PIECE_COMMITS):
             found[index] = _committed(context, request, name, index)
     return Answer(OffsetFetchReply(topics))
+
+
+async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, list[int]]:
+    """Every partition where the group has a position."""
+    names, broker = context.names, context.broker
+    found: dict[bytes | None, list[int]] = {}
+    for number, topic in enumerate(broker.topics.list(names.tenant, names.namespace)):
+        if number % PIECE_COMMITS == PIECE_COMMITS - 1:
+            await trio.lowlevel.checkpoint()
+        if not visible(topic.name) or not context.may_see(topic):
+            continue
+        subscription = broker.subscriptions.find(topic, group)
+        if subscription is None:
+            continue
+        indexes = range(len(topic.partitions))
+        if committed := [one for one in indexes if subscription.position(one) is not None]:
+            found[topic.name.topic.encode()] = committed
+    return found
 
 
 def _committed(
@@ -132,6 +155,9 @@ def _committed(
         context.check_group(request.group, partition.topic.name)
         subscription = context.broker.subscriptions.find(partition.topic, request.group)
         given = None if subscription is None else subscription.committed(index)
+    except (TopicNotFound, PartitionNotFound) as error:
+        code = context.refused(error) if request.version < 2 else Code.NONE
+        return CommittedOffset(-1, b"", code)
     except BrokerError as error:
         return CommittedOffset(-1, b"", context.refused(error))
     if given is None:

@@ -41,6 +41,8 @@ class Context:
     names: NameSpace
     address: BrokerAddress  # where clients are told that this broker is
     action: Action = Action.DESCRIBE  # of the request that is being served
+    version: int = 0  # of the request that is being served
+    client_id: bytes | None = None  # as the request that is being served has it
     written_ticket: int = 0  # once this is durable, so is all that the connection has appended
     fetch_turn: int = 0  # which partition of a fetch is read first
     # partition id -> (offset asked for, offset from where there was something left to look at)

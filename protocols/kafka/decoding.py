@@ -1,4 +1,5 @@
-"""Bytes of a request to its type, one function for each api key and version that is served.
+"""Bytes of a request to its type, by hand for what 0.8 clients send: the hot ones of every version
+that is served are these, and the tables of `tables.py` have the later ones.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker. Knows no connection
 and no broker. Everything that cannot be parsed raises ProtocolError, which ends the connection as
@@ -6,10 +7,11 @@ and no broker. Everything that cannot be parsed raises ProtocolError, which ends
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from broker.server.endings import ProtocolError
+from protocols.kafka.fields import FieldReader
 from protocols.kafka.messages import (
     ByPartition,
     CommitTarget,
@@ -24,13 +26,6 @@ from protocols.kafka.messages import (
     ProduceRequest,
     RequestBody,
 )
-from protocols.reader import BigEndianReader
-
-# A request names at most so many topics and partitions: ten times what one broker is meant to hold.
-# Without it a frame of the largest size, full of empty names, would become gigabytes of objects.
-ENTRIES_MAX = 100_000
-# With more than these a request is decoded, and answered, in a thread: it takes ten milliseconds.
-ENTRIES_INLINE_MAX = 5000
 
 PRODUCE_HEAD = struct.Struct(">hi")  # required acks, timeout in ms
 PRODUCE_TARGET = struct.Struct(">ii")  # partition, bytes of the message set
@@ -43,42 +38,10 @@ COMMIT_TARGET_V1 = struct.Struct(">iqq")  # partition, offset, time in ms; then 
 T = TypeVar("T")
 
 
-class ManyEntries(Exception):
-    """The request names more topics and partitions than may be decoded in the loop."""
+class RequestReader(FieldReader):
+    """As the tables read, and what the functions below share."""
 
-
-class RequestReader(BigEndianReader):
-    """Kafka's strings and arrays on top of its integers."""
-
-    __slots__ = ("_entries", "_inline_max")
-
-    def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
-        """Begin to read a request at byte `pos` of its frame.
-
-        With more than `inline_max` topics and partitions ManyEntries is raised.
-        """
-        super().__init__(view, pos)
-        self._entries = 0
-        self._inline_max = inline_max
-
-    def string(self) -> bytes | None:
-        """A string; any negative length is null, as it is for 0.8."""
-        size = self.i16()
-        return None if size < 0 else bytes(self.take(size))
-
-    def entries(self) -> Iterator[int]:
-        """Counts through an array; a negative count is an empty one. Raises ProtocolError."""
-        count = self.i32()
-        self.add_entries(max(count, 0))
-        return iter(range(count))
-
-    def add_entries(self, count: int) -> None:
-        """So many topics or partitions follow. Raises ProtocolError, ManyEntries."""
-        self._entries += count
-        if self._entries > ENTRIES_MAX:
-            raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
-        if self._entries > self._inline_max:
-            raise ManyEntries
+    __slots__ = ()
 
     def by_partition(self, target: Callable[["RequestReader"], tuple[int, T]]) -> ByPartition[T]:
         """An array of topics, each with an array of what `target` reads of a partition.
@@ -152,8 +115,7 @@ def decode_consumer_metadata(reader: RequestReader) -> ConsumerMetadataRequest:
     return ConsumerMetadataRequest(reader.string())
 
 
-# What is served, by api key and version. 0.8 read other versions of keys 0 to 3 and 10 as v0, which
-# their senders cannot read back; they are closed on, as later brokers do.
+# By api key and version.
 DECODERS: Mapping[tuple[int, int], Callable[[RequestReader], RequestBody]] = {
     (0, 0): decode_produce,
     (1, 0): decode_fetch,

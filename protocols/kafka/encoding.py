@@ -1,4 +1,5 @@
-"""A reply to its bytes, one function for each reply type. Knows no connection and no broker.
+"""A reply to its bytes: by hand for the versions that 0.8 clients send, by a table for later ones.
+Knows no connection and no broker.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker. All answers of the
 served versions begin with the size and the correlation id.
@@ -8,6 +9,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Table, Writer
 from protocols.kafka.messages import (
     BrokerAddress,
     ByPartition,
@@ -27,17 +29,12 @@ from protocols.kafka.messages import (
 from storage.codecs.api import Buffer
 
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
-INT16 = struct.Struct(">h")
-INT32 = struct.Struct(">i")
 PRODUCED = struct.Struct(">ihq")  # partition, error, base offset
 FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the message set
 OFFSETS = struct.Struct(">ihi")  # partition, error, number of offsets
 PARTITION_METADATA = struct.Struct(">hii")  # error, partition, leader
 COMMITTED = struct.Struct(">ih")  # partition, error
 POSITION = struct.Struct(">iq")  # partition, offset; then metadata and error
-
-# A shorter piece of a message set is copied into the bytes around it: cheaper than its own part.
-PIECE_BYTES_MIN = 4096
 
 
 def encode(correlation_id: int, reply: Reply) -> list[Buffer]:
@@ -48,6 +45,14 @@ def encode(correlation_id: int, reply: Reply) -> list[Buffer]:
     if len(parts) == 1:
         return [head + parts[0]]
     return [head, *parts]
+
+
+def encode_with(table: Table, correlation_id: int, reply: Reply, version: int) -> list[Buffer]:
+    """The same by a table, for what is not encoded by hand."""
+    out = Writer()
+    table.write(out, reply, version)
+    parts = out.parts()
+    return [FRAME_HEAD.pack(sum(map(len, parts)) + INT32.size, correlation_id), *parts]
 
 
 def string(value: bytes | None) -> bytes:

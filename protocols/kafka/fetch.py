@@ -19,8 +19,9 @@ from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
 from protocols.turns import in_turns
-from storage.codecs.api import Buffer
+from storage.codecs.api import Buffer, Codec
 from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
 
 if TYPE_CHECKING:
     from broker.reading.transcode import ReadResult
@@ -32,6 +33,8 @@ BYTES_PER_TURN = 1024 * 1024
 READ_COST_BYTES = 64 * 1024
 # Partitions that are looked at between two turns of others: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
+BATCHES_VERSION = 4  # from here on clients read record batches, format 2
+WHOLE_VERSION = 3  # from here on the first batch of an answer is whole, and order matters
 
 
 @dataclass(slots=True)
@@ -59,16 +62,15 @@ async def fetch(context: Context, request: FetchRequest) -> Answer:
     readings: list[Reading] = []
     for name, targets in request.topics.items():
         found = topics[name] = {}
-        for index, target in targets.items():
+        async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
             found[index] = reading = _begin(context, name, index, target)
             readings.append(reading)
-            if len(readings) % PARTITIONS_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
     with Reservation(context.connection.outbox.budget, 0) as held:
-        await _read_all(context, readings, request.bytes_min, held)
-        if request.wait_ms_max > 0 and not _enough(readings, request.bytes_min):
+        fetching = _Fetching(context, request, readings, held)
+        await fetching.read_all()
+        if request.wait_ms_max > 0 and not fetching.is_enough():
             with trio.move_on_after(request.wait_ms_max / 1000):
-                await _wait(context, readings, request.bytes_min, held)
+                await fetching.wait()
         async for reading in in_turns(readings, PARTITIONS_PER_TURN):
             _settle(context, reading)
     fetched = {
@@ -94,61 +96,138 @@ def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget
     return reading
 
 
-def _enough(readings: Sequence[Reading], bytes_min: int) -> bool:
-    """Whether to answer now: for an error, enough bytes, or nothing that waiting could add."""
-    size = 0
-    can_grow = False
-    for reading in readings:
-        if reading.code != Code.NONE:
-            return True
-        size += reading.size + reading.beyond
-        can_grow = can_grow or not reading.full
-    return size >= bytes_min or not can_grow
+class _Fetching:
+    """One request under way."""
 
+    def __init__(
+        self,
+        context: Context,
+        request: FetchRequest,
+        readings: Sequence[Reading],
+        held: Reservation,
+    ) -> None:
+        """`held` is what the answer holds of the budget for output."""
+        version = context.version
+        self._context = context
+        self._readings = readings
+        self._held = held
+        self._bytes_min = request.bytes_min
+        self._codec: Codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
+        self._gives_whole = version >= WHOLE_VERSION
+        self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
+        self._room = 0  # for the answer, of the turn that is under way
 
-async def _wait(
-    context: Context, readings: Sequence[Reading], bytes_min: int, held: Reservation
-) -> None:
-    """Read whatever comes until it is enough. Cancelled when the time is up."""
-    broker = context.broker
-    while not _enough(readings, bytes_min) and not broker.stopping.is_set():
-        growing = [
-            (reading.partition, reading.offset)
-            for reading in readings
-            if reading.partition is not None and not reading.full
-        ]
-        await broker.wait_any(growing)
-        await _read_all(context, readings, bytes_min, held)
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the answer holds nothing yet."""
+        return not any(reading.size for reading in self._readings)
 
+    def is_enough(self) -> bool:
+        """Whether to answer now: for an error, for enough bytes, or where nothing is asked for."""
+        size = 0
+        for reading in self._readings:
+            if reading.code != Code.NONE:
+                return True
+            size += reading.size + reading.beyond
+        return size >= self._bytes_min or not self._readings
 
-async def _read_all(
-    context: Context, readings: Sequence[Reading], bytes_min: int, held: Reservation
-) -> None:
-    """Add to every partition what is there, within the limit for the whole answer and what memory
-    there is for it.
+    async def wait(self) -> None:
+        """Read whatever comes until it is enough. Cancelled when the time is up."""
+        broker = self._context.broker
+        while not self.is_enough() and not broker.stopping.is_set():
+            awaited = [
+                (one.partition, one.partition.high_watermark if one.full else one.offset)
+                for one in self._readings
+                if one.partition is not None
+            ]
+            await broker.wait_any(awaited)
+            await self.read_all()
 
-    Each time another partition comes first, so that one which fills the answer starves no other.
-    """
-    context.fetch_turn += 1
-    wanted = min(context.options.fetch_bytes_max - held.size, sum(map(_wanted, readings)))
-    with await context.connection.outbox.budget.reserve(wanted) as room:
-        budget = room.size
-        first = context.fetch_turn
-        rotated = (readings[(at + first) % len(readings)] for at in range(len(readings)))
-        turn_bytes = 0
-        async for reading in in_turns(rotated, PARTITIONS_PER_TURN):
-            if reading.partition is None or reading.full:
-                continue
-            if turn_bytes >= BYTES_PER_TURN:
+    async def read_all(self) -> None:
+        """Add to every partition what is there, within the limit for the whole answer and what
+        memory there is for it.
+
+        Each time another partition comes first, so that one which fills the answer starves no
+        other; later clients see to that themselves.
+        """
+        readings, held = self._readings, self._held
+        first = 0
+        if not self._gives_whole:
+            self._context.fetch_turn += 1
+            first = self._context.fetch_turn
+        wanted = min(self._bytes_max - held.size, sum(map(_wanted, readings)))
+        with await self._context.connection.outbox.budget.reserve(max(wanted, 0)) as room:
+            self._room = room.size
+            turn_bytes = 0
+            rotated = (readings[(at + first) % len(readings)] for at in range(len(readings)))
+            async for reading in in_turns(rotated, PARTITIONS_PER_TURN):
+                if reading.partition is None or reading.code != Code.NONE:
+                    continue
+                if turn_bytes >= BYTES_PER_TURN:
+                    await trio.lowlevel.checkpoint()
+                    turn_bytes = 0
+                before = reading.size
+                await self._read_on(reading, reading.partition)
+                if reading.size > before:
+                    self._room -= reading.size - before
+                    turn_bytes += reading.size - before + READ_COST_BYTES
+            held.keep(sum(reading.size for reading in readings))
+
+    async def _read_on(self, reading: Reading, partition: Partition) -> None:
+        try:
+            if not reading.full:
+                await self._read(reading, partition)
+            if reading.full and reading.size < self._bytes_min:
+                _count_beyond(reading, partition)
+        except BrokerError as error:
+            reading.full = True
+            if not reading.size:  # Else the next fetch begins there, and is told.
+                reading.code = self._context.refused(error)
+
+    async def _read(self, reading: Reading, partition: Partition) -> None:
+        """Read on to the high watermark or as far as there is room; others get their turn between
+        two reads. Raises BrokerError.
+        """
+        if partition.removed:
+            raise TopicNotFound(partition.topic.name.full)
+        room = min(reading.target.bytes_max - reading.size, self._room)
+        while reading.offset != partition.high_watermark:
+            if room <= 0 and not (self._gives_whole and self._is_alone):
+                _close(reading, partition)
+                return
+            if reading.parts:
                 await trio.lowlevel.checkpoint()
-                turn_bytes = 0
+            wanted = min(max(room, 1), BYTES_PER_TURN)
+            result = await read_as(partition, self._codec, reading.offset, bytes_max=wanted)
+            if not result.parts and result.next_offset == reading.offset:
+                return
             before = reading.size
-            is_alone = held.size == 0 and budget == room.size
-            await _read_on(context, reading, budget, bytes_min, is_alone=is_alone)
-            if reading.size > before:
-                budget -= reading.size - before
-                turn_bytes += reading.size - before + READ_COST_BYTES
-        held.keep(sum(reading.size for reading in readings))
+            self._add(reading, result, room)
+            room -= max(result.size, reading.size - before)
+            # What follows is most likely no smaller than what came last: reading it for a part of
+            # it is in vain, but where most of the room is left.
+            if result.parts and room < len(result.parts[-1]) and room <= reading.size:
+                room = 0
+
+    def _add(self, reading: Reading, result: ReadResult, room: int) -> None:
+        """Take what was read, if it fits; what does not comes first in one of the next answers.
+
+        The first of a partition is taken in any case where it is foreign, and where it is alone in
+        the answer. A set of Kafka's own that its client has no room for is cut there, as 0.8 does,
+        which tells that client to ask for more bytes; later ones get the first of all whole.
+        """
+        own_room = reading.target.bytes_max - reading.size
+        too_large = result.as_stored and not self._gives_whole and result.size > own_room
+        goes_first = not reading.parts and (self._is_alone or not result.as_stored)
+        if result.size <= room or (goes_first and not too_large):
+            reading.parts += result.parts
+            reading.size += result.size
+            reading.records += result.record_count
+            reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
+        elif too_large and (goes_first or room >= own_room):
+            reading.parts.append(memoryview(result.parts[0])[:own_room])
+            reading.size += own_room
+            reading.records += result.record_count * own_room // result.size  # about so many
 
 
 def _wanted(reading: Reading) -> int:
@@ -157,66 +236,6 @@ def _wanted(reading: Reading) -> int:
     if partition is None or reading.full or reading.offset == partition.high_watermark:
         return 0
     return max(reading.target.bytes_max - reading.size, 0)
-
-
-async def _read_on(
-    context: Context, reading: Reading, budget: int, bytes_min: int, *, is_alone: bool
-) -> None:
-    partition = reading.partition
-    assert partition is not None
-    try:
-        await _read(reading, partition, budget, is_alone=is_alone)
-        if reading.full and reading.size < bytes_min:
-            _count_beyond(reading, partition)
-    except BrokerError as error:
-        reading.full = True
-        if not reading.size:  # Else the next fetch begins there, and is told.
-            reading.code = context.refused(error)
-
-
-async def _read(reading: Reading, partition: Partition, budget: int, *, is_alone: bool) -> None:
-    """Read on to the high watermark or as far as there is room; others get their turn between
-    two reads. `is_alone`: the answer holds nothing yet. Raises BrokerError.
-    """
-    if partition.removed:
-        raise TopicNotFound(partition.topic.name.full)
-    room = min(reading.target.bytes_max - reading.size, budget)
-    while reading.offset != partition.high_watermark:
-        if room <= 0:
-            _close(reading, partition)
-            return
-        if reading.parts:
-            await trio.lowlevel.checkpoint()
-        wanted = min(room, BYTES_PER_TURN)
-        result = await read_as(partition, KAFKA, reading.offset, bytes_max=wanted)
-        if not result.parts and result.next_offset == reading.offset:
-            return
-        _add(reading, result, room, is_alone=is_alone)
-        room -= result.size
-        # What follows is most likely no smaller than what came last: reading it would be in vain.
-        if result.parts and room < len(result.parts[-1]):
-            room = 0
-
-
-def _add(reading: Reading, result: ReadResult, room: int, *, is_alone: bool) -> None:
-    """Take what was read, if it fits; what does not comes first in one of the next answers.
-
-    The first of a partition is taken in any case where it is foreign, and where it is alone in the
-    answer. An entry of Kafka's own that its client has no room for is cut there, as 0.8 does, which
-    tells that client to ask for more bytes.
-    """
-    own_room = reading.target.bytes_max
-    is_first = not reading.parts
-    too_large = result.as_stored and result.size > own_room
-    if result.size <= room or (is_first and not too_large and (is_alone or not result.as_stored)):
-        reading.parts += result.parts
-        reading.size += result.size
-        reading.records += result.record_count
-        reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
-    elif is_first and too_large and (is_alone or room >= own_room):
-        reading.parts.append(memoryview(result.parts[0])[:own_room])
-        reading.size = own_room
-        reading.records = result.record_count * own_room // result.size  # about so many
 
 
 def _close(reading: Reading, partition: Partition) -> None:
@@ -248,5 +267,11 @@ def _settle(context: Context, reading: Reading) -> None:
 def _fetched(reading: Reading) -> Fetched:
     if reading.code != Code.NONE or reading.partition is None:
         return Fetched(reading.code, -1)
-    high_watermark = reading.partition.high_watermark
-    return Fetched(Code.NONE, high_watermark, reading.parts, reading.size)
+    partition = reading.partition
+    return Fetched(
+        Code.NONE,
+        partition.high_watermark,
+        reading.parts,
+        reading.size,
+        partition.log_start_offset,
+    )

@@ -1,37 +1,34 @@
-"""Kafka 0.8 wire rules: bytes to requests, replies to bytes. No I/O, no clock, no broker.
+"""Kafka's wire rules: bytes to requests, replies to bytes. No I/O, no clock, no broker.
 
-Every api key and version that `decoding.DECODERS` lacks is refused from its first eight bytes,
-before the rest of its frame is waited for: version probes of newer clients depend on "an unknown
-key closes the connection, quickly".
+Every api key and version that `tables.APIS` lacks is refused from its first eight bytes, before the
+rest of its frame is waited for: version probes depend on "an unknown key closes the connection,
+quickly". ApiVersions alone is answered in any version, as its clients begin with their newest.
 """
 
 import struct
 
 from broker.server.endings import ProtocolError
 from protocols.framing import LengthPrefix
-from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
-from protocols.kafka.encoding import encode
-from protocols.kafka.messages import Reply, Request
+from protocols.kafka.decoding import DECODERS, RequestReader
+from protocols.kafka.encoding import encode, encode_with
+from protocols.kafka.fields import ENTRIES_MAX
+from protocols.kafka.messages import ApiVersionsRequest, Reply, Request, RequestBody
+from protocols.kafka.tables import API_VERSIONS_KEY, APIS, is_served
 from storage.codecs.api import Buffer
 
 SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
 HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the client id, a string
 REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
-LAST_SERVED_KEY = max(key for key, _ in DECODERS)
-NEWER_CLIENT_HINT = (
-    "a client of a later Kafka, which asks for more than 0.8: set it to 0.8 (librdkafka:"
-    " api.version.request=false and broker.version.fallback=0.8.2.1; kafka-python:"
-    " api_version=(0, 8, 2))"
-)
 
 
 class KafkaMachine:
-    """Bytes of one connection; holds nothing between two frames."""
+    """Bytes of one connection. Requests are answered one after another."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         """`frame_bytes_max`: what may follow the size (Kafka's socket.request.max.bytes)."""
         self._prefix = LengthPrefix(SIZE, REQUEST_BYTES_MIN, frame_bytes_max)
+        self._kind = (0, 0)  # of the request that is being served
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next request, None until it is known. Raises ProtocolError."""
@@ -50,15 +47,29 @@ class KafkaMachine:
         api_key, version, correlation_id = reader.unpack(HEADER)
         _check_kind((api_key, version))
         client_id = reader.string()
-        return Request(correlation_id, client_id, DECODERS[api_key, version](reader))
+        self._kind = (api_key, version)
+        return Request(correlation_id, client_id, _body(reader, api_key, version), version)
 
     def encode(self, correlation_id: int, reply: Reply) -> list[Buffer]:
-        """The answer to a request, as parts of one frame; message sets are not copied."""
-        return encode(correlation_id, reply)
+        """The answer to the last request, as parts of one frame; message sets are not copied."""
+        if self._kind in DECODERS:
+            return encode(correlation_id, reply)
+        api_key, version = self._kind
+        version = version if is_served(api_key, version) else 0
+        return encode_with(APIS[api_key].reply, correlation_id, reply, version)
+
+
+def _body(reader: RequestReader, api_key: int, version: int) -> RequestBody:
+    by_hand = DECODERS.get((api_key, version))
+    if by_hand is not None:
+        return by_hand(reader)
+    if api_key == API_VERSIONS_KEY:  # What is in it depends on its version, and is not needed.
+        return ApiVersionsRequest(version)
+    body: RequestBody = APIS[api_key].request.read(reader, version)
+    return body
 
 
 def _check_kind(kind: tuple[int, ...]) -> None:
-    if kind not in DECODERS:
-        api_key, version = kind
-        hint = NEWER_CLIENT_HINT if api_key > LAST_SERVED_KEY or version > 1 else ""
-        raise ProtocolError(f"api key {api_key} version {version} is not served", hint=hint)
+    api_key, version = kind
+    if not is_served(api_key, version) and api_key != API_VERSIONS_KEY:
+        raise ProtocolError(f"api key {api_key} version {version} is not served")

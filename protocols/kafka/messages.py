@@ -1,4 +1,5 @@
-"""Typed requests and replies of the Kafka 0.8 listener. Knows no bytes and no broker.
+"""Typed requests and replies of the Kafka listener, whatever their version. Knows no bytes and no
+broker. Where a version lacks a field, its default stands.
 
 Names (topics, groups, metadata) are bytes as they came, None for Kafka's null string: a reply
 gives them back as they were, and whether they are legal is the session's question. What belongs to
@@ -6,8 +7,8 @@ partitions is a dict of dicts, because a (topic, partition) that a request names
 the last one winning, and a topic without partitions is left out of the answer.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from storage.codecs.api import Buffer
@@ -23,6 +24,7 @@ class ProduceRequest:
     acks: int
     timeout_ms: int
     topics: ByPartition[memoryview]
+    transactional_id: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class FetchRequest:
     wait_ms_max: int
     bytes_min: int
     topics: ByPartition[FetchTarget]
+    bytes_max: int = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class OffsetsTarget:
     """`time_ms` is a time in milliseconds since 1970, or LATEST_TIME or EARLIEST_TIME."""
 
     time_ms: int
-    offsets_max: int
+    offsets_max: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,10 @@ class OffsetsRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """Asks for brokers and topics (key 3); no topic named means all. Each name is there once."""
+    """Asks for brokers and topics (key 3): None means all, in version 0 also an empty list."""
 
-    topics: Sequence[bytes | None]
+    topics: Sequence[bytes | None] | None
+    auto_create: bool = True
 
 
 @dataclass(slots=True)
@@ -72,34 +76,51 @@ class CommitTarget:
 
     offset: int
     metadata: bytes | None
-    time_ms: int | None
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """Positions of a group (key 8). Version 0 has neither generation nor consumer id."""
+    """Positions of a group (key 8). A generation of -1 is a commit by no member."""
 
     version: int
     group: bytes | None
-    generation: int
-    consumer_id: bytes | None
-    topics: ByPartition[CommitTarget]
+    generation: int = -1
+    consumer_id: bytes | None = b""
+    topics: ByPartition[CommitTarget] = field(default_factory=dict)
+    instance_id: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """Asks for a group's positions (key 9); each partition is there once."""
+    """Asks for a group's positions (key 9); each partition is there once. None: all it has."""
 
     version: int
     group: bytes | None
-    topics: Mapping[bytes | None, Sequence[int]]
+    topics: Mapping[bytes | None, Iterable[int]] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataRequest:
-    """Asks which broker keeps a group's positions (key 10)."""
+    """Asks which broker keeps a group's positions (key 10, later called FindCoordinator)."""
 
     group: bytes | None
+    key_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsRequest:
+    """Asks what is served (key 18). `version` may be one that is not."""
+
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest:
+    """Asks for a number to send with sequences (key 22)."""
+
+    transactional_id: bytes | None
+    transaction_timeout_ms: int
 
 
 RequestBody = (
@@ -110,6 +131,8 @@ RequestBody = (
     | OffsetCommitRequest
     | OffsetFetchRequest
     | ConsumerMetadataRequest
+    | ApiVersionsRequest
+    | InitProducerIdRequest
 )
 
 
@@ -120,6 +143,7 @@ class Request:
     correlation_id: int
     client_id: bytes | None
     body: RequestBody
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -128,6 +152,9 @@ class Produced:
 
     error: int
     base_offset: int
+    append_ms: int = -1  # Times are the producer's own, which -1 says.
+    log_start_offset: int = -1
+    message: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -145,6 +172,7 @@ class Fetched:
     high_watermark: int
     parts: Sequence[Buffer] = ()
     size: int = 0
+    log_start_offset: int = -1
 
 
 @dataclass(slots=True)
@@ -156,10 +184,12 @@ class FetchReply:
 
 @dataclass(slots=True)
 class OffsetsFound:
-    """Offsets of one partition, descending."""
+    """Offsets of one partition, descending; later versions give one `offset` and its time."""
 
     error: int
     offsets: Sequence[int] = ()
+    time_ms: int = -1
+    offset: int = -1
 
 
 @dataclass(slots=True)
@@ -204,6 +234,8 @@ class MetadataReply:
 
     brokers: Sequence[BrokerAddress]
     topics: Sequence[TopicMetadata]
+    cluster_id: bytes | None = None
+    controller_id: int = -1
 
 
 @dataclass(slots=True)
@@ -227,6 +259,7 @@ class OffsetFetchReply:
     """Answers an OffsetFetchRequest."""
 
     topics: ByPartition[CommittedOffset]
+    error: int = 0
 
 
 @dataclass(slots=True)
@@ -235,6 +268,33 @@ class ConsumerMetadataReply:
 
     error: int
     coordinator: BrokerAddress
+    message: bytes | None = None
+
+
+@dataclass(slots=True)
+class ApiRange:
+    """The versions served of one key."""
+
+    api_key: int
+    version_min: int
+    version_max: int
+
+
+@dataclass(slots=True)
+class ApiVersionsReply:
+    """Answers an ApiVersionsRequest."""
+
+    error: int
+    apis: Sequence[ApiRange]
+
+
+@dataclass(slots=True)
+class InitProducerIdReply:
+    """Answers an InitProducerIdRequest."""
+
+    error: int
+    producer_id: int
+    producer_epoch: int
 
 
 Reply = (
@@ -245,4 +305,6 @@ Reply = (
     | OffsetCommitReply
     | OffsetFetchReply
     | ConsumerMetadataReply
+    | ApiVersionsReply
+    | InitProducerIdReply
 )

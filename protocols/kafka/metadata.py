@@ -15,8 +15,8 @@ import trio
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidName
 from protocols.kafka.context import Answer, Context
-from protocols.kafka.decoding import ENTRIES_INLINE_MAX
 from protocols.kafka.errors import Code
+from protocols.kafka.fields import ENTRIES_INLINE_MAX
 from protocols.kafka.messages import (
     BrokerAddress,
     ConsumerMetadataReply,
@@ -37,20 +37,22 @@ ENTRIES_PER_TURN = 200
 # Topics that one request makes; a topic takes milliseconds of the disk. Of further ones its client
 # is told that they have no leader yet, and asks again.
 TOPICS_MADE_MAX = 100
+CLUSTER_ID = b"braidlog"
+GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
 
 
 async def metadata(context: Context, request: MetadataRequest) -> Answer:
     """Tell who leads which partition; topics that are asked for by name are made if need be."""
-    described = _Described(context)
-    if request.topics:
-        for name in request.topics:
-            await _describe_named(context, described, name)
-    else:
+    described = _Described(context, request.auto_create and context.options.auto_create)
+    for name in dict.fromkeys(request.topics or ()):
+        await _describe_named(context, described, name)
+    if request.topics is None or (not request.topics and not context.version):
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):
             if visible(topic.name) and context.may_see(topic) and not topic.deleted:
                 await described.add(topic)
-    reply = MetadataReply([context.address], described.topics)
+    address = context.address
+    reply = MetadataReply([address], described.topics, CLUSTER_ID, address.node_id)
     return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
 
 
@@ -59,6 +61,7 @@ class _Described:
     """The topics of an answer, put together with turns for others."""
 
     context: Context
+    makes: bool  # whether topics that are not there are made
     topics: list[TopicMetadata] = field(default_factory=list)
     ticket: int = 0  # once this is durable, all of them are
     entries: int = 0  # topics and partitions
@@ -100,6 +103,9 @@ async def _describe_named(context: Context, described: _Described, name: bytes |
 
 async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
     """Every group's positions are here; only a null name has no coordinator, as in 0.8.2."""
+    if request.key_type != GROUP_KEY:
+        code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return Answer(ConsumerMetadataReply(code, NOWHERE, b"transactions are not served"))
     if request.group is None:
         code = Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
         return Answer(ConsumerMetadataReply(code, NOWHERE))
@@ -121,7 +127,7 @@ async def _topic(context: Context, described: _Described, name: bytes | None) ->
     topics = context.broker.topics
     resource = Resource.of_topic(topic_name)
     context.connection.check(context.action, resource)
-    if not context.options.auto_create:
+    if not described.makes:
         return topics.get(topic_name)
     if topics.find(topic_name) is None:
         context.connection.check(Action.CREATE, resource)

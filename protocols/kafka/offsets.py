@@ -1,6 +1,7 @@
-"""Offsets (later ListOffsets): which offsets were there before a time, as precise as segments.
+"""Offsets (later ListOffsets): which offsets were there before a time, as precise as segments in
+version 0; later versions ask for the first record that is not before a time.
 
-Algorithm: kafka/server/KafkaApis.scala, fetchOffsetsBefore, of apache/kafka 0.8.2.2.
+Algorithm of version 0: kafka/server/KafkaApis.scala, fetchOffsetsBefore, of apache/kafka 0.8.2.2.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError, InvalidRequest
+from broker.reading.times import first_not_before
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import (
@@ -26,20 +28,43 @@ LATEST_TIME = -1
 EARLIEST_TIME = -2
 US_PER_MS = 1000
 PARTITIONS_PER_TURN = 100  # Each may have a thousand segments.
+TIME_MS_MAX = (2**63 - 1) // US_PER_MS
 
 
 async def list_offsets(context: Context, request: OffsetsRequest) -> Answer:
     """Answer each partition with at most as many offsets as it asks for, descending."""
     await context.own_writes()
+    find = _find_first if context.version else _find
     topics: dict[bytes | None, dict[int, OffsetsFound]] = {}
     for name, targets in request.topics.items():
         found = topics[name] = {}
         async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
-            found[index] = _find(context, name, index, target)
+            found[index] = await find(context, name, index, target)
     return Answer(OffsetsReply(topics))
 
 
-def _find(context: Context, name: bytes | None, index: int, target: OffsetsTarget) -> OffsetsFound:
+async def _find_first(
+    context: Context, name: bytes | None, index: int, target: OffsetsTarget
+) -> OffsetsFound:
+    """One offset, and the time of the record there."""
+    try:
+        partition = context.partition(name, index)
+        if target.time_ms == LATEST_TIME:
+            return OffsetsFound(Code.NONE, offset=partition.high_watermark)
+        if target.time_ms < LATEST_TIME:
+            return OffsetsFound(Code.NONE, offset=partition.log_start_offset)
+        found = await first_not_before(partition, min(target.time_ms, TIME_MS_MAX) * US_PER_MS)
+    except BrokerError as error:
+        return OffsetsFound(context.refused(error))
+    if found is None:
+        return OffsetsFound(Code.NONE)
+    offset, time_us = found
+    return OffsetsFound(Code.NONE, time_ms=time_us // US_PER_MS, offset=offset)
+
+
+async def _find(
+    context: Context, name: bytes | None, index: int, target: OffsetsTarget
+) -> OffsetsFound:
     try:
         partition = context.partition(name, index)
         if target.offsets_max < 0:

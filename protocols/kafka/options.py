@@ -13,6 +13,8 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     namespace: str = "public/default"  # tenant/namespace whose topics this listener serves
     auto_create: bool = True  # whether Metadata creates topics, where topics.auto_create allows it
     message_bytes_max: Annotated[int, msgspec.Meta(ge=64, le=2**30)] = 1_000_012
+    # The same for record batches (format 2): message.max.bytes of later Kafka.
+    batch_bytes_max: Annotated[int, msgspec.Meta(ge=64, le=2**30)] = 1_048_588
     frame_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] = 104_857_600
     # A compressed set may unpack to so much: a 1 MB wrapper of zeros would unpack to a gigabyte.
     inflated_bytes_max: Positive = 64 * 1024 * 1024

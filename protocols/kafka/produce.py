@@ -15,14 +15,17 @@ from broker.server.endings import EndConnection
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
+from storage.codecs import kafka_batches, kafka_timed
 from storage.codecs import kafka_prepare as kafka
-from storage.codecs.api import BodyInfo, Buffer, Prepared
+from storage.codecs.api import BodyInfo, Buffer, Codec, Prepared
 from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.errors import BodyError, RecordTooLarge
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.codecs.kafka_prepare import Messages
+    from storage.codecs.record import Record
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
@@ -44,6 +47,13 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
 
     No client hangs on replicas that a single broker does not have. All acks but 0 mean "on disk".
     """
+    if request.transactional_id is not None:
+        refused = Produced(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+        return Answer(
+            ProduceReply(
+                {name: dict.fromkeys(sets, refused) for name, sets in request.topics.items()}
+            )
+        )
     topics: dict[bytes | None, dict[int, Produced]] = {}
     producing = _Producing(context)
     failed = done = 0
@@ -71,6 +81,7 @@ class _Producing:
         self.ticket = 0  # the answer waits for this
         self._context = context
         self._message_bytes_max = context.options.message_bytes_max
+        self._batch_bytes_max = context.options.batch_bytes_max
         self._inflated_left = context.options.inflated_bytes_max
 
     async def append(self, name: bytes | None, index: int, message_set: memoryview) -> Produced:
@@ -78,10 +89,15 @@ class _Producing:
         context = self._context
         try:
             partition = context.partition(name, index)
+            magic = magic_of(message_set)
+            if magic == kafka_batches.MAGIC:
+                return self._append_batches(partition, message_set)
+            if magic == kafka_timed.MAGIC:
+                return await self._append_timed(partition, message_set)
             checked = await self._check(partition, message_set)
             if checked is None:
                 return await self._append_compressed(partition, message_set)
-            return self._store(partition, kafka.stamp(checked, partition.next_offset))
+            return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
         except BodyError as error:
             return Produced(context.refused(to_broker_error(error)), -1)
         except BrokerError as error:
@@ -104,7 +120,8 @@ class _Producing:
             except RecordTooLarge:
                 pass  # It is larger than it looks, if it is not too large at all.
             else:
-                return self._store(partition, self._pack(messages, partition.next_offset))
+                packed = self._pack(messages, partition.next_offset)
+                return self._store(partition, KAFKA, packed)
         async with partition.lane:  # Another's append would make what is packed here useless.
             messages = await run_unpacking(lambda: self._unwrap(message_set, self._inflated_left))
             return await self._pack_and_store(partition, messages)
@@ -114,9 +131,33 @@ class _Producing:
             base_offset = partition.next_offset
             prepared = await run_unpacking(lambda: self._pack(messages, partition.next_offset))
             if base_offset == partition.next_offset:
-                return self._store(partition, prepared)
+                return self._store(partition, KAFKA, prepared)
         # Those who do not pack append all the time: what needs no packing is as quick as they are.
-        return self._store(partition, kafka.stamp(messages, partition.next_offset))
+        return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
+
+    def _append_batches(self, partition: Partition, message_set: memoryview) -> Produced:
+        prepared = kafka_batches.prepare(
+            message_set, partition.next_offset, message_bytes_max=self._batch_bytes_max
+        )
+        return self._store(partition, KAFKA_BATCHES, prepared)
+
+    async def _append_timed(self, partition: Partition, message_set: memoryview) -> Produced:
+        """Format 1 is stored as format 2, which has a place for its times."""
+
+        def convert() -> tuple[list[Record], int]:
+            limit = self._inflated_left
+            return kafka_timed.records(message_set, self._message_bytes_max, limit)
+
+        if len(message_set) <= INLINE_INFLATED_MAX and not kafka_timed.is_compressed(message_set):
+            found, size = convert()
+        else:
+            found, size = await run_unpacking(convert)
+        self._inflated_left -= size
+        base_offset, now_us = partition.next_offset, self._context.broker.now_us()
+        for offset, record in enumerate(found, base_offset):
+            record.offset, record.append_us = offset, now_us
+        body = KAFKA_BATCHES.encode(found, base_offset)
+        return self._store(partition, KAFKA_BATCHES, Prepared(body, KAFKA_BATCHES.inspect(body)))
 
     def _unwrap(self, message_set: memoryview, inflated_max: int) -> Messages:
         limit = min(inflated_max, self._inflated_left)
@@ -127,7 +168,7 @@ class _Producing:
     def _pack(self, messages: Messages, base_offset: int) -> Prepared:
         return kafka.pack(messages, base_offset, self._message_bytes_max)
 
-    def _store(self, partition: Partition, prepared: Prepared) -> Produced:
+    def _store(self, partition: Partition, codec: Codec, prepared: Prepared) -> Produced:
         # Atomic: no await between reading the base offset and the append.
         context, info = self._context, prepared.info
         base_offset = partition.next_offset
@@ -137,15 +178,25 @@ class _Producing:
         cut = list(pieces(prepared.body, info, base_offset))
         if len(cut) == 1:
             appended = partition.append(
-                [prepared.body], info, body_format=KAFKA.format, append_us=append_us
+                [prepared.body], info, body_format=codec.format, append_us=append_us
             )
         else:  # All of it or nothing: the answer speaks of the whole set.
-            appended = partition.append_all(cut, body_format=KAFKA.format, append_us=append_us)
+            if codec is KAFKA_BATCHES:
+                cut = [(body, codec.inspect(body)) for body, _ in cut]
+            appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
         self.ticket = max(self.ticket, appended.ticket)
         context.broker.metrics.records_in(
             PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
         )
-        return Produced(Code.NONE, base_offset)
+        return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)
+
+
+def magic_of(message_set: memoryview) -> int:
+    """The format of a set's first message, whatever the version of its request (some clients send
+    the newest in the oldest); 0 for a set without one.
+    """
+    pos = kafka_batches.MAGIC_POS
+    return message_set[pos] if len(message_set) > pos else 0
 
 
 def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buffer, BodyInfo]]:

@@ -1,4 +1,4 @@
-"""One Kafka 0.8 connection: requests to handlers, answers to the outbox. Knows no bytes.
+"""One Kafka connection: requests to handlers, answers to the outbox. Knows no bytes.
 
 Requests are handled one after another and answered strictly in that order: clients rely on it,
 some send the same correlation id in every request. A handler that appends does not wait for the
@@ -16,16 +16,18 @@ import trio
 from broker.access.rights import Action
 from broker.server.endings import EndConnection
 from protocols.kafka import messages
+from protocols.kafka.api_versions import api_versions
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.context import PROTOCOL, Answer, Context
-from protocols.kafka.decoding import ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.fetch import fetch
+from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.machine import KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
 from protocols.kafka.names import NameSpace
 from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.produce import produce
+from protocols.kafka.producer_ids import init_producer_id
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -38,12 +40,12 @@ Handler = Callable[[Context, Any], Awaitable[Answer | None]]
 class Command:
     """How one kind of request is served, and what its client must be allowed to do.
 
-    The context checks `action` wherever the handler has it resolve a name.
+    The context checks `action` wherever the handler has it resolve a name; None is checked nowhere.
     """
 
     api: str  # In metrics.
     handler: Handler
-    action: Action
+    action: Action | None
 
 
 COMMANDS: Mapping[type, Command] = {
@@ -56,6 +58,8 @@ COMMANDS: Mapping[type, Command] = {
     messages.ConsumerMetadataRequest: Command(
         "consumer_metadata", consumer_metadata, Action.DESCRIBE
     ),
+    messages.ApiVersionsRequest: Command("api_versions", api_versions, None),
+    messages.InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
 }
 
 
@@ -98,8 +102,11 @@ class KafkaSession:
         kind = type(request.body)
         self._counted[kind].inc()
         command = COMMANDS[kind]
-        self._context.action = command.action
-        answer = await command.handler(self._context, request.body)
+        context = self._context
+        context.action = command.action or Action.DESCRIBE
+        context.version = request.version
+        context.client_id = request.client_id
+        answer = await command.handler(context, request.body)
         if answer is None:
             return
         if is_large or answer.is_large:
@@ -107,7 +114,8 @@ class KafkaSession:
             parts = await trio.to_thread.run_sync(encode, request.correlation_id, answer.reply)
         else:
             parts = machine.encode(request.correlation_id, answer.reply)
-        self._outbox.answer(parts, answer.ticket)
+        # What was sent before with acks 0 can be read by everybody once this is answered.
+        self._outbox.answer(parts, max(answer.ticket, context.written_ticket))
 
     def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""

@@ -25,6 +25,7 @@ class BodyFormat(enum.IntEnum):
     PULSAR = 3
     IGGY = 4
     IGGY_TYPED = 5
+    KAFKA_BATCHES = 7
     JOURNAL = 16
     GAP = 17
 

@@ -59,6 +59,10 @@ _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY =
 # its sender's word. Below, zeroed memory is three times as quick.
 _LAZY_BYTES_MIN = 4 << 20
 
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_REPEATED, _ZSTD_COMPRESSED = 1, 2  # kinds of blocks; 0 is stored as it is
+_ZSTD_BLOCK_MAX = 128 << 10
+
 _U32_BIG = struct.Struct(">I")
 _U32_LITTLE = struct.Struct("<I")
 
@@ -122,6 +126,26 @@ def unlz4(data: Buffer, size_max: int) -> Buffer:
     frame[descriptor_end] = _lz4_checksum(view[4:descriptor_end])
     try:
         return _unpack_into(cramjam.lz4.decompress_into, frame, min(bound, size_max))
+    except UnreadableBody as error:
+        if bound > size_max:
+            raise RecordTooLarge(bound, size_max) from error
+        raise
+
+
+def unzstd(data: Buffer, size_max: int) -> Buffer:
+    """Unpack one zstd frame (RFC 8878) whose size need not be declared.
+
+    Raises:
+        UnreadableBody: not a zstd frame, broken or cut short.
+        RecordTooLarge: it may hold more than size_max bytes, and does not unpack to less.
+    """
+    view = memoryview(data)
+    try:
+        bound = _zstd_bound(view)
+    except (struct.error, IndexError) as error:
+        raise UnreadableBody("zstd frame is cut short") from error
+    try:
+        return _unpack_into(cramjam.zstd.decompress_into, view, min(bound, size_max))
     except UnreadableBody as error:
         if bound > size_max:
             raise RecordTooLarge(bound, size_max) from error
@@ -258,6 +282,25 @@ def _lz4_blocks(view: memoryview, pos: int, block_max: int, trailer: int) -> tup
         bound += packed if size & _LZ4_STORED else min(block_max, packed * _LZ4_RATIO_MAX)
         pos += 4 + packed + block_trailer
     return pos + 4 + trailer, bound
+
+
+def _zstd_bound(view: memoryview) -> int:
+    """The most that the blocks of a zstd frame can unpack to (RFC 8878, sections 3.1.1 and 4)."""
+    if view[:4] != _ZSTD_MAGIC:
+        raise UnreadableBody("not a zstd frame")
+    descriptor = view[4]
+    single = descriptor >> 5 & 1
+    content_size = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    pos = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + content_size
+    bound, is_last = 0, False
+    while not is_last:
+        block = int.from_bytes(view[pos : pos + 3], "little")
+        if pos + 3 > len(view):
+            raise UnreadableBody("zstd frame is cut short")
+        is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        bound += _ZSTD_BLOCK_MAX if kind == _ZSTD_COMPRESSED else size
+        pos += 3 + (1 if kind == _ZSTD_REPEATED else size)
+    return bound
 
 
 _BLOCKS: dict[str, Callable[[Buffer, int], Buffer]] = {

@@ -26,7 +26,7 @@ NO_LIMIT = 1 << 31  # an entry's size is an int32
 # Ways of their own for messages of equal size pay from about here on, numpy's included.
 EQUAL_SET_MIN = 64
 
-_INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
+INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     1: compression.gunzip,
     2: compression.unsnappy,
     3: compression.unlz4,
@@ -61,12 +61,12 @@ def plain_value(data: Buffer, pos: int, stop: int) -> tuple[int, int, int]:
 def open_wrapper(data: Buffer, pos: int, stop: int, size_max: int) -> Buffer:
     """The set within the compressed wrapper at pos."""
     codec = data[pos + 17] & CODEC_BITS
-    if codec not in _INFLATE:
+    if codec not in INFLATE:
         raise UnreadableBody(f"compression codec {codec} is unknown")
     _, value_pos, value_size = plain_value(data, pos, stop)
     if value_size <= 0:
         raise UnreadableBody("compressed message without a value")
-    return _INFLATE[codec](memoryview(data)[value_pos:stop], size_max)
+    return INFLATE[codec](memoryview(data)[value_pos:stop], size_max)
 
 
 def whole_end(data: Buffer) -> int:

@@ -18,6 +18,7 @@ FOREIGN_FORMAT_MIN = 64  # numbers below are the project's own
 _BUILT_IN = {
     "plain": (BodyFormat.PLAIN, "storage.codecs.plain", "PLAIN"),
     "kafka": (BodyFormat.KAFKA, "storage.codecs.kafka", "KAFKA"),
+    "kafka_batches": (BodyFormat.KAFKA_BATCHES, "storage.codecs.kafka_batches", "KAFKA_BATCHES"),
     "pulsar": (BodyFormat.PULSAR, "storage.codecs.pulsar", "PULSAR"),
     "iggy": (BodyFormat.IGGY, "storage.codecs.iggy", "IGGY"),
     "iggy_typed": (BodyFormat.IGGY_TYPED, "storage.codecs.iggy_typed", "IGGY_TYPED"),

@@ -2,12 +2,14 @@
 
 import random
 import struct
+from dataclasses import replace
 
 import pytest
 
 from broker.server.endings import ProtocolError
 from protocols.kafka import messages as m
-from protocols.kafka.decoding import DECODERS, ENTRIES_MAX, RequestReader
+from protocols.kafka.decoding import DECODERS, RequestReader
+from protocols.kafka.fields import ENTRIES_MAX
 from protocols.kafka.machine import KafkaMachine
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 from tests.protocols.kafka.layouts import build_request
@@ -106,6 +108,7 @@ def body(api_key: int, data: bytes) -> m.RequestBody:
 @pytest.mark.parametrize("name", PAIRS)
 def test_literal_frame_and_typed_request_are_each_other(name: str) -> None:
     api_key, version, text, request = PAIRS[name]
+    request = replace(request, version=version)
     frame = bytes.fromhex(text)
     assert decode(frame) == request
     assert build_request(api_key, version, request) == frame

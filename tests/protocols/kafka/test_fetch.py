@@ -271,3 +271,38 @@ async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, clie
     reply = await client.answer(m.FetchRequest)
     assert isinstance(reply, m.FetchReply)
     assert [index for index, part in reply.topics[b"wide"].items() if part.size] == [0]
+
+
+async def test_a_set_is_filled_up_with_a_part_of_the_next_where_most_room_is_left(
+    client: Client,
+) -> None:
+    for size in (100, 3000):
+        await produce_one(client, message_set(bytes(size), b"x"))
+    fetched = await fetch_one(client, 0, 1000)
+    assert fetched.size == 1000
+    assert [offset for offset, _ in values(fetched)] == [0, 1]
+
+
+async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    await produce_one(client, message_set(bytes(150)))
+    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=1000))
+    await until(lambda: len(broker.waiters) == 1)
+    other = await another(open_client)
+    await produce_one(other, message_set(bytes(100)))
+    await until(lambda: len(broker.waiters) == 1)
+    await produce_one(other, message_set(bytes(900)))
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert reply.topics[FOO][0].size == 100
+
+
+async def test_what_was_sent_with_acks_0_is_seen_by_all_behind_the_next_answer(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    other = await another(open_client)
+    for at in range(20):
+        await client.send(produce(FOO, {0: message_set(b"%d" % at)}, acks=0))
+        await client.call(m.ConsumerMetadataRequest(b"g"))
+        assert (await fetch_one(other, at)).high_watermark == at + 1

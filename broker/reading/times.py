@@ -1,0 +1,63 @@
+"""Finding a record by its time. Knows formats only through the codec interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.commit.storage_errors import to_broker_error
+from broker.reading.unpacking import run_unpacking
+from storage.codecs.api import BatchFlag
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError, StorageError
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+
+async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int] | None:
+    """(offset, time in us) of the first record of that time or later, None if there is none.
+
+    The publish time counts, for a record without one the append time. Raises BrokerError.
+    """
+    try:
+        find = partition.log.offset_at_or_after
+        position = await trio.to_thread.run_sync(find, time_us)
+    except StorageError as error:
+        raise to_broker_error(error) from error
+    position = max(position, partition.log_start_offset)
+    while position < partition.high_watermark:
+        batches = await partition.read(position, 1)
+        if not batches:
+            break
+        for batch in batches:
+            found = await _first_in(batch, max(position, batch.base_offset), time_us)
+            if found is not None:
+                return found
+            position = batch.next_offset
+    return None
+
+
+async def _first_in(batch: Batch, start_offset: int, time_us: int) -> tuple[int, int] | None:
+    header = batch.header
+    latest_us = header.append_us if header.max_publish_us is None else header.max_publish_us
+    if header.flags & BatchFlag.GAP or max(latest_us, header.append_us) < time_us:
+        return None
+
+    def find() -> tuple[int, int] | None:
+        codec = codec_for(header.body_format)
+        decoded = codec.decode(
+            batch.body, batch.base_offset, header.append_us, start_offset=start_offset
+        )
+        for record in decoded.records:
+            at_us = record.append_us if record.publish_us is None else record.publish_us
+            if at_us >= time_us:
+                return record.offset, at_us
+        return None
+
+    try:
+        return await run_unpacking(find)
+    except BodyError as error:
+        raise to_broker_error(error) from error

@@ -1,0 +1,16 @@
+"""ApiVersions: what is served. A client then uses the highest version that both sides know."""
+
+from __future__ import annotations
+
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.messages import ApiVersionsReply, ApiVersionsRequest
+from protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
+
+
+async def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
+    """Tell it in any version: one that is not served gets error 35 and the list in the layout of
+    version 0, from which every client takes what it goes on with.
+    """
+    served = is_served(API_VERSIONS_KEY, request.version)
+    return Answer(ApiVersionsReply(Code.NONE if served else Code.UNSUPPORTED_VERSION, ranges()))

@@ -1,0 +1,373 @@
+"""Layouts as tables of fields: what a request or an answer holds, and from which version on.
+
+A table is read into a dataclass and written from one, the field names being its attributes. Fixed
+fields that lie side by side are read and written together. Layout rules: Kafka protocol guide,
+"Protocol Primitive Types", without the flexible versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from broker.server.endings import ProtocolError
+from protocols.reader import BigEndianReader
+from storage.codecs.api import Buffer
+
+Value = Any  # What a field holds: its table knows.
+
+LATEST = 1 << 15  # "and every later version"
+
+# A request names at most so many topics, partitions and other things: ten times what one broker is
+# meant to hold. Without it a frame full of empty names would become gigabytes of objects.
+ENTRIES_MAX = 100_000
+# With more than these a request is decoded, and answered, in a thread: it takes ten milliseconds.
+ENTRIES_INLINE_MAX = 5000
+
+# A shorter piece of a message set is copied into the bytes around it: cheaper than its own part.
+PIECE_BYTES_MIN = 4096
+
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+
+
+class ManyEntries(Exception):
+    """The request names more topics and partitions than may be decoded in the loop."""
+
+
+class FieldReader(BigEndianReader):
+    """Kafka's strings and arrays on top of its integers."""
+
+    __slots__ = ("_entries", "_inline_max")
+
+    def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
+        """Begin to read a request at byte `pos` of its frame.
+
+        With more than `inline_max` topics and partitions ManyEntries is raised.
+        """
+        super().__init__(view, pos)
+        self._entries = 0
+        self._inline_max = inline_max
+
+    def string(self) -> bytes | None:
+        """A string; any negative length is null, as it is for 0.8."""
+        size = self.i16()
+        return None if size < 0 else bytes(self.take(size))
+
+    def blob(self) -> bytes | None:
+        """Bytes of any kind; any negative length is null."""
+        size = self.i32()
+        return None if size < 0 else bytes(self.take(size))
+
+    def count(self) -> int:
+        """How many entries an array has, negative for none. Raises ProtocolError, ManyEntries."""
+        count = self.i32()
+        self.add_entries(max(count, 0))
+        return count
+
+    def add_entries(self, count: int) -> None:
+        """So many topics or partitions follow. Raises ProtocolError, ManyEntries."""
+        self._entries += count
+        if self._entries > ENTRIES_MAX:
+            raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
+        if self._entries > self._inline_max:
+            raise ManyEntries
+
+    def entries(self) -> Iterator[int]:
+        """Counts through an array; a negative count is an empty one. Raises ProtocolError."""
+        return iter(range(self.count()))
+
+
+class Writer:
+    """Collects an answer: small fields together, large pieces as they are."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._parts: list[Buffer] = []
+        self.small = bytearray()
+
+    def piece(self, data: Buffer) -> None:
+        """Bytes that are not copied if there are many: they must stay as they are."""
+        if len(data) < PIECE_BYTES_MIN:
+            self.small += data
+            return
+        if self.small:
+            self._parts.append(bytes(self.small))
+            self.small.clear()
+        self._parts.append(data)
+
+    def parts(self) -> list[Buffer]:
+        """All of it, in order."""
+        return [*self._parts, bytes(self.small)] if self.small else self._parts
+
+
+class Kind(Protocol):
+    """How one value lies in a frame."""
+
+    def read(self, reader: FieldReader, version: int) -> Value:
+        """The value. Raises ProtocolError."""
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        """Put the value behind what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A number of a fixed size, by its letter in the module struct."""
+
+    letter: str
+
+    def read(self, reader: FieldReader, version: int) -> Value:
+        """See `Kind`."""
+        return reader.unpack(_layout(self.letter))[0]
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        """See `Kind`."""
+        out.small += _layout(self.letter).pack(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string, as bytes; None is null."""
+
+    def read(self, reader: FieldReader, version: int) -> bytes | None:
+        """See `Kind`."""
+        return reader.string()
+
+    def write(self, out: Writer, value: bytes | None, version: int) -> None:
+        """See `Kind`."""
+        out.small += b"\xff\xff" if value is None else INT16.pack(len(value)) + value
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes of any kind, copied; None is null."""
+
+    def read(self, reader: FieldReader, version: int) -> bytes | None:
+        """See `Kind`."""
+        return reader.blob()
+
+    def write(self, out: Writer, value: bytes | None, version: int) -> None:
+        """See `Kind`."""
+        out.small += INT32.pack(-1) if value is None else INT32.pack(len(value)) + value
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A message set: read as a view of the frame, written from a list of pieces."""
+
+    def read(self, reader: FieldReader, version: int) -> memoryview:
+        """See `Kind`. Null is nothing."""
+        size = reader.i32()
+        return reader.take(0 if size == -1 else size)
+
+    def write(self, out: Writer, value: Sequence[Buffer] | memoryview, version: int) -> None:
+        """See `Kind`."""
+        value = [value] if isinstance(value, memoryview) else value
+        out.small += INT32.pack(sum(map(len, value)))
+        for piece in value:
+            out.piece(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list; null is read as an empty one, or as None where that means something else."""
+
+    of: Kind
+    nullable: bool = False
+
+    def read(self, reader: FieldReader, version: int) -> list[Any] | None:
+        """See `Kind`."""
+        count = reader.count()
+        if count < 0 and self.nullable:
+            return None
+        read = self.of.read
+        return [read(reader, version) for _ in range(count)]
+
+    def write(self, out: Writer, value: Sequence[Any] | None, version: int) -> None:
+        """See `Kind`."""
+        if value is None:
+            out.small += INT32.pack(-1)
+            return
+        out.small += INT32.pack(len(value))
+        for one in value:
+            self.of.write(out, one, version)
+
+
+@dataclass(frozen=True, slots=True)
+class ByPartition:
+    """An array of topics, each with an array of partitions, as a dict of dicts.
+
+    What is named twice is there once, the last one (0.8 builds a map), and a topic without
+    partitions is not there. `of` is what follows a partition's number.
+    """
+
+    of: Kind
+    nullable: bool = False
+
+    def read(self, reader: FieldReader, version: int) -> Mapping[bytes | None, Any] | None:
+        """See `Kind`."""
+        topics: dict[bytes | None, dict[int, Any]] = {}
+        count = reader.count()
+        if count < 0 and self.nullable:
+            return None
+        read = self.of.read
+        for _ in range(count):
+            name = reader.string()
+            for _ in reader.entries():
+                index = reader.i32()
+                topics.setdefault(name, {})[index] = read(reader, version)
+        return topics
+
+    def write(
+        self, out: Writer, value: Mapping[bytes | None, Mapping[int, Any]] | None, version: int
+    ) -> None:
+        """See `Kind`."""
+        if value is None:
+            out.small += INT32.pack(-1)
+            return
+        out.small += INT32.pack(len(value))
+        for name, partitions in value.items():
+            TEXT.write(out, name, version)
+            out.small += INT32.pack(len(partitions))
+            for index, one in partitions.items():
+                out.small += INT32.pack(index)
+                self.of.write(out, one, version)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No bytes at all: a partition that is only named."""
+
+    def read(self, reader: FieldReader, version: int) -> None:
+        """See `Kind`."""
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        """See `Kind`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a table. Without a name it is passed over, or written as `value`."""
+
+    name: str
+    kind: Kind
+    since: int = 0
+    until: int = LATEST
+    value: Value = None
+
+
+@dataclass(slots=True)
+class Table:
+    """The fields of one structure in wire order, and the dataclass that holds them."""
+
+    holds: Callable[..., Any]
+    fields: Sequence[Field]
+    _plans: dict[int, list[_Step]] = field(default_factory=dict)
+    _is_versioned: bool = False  # Whether the dataclass wants to know the version.
+
+    def __post_init__(self) -> None:
+        """Look at the dataclass once."""
+        self._is_versioned = "version" in getattr(self.holds, "__dataclass_fields__", ())
+
+    def read(self, reader: FieldReader, version: int) -> Value:
+        """See `Kind`."""
+        values: dict[str, Any] = {"version": version} if self._is_versioned else {}
+        for step in self._plan(version):
+            step.read(reader, values, version)
+        return self.holds(**values)
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        """See `Kind`."""
+        for step in self._plan(version):
+            step.write(out, value, version)
+
+    def _plan(self, version: int) -> list[_Step]:
+        plan = self._plans.get(version)
+        if plan is None:
+            served = [one for one in self.fields if one.since <= version <= one.until]
+            plan = self._plans[version] = _steps(served)
+        return plan
+
+
+def table(holds: Callable[..., Any], *fields: Field) -> Table:
+    """A table of these fields, in wire order."""
+    return Table(holds, fields)
+
+
+def ignored(kind: Kind, since: int = 0, until: int = LATEST, *, value: Value = 0) -> Field:
+    """A field that is not looked at, and always written as `value`."""
+    return Field("", kind, since, until, value)
+
+
+class _Step(Protocol):
+    """One step of reading or writing a structure."""
+
+    def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
+        """Add what was read to the values."""
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        """Write the attributes of `value` that this is about."""
+
+
+class _FixedRun:
+    """Fixed fields side by side."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        kinds = [one.kind for one in fields]
+        letters = "".join(kind.letter for kind in kinds if isinstance(kind, Fixed))
+        self._layout = struct.Struct(">" + letters)
+        self._names = [one.name for one in fields]
+        self._fields = fields
+
+    def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
+        values.update(zip(self._names, reader.unpack(self._layout), strict=True))
+        values.pop("", None)
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        found = (getattr(value, one.name) if one.name else one.value for one in self._fields)
+        out.small += self._layout.pack(*found)
+
+
+class _One:
+    """A field of any other kind."""
+
+    def __init__(self, one: Field) -> None:
+        self._field = one
+
+    def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
+        found = self._field.kind.read(reader, version)
+        if self._field.name:
+            values[self._field.name] = found
+
+    def write(self, out: Writer, value: Value, version: int) -> None:
+        one = self._field
+        one.kind.write(out, getattr(value, one.name) if one.name else one.value, version)
+
+
+def _steps(fields: Sequence[Field]) -> list[_Step]:
+    steps: list[_Step] = []
+    run: list[Field] = []
+    for one in fields:
+        if isinstance(one.kind, Fixed):
+            run.append(one)
+            continue
+        if run:
+            steps.append(_FixedRun(run))
+            run = []
+        steps.append(_One(one))
+    if run:
+        steps.append(_FixedRun(run))
+    return steps
+
+
+def _layout(letter: str) -> struct.Struct:
+    return _LAYOUTS[letter]
+
+
+_LAYOUTS = {letter: struct.Struct(">" + letter) for letter in "?bhiq"}
+
+BOOL, I8, I16, I32, I64 = (Fixed(letter) for letter in "?bhiq")
+TEXT, BLOB, RECORDS, NOTHING = Text(), Blob(), Records(), Nothing()

@@ -1,0 +1,152 @@
+"""Produce, Fetch and their like in the versions of later clients, through the wire."""
+
+import struct
+
+import pytest
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.record import Record
+from tests.protocols.kafka.frames import Client, message_set
+from tests.protocols.kafka.talk import FOO, fetch_one, foreign_append, produce_one, values
+from tests.storage.codecs.test_kafka_batches import timed
+
+
+def batch_of(*values: bytes, time_ms: int = 5) -> bytes:
+    records = [Record(at, 0, time_ms * 1000, None, None, one) for at, one in enumerate(values)]
+    return KAFKA_BATCHES.encode(records, 0)
+
+
+def records_of(fetched: m.Fetched) -> list[tuple[int, bytes | None, int | None]]:
+    decoded = KAFKA_BATCHES.decode(bytes(fetched.parts), 0, 0)
+    assert decoded.failed is None
+    return [(one.offset, one.value, one.publish_us) for one in decoded.records]
+
+
+async def fetch_v(
+    client: Client, version: int, target: tuple[int, int], bytes_max: int = 1 << 20
+) -> m.Fetched:
+    request = m.FetchRequest(-1, 0, 1, {FOO: {0: m.FetchTarget(*target)}}, bytes_max)
+    reply = await client.call_with_table(request, version)
+    return reply.topics[FOO][0]
+
+
+@pytest.mark.parametrize("version", range(4, 12))
+async def test_old_and_new_clients_read_each_others_records(client: Client, version: int) -> None:
+    await produce_one(client, message_set(b"old"))
+    sent = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(batch_of(b"a", b"b"))}})
+    produced = (await client.call_with_table(sent, min(version, 8))).topics[FOO][0]
+    assert (produced.error, produced.base_offset) == (0, 1)
+    fetched = await fetch_v(client, version, (0, 1 << 20))
+    assert (fetched.error, fetched.high_watermark) == (0, 3)
+    found = records_of(fetched)
+    assert found[1:] == [(1, b"a", 5000), (2, b"b", 5000)]
+    assert found[0][:2] == (0, b"old")
+    assert values(await fetch_one(client, 0)) == [(0, b"old"), (1, b"a"), (2, b"b")]
+
+
+async def test_batches_are_taken_in_the_oldest_version_too(client: Client) -> None:
+    """As aiokafka 0.14 sends them."""
+    assert await produce_one(client, batch_of(b"a")) == m.Produced(0, 0)
+    assert records_of(await fetch_v(client, 4, (0, 1000))) == [(0, b"a", 5000)]
+
+
+async def test_messages_of_format_1_keep_their_times(client: Client) -> None:
+    sent = m.ProduceRequest(1, 1000, {FOO: {0: memoryview(timed(b"a", 7, key=b"k"))}})
+    assert (await client.call_with_table(sent, 2)).topics[FOO][0].error == 0
+    assert records_of(await fetch_v(client, 4, (0, 1000))) == [(0, b"a", 7000)]
+
+
+async def test_the_first_batch_is_whole_for_later_clients_whatever_they_ask_for(
+    client: Client,
+) -> None:
+    large = batch_of(bytes(5000))
+    for _ in range(2):
+        await produce_one(client, large)
+    assert [offset for offset, _, _ in records_of(await fetch_v(client, 4, (0, 10)))] == [0]
+    fetched = await fetch_v(client, 4, (0, 1 << 20), bytes_max=7000)
+    assert [offset for offset, _, _ in records_of(fetched)] == [0]
+
+
+async def test_transactions_are_refused(client: Client) -> None:
+    sent = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(batch_of(b"a"))}}, b"tx")
+    assert (await client.call_with_table(sent, 3)).topics[FOO][0].error == 53
+    assert (await client.call_with_table(m.InitProducerIdRequest(b"tx", 1000), 0)).error == 53
+
+
+async def test_producer_ids_are_never_given_twice(client: Client) -> None:
+    asked = m.InitProducerIdRequest(None, 2**31 - 1)
+    given = {(await client.call_with_table(asked, 1)).producer_id for _ in range(20)}
+    assert len(given) == 20
+    assert min(given) > 0
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 9])
+async def test_api_versions_are_told_in_any_version(client: Client, version: int) -> None:
+    head = struct.pack(">hhih", 18, version, 5, -1) + bytes(10)
+    await client.stream.send_all(len(head).to_bytes(4, "big") + head)
+    frame = await client.frame()
+    assert frame is not None
+    error, count = struct.unpack_from(">hi", frame, 8)
+    assert error == (0 if version < 3 else 35)
+    assert struct.unpack_from(">hhh", frame, 14) == (0, 0, 8)
+    assert count > 5
+
+
+async def test_offsets_by_time_are_exact_and_come_with_the_records_time(client: Client) -> None:
+    for time_ms in (10, 20, 30):
+        await produce_one(client, batch_of(b"a", b"b", time_ms=time_ms))
+
+    async def find(time_ms: int) -> tuple[int, int, int]:
+        request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(time_ms)}})
+        found = (await client.call_with_table(request, 5)).topics[FOO][0]
+        return found.error, found.offset, found.time_ms
+
+    assert [await find(at) for at in (0, 10, 11, 20, 30)] == [
+        (0, 0, 10),
+        (0, 0, 10),
+        (0, 2, 20),
+        (0, 2, 20),
+        (0, 4, 30),
+    ]
+    assert [await find(at) for at in (31, -1, -2)] == [(0, -1, -1), (0, 6, -1), (0, 0, -1)]
+
+
+async def test_offsets_by_time_of_another_protocols_records(broker: Broker, client: Client) -> None:
+    foreign_append(broker, "foo", [b"a"])
+    await broker.durability.settled()
+    request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(1)}})
+    found = (await client.call_with_table(request, 1)).topics[FOO][0]
+    assert found.offset == 0
+    assert found.time_ms > 1
+
+
+@pytest.mark.parametrize("version", range(1, 9))
+async def test_metadata_tells_no_topics_from_all(client: Client, version: int) -> None:
+    reply = await client.call_with_table(m.MetadataRequest([]), version)
+    assert not reply.topics
+    assert reply.controller_id == 1
+    reply = await client.call_with_table(m.MetadataRequest(None), version)
+    assert [topic.name for topic in reply.topics] == [FOO]
+
+
+async def test_metadata_makes_no_topic_where_it_shall_not(broker: Broker, client: Client) -> None:
+    reply = await client.call_with_table(m.MetadataRequest([b"bar"], False), 4)
+    assert [topic.error for topic in reply.topics] == [3]
+    reply = await client.call_with_table(m.MetadataRequest([b"bar"], True), 4)
+    assert [topic.error for topic in reply.topics] == [0]
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_commits_and_what_is_read_of_them(client: Client, version: int) -> None:
+    targets = {0: m.CommitTarget(7, b"meta"), 5: m.CommitTarget(1, b"")}
+    commit = m.OffsetCommitRequest(version, b"g", -1, b"", {FOO: targets})
+    reply = await client.call_with_table(commit, version)
+    assert reply.topics == {FOO: {0: 0, 5: 3}}
+    everything = m.OffsetFetchRequest(2, b"g", None)
+    found = await client.call_with_table(everything, min(version, 5))
+    assert found.topics == {FOO: {0: m.CommittedOffset(7, b"meta", 0)}}
+    unknown = m.OffsetFetchRequest(2, b"g", {b"no": {0: None}})
+    found = await client.call_with_table(unknown, min(version, 5))
+    assert found.topics == {b"no": {0: m.CommittedOffset(-1, b"", 0)}}
