@@ -14,6 +14,7 @@ from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
 from broker.subscriptions.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
+from protocols.kafka.groups import check_commit
 from protocols.kafka.messages import (
     CommitTarget,
     CommittedOffset,
@@ -30,6 +31,7 @@ TIME_US_MAX = 2**63 - 1
 
 # Written at once: about two milliseconds. Then other connections have their turn.
 PIECE_COMMITS = 256
+MEMBERS_VERSION = 2  # from here on a generation is that of a member; 0.8 ignores it
 
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
 
@@ -62,6 +64,10 @@ def _commit(
     """The code for each partition, and the ticket that the answer waits for."""
     if request.group is None:
         return [Code.UNKNOWN] * len(piece), 0
+    if context.version >= MEMBERS_VERSION:
+        code = check_commit(context, request.group, request.generation, request.consumer_id)
+        if code != Code.NONE:
+            return [code] * len(piece), 0
     commits = context.broker.subscriptions.commits(request.group)
     codes = [_add(context, request.version, commits, *one) for one in piece]
     try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.server.connection import Connection
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
+    from protocols.kafka.group_table import GroupTable
     from storage.metadata.names import TopicName
 
 PROTOCOL = "kafka"
@@ -40,6 +41,7 @@ class Context:
     options: KafkaOptions
     names: NameSpace
     address: BrokerAddress  # where clients are told that this broker is
+    groups: GroupTable
     action: Action = Action.DESCRIBE  # of the request that is being served
     version: int = 0  # of the request that is being served
     client_id: bytes | None = None  # as the request that is being served has it

@@ -302,6 +302,15 @@ def ignored(kind: Kind, since: int = 0, until: int = LATEST, *, value: Value = 0
     return Field("", kind, since, until, value)
 
 
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One api key: versions 0 to `version_max` are served."""
+
+    version_max: int
+    request: Table
+    reply: Table
+
+
 class _Step(Protocol):
     """One step of reading or writing a structure."""
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from protocols.kafka.admin_messages import AdminReply, AdminRequest
+from protocols.kafka.group_messages import GroupReply, GroupRequest
 from storage.codecs.api import Buffer
 
 T = TypeVar("T")
@@ -133,6 +135,8 @@ RequestBody = (
     | ConsumerMetadataRequest
     | ApiVersionsRequest
     | InitProducerIdRequest
+    | GroupRequest
+    | AdminRequest
 )
 
 
@@ -307,4 +311,6 @@ Reply = (
     | ConsumerMetadataReply
     | ApiVersionsReply
     | InitProducerIdReply
+    | GroupReply
+    | AdminReply
 )

@@ -15,12 +15,23 @@ import trio
 
 from broker.access.rights import Action
 from broker.server.endings import EndConnection
+from protocols.kafka import admin_messages as a
+from protocols.kafka import group_messages as g
 from protocols.kafka import messages
+from protocols.kafka.admin import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+)
 from protocols.kafka.api_versions import api_versions
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.fetch import fetch
 from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
+from protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
+from protocols.kafka.group_table import groups_of
+from protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
 from protocols.kafka.machine import KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
 from protocols.kafka.names import NameSpace
@@ -60,6 +71,17 @@ COMMANDS: Mapping[type, Command] = {
     ),
     messages.ApiVersionsRequest: Command("api_versions", api_versions, None),
     messages.InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
+    g.JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
+    g.SyncGroupRequest: Command("sync_group", sync_group, Action.CONSUME),
+    g.HeartbeatRequest: Command("heartbeat", heartbeat, Action.CONSUME),
+    g.LeaveGroupRequest: Command("leave_group", leave_group, Action.CONSUME),
+    g.DescribeGroupsRequest: Command("describe_groups", describe_groups, Action.DESCRIBE),
+    g.ListGroupsRequest: Command("list_groups", list_groups, Action.DESCRIBE),
+    g.DeleteGroupsRequest: Command("delete_groups", delete_groups, Action.DELETE),
+    a.CreateTopicsRequest: Command("create_topics", create_topics, Action.CREATE),
+    a.DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
+    a.CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
+    a.DescribeConfigsRequest: Command("describe_configs", describe_configs, Action.DESCRIBE),
 }
 
 
@@ -78,6 +100,7 @@ class KafkaSession:
             connection=connection,
             options=options,
             names=NameSpace(options.namespace),
+            groups=groups_of(broker, options.namespace),
             address=messages.BrokerAddress(broker.placement.node_id, host.encode(), port),
         )
         number = broker.metrics.number

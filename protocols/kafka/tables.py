@@ -6,7 +6,6 @@ hand in `decoding.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from protocols.kafka import messages as m
 from protocols.kafka.fields import (
@@ -18,23 +17,15 @@ from protocols.kafka.fields import (
     NOTHING,
     RECORDS,
     TEXT,
+    Api,
     Array,
     ByPartition,
     Field,
-    Table,
     ignored,
     table,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One api key: versions 0 to `version_max` are served."""
-
-    version_max: int
-    request: Table
-    reply: Table
-
+from protocols.kafka.tables_admin import ADMIN_APIS
+from protocols.kafka.tables_groups import GROUP_APIS
 
 PRODUCE = Api(
     8,
@@ -318,6 +309,8 @@ APIS: Mapping[int, Api] = {
     10: CONSUMER_METADATA,
     API_VERSIONS_KEY: API_VERSIONS,
     22: INIT_PRODUCER_ID,
+    **GROUP_APIS,
+    **ADMIN_APIS,
 }
 
 

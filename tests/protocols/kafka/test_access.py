@@ -5,6 +5,8 @@ import pytest
 from broker.access.access import Access
 from broker.access.rights import Action
 from broker.broker import Broker
+from protocols.kafka import admin_messages as a
+from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
 from protocols.kafka.session import COMMANDS
@@ -23,7 +25,27 @@ SAMPLES: dict[type, m.RequestBody] = {
     m.OffsetFetchRequest: m.OffsetFetchRequest(1, b"g", {FOO: [0]}),
     m.ConsumerMetadataRequest: m.ConsumerMetadataRequest(b"g"),
 }
-CHECKED = [kind for kind, command in COMMANDS.items() if command.action is not None]
+# Those of later versions: (request, version).
+LATER: dict[type, tuple[m.RequestBody, int]] = {
+    g.JoinGroupRequest: (
+        g.JoinGroupRequest(b"g", 9999, b"", b"c", [g.GroupProtocol(b"p", b"")]),
+        3,
+    ),
+    g.SyncGroupRequest: (g.SyncGroupRequest(b"g", 1, b"m", []), 3),
+    g.HeartbeatRequest: (g.HeartbeatRequest(b"g", 1, b"m"), 3),
+    g.LeaveGroupRequest: (g.LeaveGroupRequest(b"g", b"m"), 1),
+    g.DescribeGroupsRequest: (g.DescribeGroupsRequest([b"g"]), 4),
+    g.DeleteGroupsRequest: (g.DeleteGroupsRequest([b"g"]), 1),
+    a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(b"bar", 1, 1)]), 4),
+    a.DeleteTopicsRequest: (a.DeleteTopicsRequest([FOO]), 3),
+    a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(FOO, 2)]), 1),
+    a.DescribeConfigsRequest: (a.DescribeConfigsRequest([a.ConfigResource(2, FOO)]), 3),
+}
+CHECKED = [
+    kind
+    for kind, command in COMMANDS.items()
+    if command.action is not None and kind not in LATER and kind is not g.ListGroupsRequest
+]
 
 
 def codes(reply: m.Reply) -> list[int]:
@@ -58,6 +80,42 @@ async def test_its_own_action_is_all_that_a_request_needs(
 ) -> None:
     broker.access = Access(Nothing(COMMANDS[kind].action))
     assert codes(await client.call(SAMPLES[kind])) == [Code.NONE]
+
+
+def later_codes(reply: object) -> list[int]:
+    """Of a reply with a code of its own, or one for each of a list."""
+    if hasattr(reply, "error"):
+        return [reply.error]
+    (answers,) = (getattr(reply, name) for name in reply.__slots__)  # type: ignore[attr-defined]
+    return [one.error for one in answers]
+
+
+@pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
+async def test_a_later_request_that_is_not_allowed_is_refused(
+    broker: Broker, client: Client, kind: type
+) -> None:
+    rules = Nothing()
+    broker.access = Access(rules)
+    (code,) = later_codes(await client.call_with_table(*LATER[kind]))
+    assert code in (DENIED, Code.GROUP_AUTHORIZATION_FAILED)
+    assert rules.actions == {COMMANDS[kind].action}
+    assert [topic.name for topic in broker.topics.all()] == [FOO_NAME]
+
+
+@pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
+async def test_its_own_action_is_all_that_a_later_request_needs(
+    broker: Broker, client: Client, kind: type
+) -> None:
+    broker.access = Access(Nothing(COMMANDS[kind].action))
+    (code,) = later_codes(await client.call_with_table(*LATER[kind]))
+    assert code not in (DENIED, Code.GROUP_AUTHORIZATION_FAILED)
+
+
+async def test_groups_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:
+    await client.call_with_table(m.OffsetCommitRequest(5, b"g", topics=COMMIT), 5)
+    assert len((await client.call_with_table(g.ListGroupsRequest(), 2)).groups) == 1
+    broker.access = Access(Nothing())
+    assert not (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
 
 
 async def test_topics_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:

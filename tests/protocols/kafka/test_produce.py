@@ -16,6 +16,7 @@ from broker.broker import Broker
 from broker.reading.unpacking import unpacking_limiter
 from protocols.kafka import messages as m
 from protocols.kafka.context import Context
+from protocols.kafka.group_table import GroupTable
 from protocols.kafka.names import NameSpace
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.produce import (
@@ -239,7 +240,9 @@ async def test_compressed_sets_of_one_partition_are_packed_one_after_another(
 def context_of(broker: Broker) -> Context:
     address = m.BrokerAddress(1, b"localhost", 9092)
     connection: Any = SimpleNamespace(check=lambda action, resource: None)
-    return Context(broker, connection, KafkaOptions(), NameSpace("public/default"), address)
+    return Context(
+        broker, connection, KafkaOptions(), NameSpace("public/default"), address, GroupTable()
+    )
 
 
 async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(

@@ -1,0 +1,120 @@
+"""DescribeGroups, ListGroups, DeleteGroups: what tools see of groups, and how they end them.
+
+A group is there if it has members, or a subscription of its name has a position on some topic,
+whoever made that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import BrokerError
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.group_messages import (
+    DeletedGroup,
+    DeleteGroupsReply,
+    DeleteGroupsRequest,
+    DescribedGroup,
+    DescribeGroupsReply,
+    DescribeGroupsRequest,
+    ListedGroup,
+    ListGroupsReply,
+    ListGroupsRequest,
+)
+from protocols.kafka.membership import State
+from protocols.turns import in_turns
+
+if TYPE_CHECKING:
+    from broker.topics.topic import Topic
+
+TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
+
+
+async def describe_groups(context: Context, request: DescribeGroupsRequest) -> Answer:
+    """State and members; a group that is not there is "Dead", which is no error."""
+    groups = [await _described(context, name) for name in dict.fromkeys(request.groups)]
+    return Answer(DescribeGroupsReply(groups))
+
+
+async def _described(context: Context, name: bytes | None) -> DescribedGroup:
+    try:
+        context.check_group(name or b"")
+    except BrokerError as error:
+        context.refused(error)
+        return DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, name)
+    group = context.groups.find(name or b"")
+    if group is not None and group.members:
+        members = group.described()
+        kind, protocol = group.protocol_type, group.protocol_name
+        return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
+    if await _topics_of(context, name or b""):
+        return DescribedGroup(Code.NONE, name, State.EMPTY.value)
+    return DescribedGroup(Code.NONE, name)
+
+
+async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
+    """Every group that the client may see."""
+    found: dict[bytes, bytes] = {}
+    subscriptions = context.broker.subscriptions
+    async for topic in in_turns(_topics(context), TOPICS_PER_TURN):
+        found.update(dict.fromkeys(subscriptions.names(topic), b""))
+    for name in context.groups.names():
+        group = context.groups.find(name)
+        if group is not None and group.members:
+            found[name] = group.protocol_type
+    groups = []
+    async for name, kind in in_turns(sorted(found.items()), TOPICS_PER_TURN):
+        try:
+            context.check_group(name)
+        except BrokerError:
+            continue
+        groups.append(ListedGroup(name, kind))
+    return Answer(ListGroupsReply(Code.NONE, groups))
+
+
+async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Answer:
+    """End groups without members, with their positions on every topic."""
+    answers, ticket = [], 0
+    for name in dict.fromkeys(request.groups):
+        code, needed = await _delete(context, name or b"")
+        answers.append(DeletedGroup(name, code))
+        ticket = max(ticket, needed)
+    return Answer(DeleteGroupsReply(answers), ticket)
+
+
+async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
+    try:
+        context.check_group(name)
+    except BrokerError as error:
+        context.refused(error)
+        return Code.GROUP_AUTHORIZATION_FAILED, 0
+    group = context.groups.find(name)
+    if group is not None and group.members:
+        return Code.NON_EMPTY_GROUP, 0
+    context.groups.forget(name)
+    topics = await _topics_of(context, name)
+    if not topics:
+        return Code.GROUP_ID_NOT_FOUND, 0
+    ticket = 0
+    try:
+        for topic in topics:
+            ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
+    except BrokerError as error:
+        return context.refused(error), ticket
+    return Code.NONE, ticket
+
+
+def _topics(context: Context) -> list[Topic]:
+    names = context.names
+    return list(context.broker.topics.list(names.tenant, names.namespace))
+
+
+async def _topics_of(context: Context, name: bytes) -> list[Topic]:
+    """The topics where a subscription has that name."""
+    find = context.broker.subscriptions.find
+    return [
+        topic
+        async for topic in in_turns(_topics(context), TOPICS_PER_TURN)
+        if find(topic, name) is not None
+    ]

@@ -1,0 +1,92 @@
+"""The groups of one broker that have members, and who waits for one to change. Knows no request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import trio
+
+from protocols.kafka.errors import Code
+from protocols.kafka.membership import Group, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.broker import Broker
+
+# Groups that have or had members lately; one takes some kilobytes.
+GROUPS_MAX = 10_000
+
+
+class GroupTable:
+    """Every group of one listener's namespace that has members. One per broker and namespace."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._groups: dict[bytes, Group] = {}
+        self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
+
+    def find(self, name: bytes) -> Group | None:
+        """The group, if it has members; dead ones are gone from it."""
+        group = self._groups.get(name)
+        if group is not None:
+            self.changing(group, group.advance)
+        return self._groups.get(name)
+
+    def get(self, name: bytes) -> Group:
+        """The group, made if need be. Raises Refused."""
+        group = self.find(name)
+        if group is None:
+            if len(self._groups) >= GROUPS_MAX:
+                self._drop_empty()
+            if len(self._groups) >= GROUPS_MAX:
+                raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+            group = self._groups[name] = Group(name)
+        return group
+
+    def names(self) -> list[bytes]:
+        """The groups that have or had members."""
+        return list(self._groups)
+
+    def forget(self, name: bytes) -> None:
+        """The group was deleted."""
+        self._groups.pop(name, None)
+
+    def changing(self, group: Group, change: Callable[[float], object]) -> None:
+        """Change a group now, and wake who waits for that."""
+        before = group.changes
+        change(trio.current_time())
+        if group.changes != before:
+            self.wake(group)
+
+    def wake(self, group: Group) -> None:
+        """Let who waits look at the group again."""
+        lot = self._waiting.get(group.name)
+        if lot is not None:
+            lot.unpark_all()
+
+    async def wait(self, group: Group) -> None:
+        """Return when the group has changed or has something to do by its own time."""
+        lot = self._waiting.setdefault(group.name, trio.lowlevel.ParkingLot())
+        try:
+            with trio.move_on_at(group.next_due()):
+                await lot.park()
+        finally:
+            if not lot:
+                self._waiting.pop(group.name, None)
+        self.changing(group, group.advance)
+
+    def _drop_empty(self) -> None:
+        for name, group in list(self._groups.items()):
+            self.changing(group, group.advance)
+            if not group.members and not group.promised:
+                del self._groups[name]
+
+
+_TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()
+
+
+def groups_of(broker: Broker, namespace: str) -> GroupTable:
+    """The groups that all listeners of one namespace share."""
+    return _TABLES.setdefault(broker, {}).setdefault(namespace, GroupTable())

@@ -1,0 +1,177 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members of groups share out partitions.
+
+Which member has which partition is the leader's doing, in bytes that the broker does not look into.
+A member that waits sits in its handler; what the others do, and its deadline, wake it. Dead members
+are found by whoever looks at their group: the others' heartbeats do.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from broker.errors import BrokerError
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.group_messages import (
+    HeartbeatReply,
+    HeartbeatRequest,
+    JoinGroupReply,
+    JoinGroupRequest,
+    LeaveGroupReply,
+    LeaveGroupRequest,
+    Left,
+    SyncGroupReply,
+    SyncGroupRequest,
+)
+from protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
+
+# Sessions: Kafka's own range begins at 6 s; shorter ones are taken for quick tests.
+SESSION_MS_MIN = 1000
+SESSION_MS_MAX = 1_800_000
+REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
+PROMISE_VERSION = 4  # from here on a member is given an id before it joins
+
+
+async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
+    """Be a member: answered once everybody has joined who was one, or the time for it is up."""
+    try:
+        return Answer(await _join(context, request))
+    except Refused as error:
+        member_id = request.member_id or b""
+        return Answer(JoinGroupReply(error.code, member_id=member_id))
+
+
+async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
+    name = _checked_name(context, request.group)
+    if not SESSION_MS_MIN <= request.session_timeout_ms <= SESSION_MS_MAX:
+        raise Refused(Code.INVALID_SESSION_TIMEOUT)
+    if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
+        raise Refused(Code.INVALID_REQUEST)
+    groups = context.groups
+    group = groups.get(name)
+    client_id = context.client_id or b""
+    now = trio.current_time()
+    anew = not request.member_id and request.instance_id is None
+    if anew and context.version >= PROMISE_VERSION:
+        promised = group.promise(client_id, now, request.session_timeout_ms / 1000)
+        return JoinGroupReply(Code.MEMBER_ID_REQUIRED, member_id=promised)
+    client = (client_id, b"/" + context.connection.peer.rpartition(":")[0].encode())
+    member = group.admit(request, client, now)
+    groups.wake(group)
+    member.joined, waited = True, False
+    try:
+        while group.state is State.PREPARING and _is_in(group, member):
+            await groups.wait(group)
+        waited = True
+    finally:
+        # A client that went away has not joined, and is dead when its session ends.
+        member.joined = waited
+        member.due = trio.current_time() + member.session_s
+    if not _is_in(group, member):
+        raise Refused(Code.UNKNOWN_MEMBER_ID)
+    return group.joined_reply(member.member_id)
+
+
+def _is_in(group: Group, member: Member) -> bool:
+    return group.members.get(member.member_id) is member
+
+
+async def sync_group(context: Context, request: SyncGroupRequest) -> Answer:
+    """Give a member its assignment: the leader's answer is at once, the others wait for it."""
+    try:
+        return Answer(SyncGroupReply(Code.NONE, await _sync(context, request)))
+    except Refused as error:
+        return Answer(SyncGroupReply(error.code))
+
+
+async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
+    group, member = _member(context, request)
+    if group.state is State.COMPLETING and member.member_id == group.leader:
+        assignments = {
+            one.member_id: one.assignment or b""
+            for one in request.assignments
+            if one.member_id is not None
+        }
+        if any(len(one) > MEMBER_BYTES_MAX for one in assignments.values()):
+            raise Refused(Code.INVALID_REQUEST)
+        context.groups.changing(group, lambda now: group.assign(assignments, now))
+    member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
+    while group.state is State.COMPLETING and group.generation == request.generation:
+        await context.groups.wait(group)
+    if not _is_in(group, member):
+        raise Refused(Code.UNKNOWN_MEMBER_ID)
+    member.due = trio.current_time() + member.session_s
+    if group.state is not State.STABLE or group.generation != request.generation:
+        raise Refused(Code.REBALANCE_IN_PROGRESS)
+    return member.assignment
+
+
+async def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
+    """A member is alive: it is told when it has to join again."""
+    try:
+        group, member = _member(context, request)
+    except Refused as error:
+        return Answer(HeartbeatReply(error.code))
+    member.due = trio.current_time() + member.session_s
+    preparing = group.state is State.PREPARING
+    return Answer(HeartbeatReply(Code.REBALANCE_IN_PROGRESS if preparing else Code.NONE))
+
+
+async def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
+    """End memberships; the others share out anew."""
+    try:
+        group = context.groups.find(_checked_name(context, request.group))
+    except Refused as error:
+        return Answer(LeaveGroupReply(error.code))
+    if request.members is None:
+        return Answer(LeaveGroupReply(_leave(context, group, request.member_id, None)))
+    left = [
+        Left(one.member_id, one.instance_id, _leave(context, group, one.member_id, one.instance_id))
+        for one in request.members
+    ]
+    return Answer(LeaveGroupReply(Code.NONE, left))
+
+
+def _leave(
+    context: Context, group: Group | None, member_id: bytes | None, instance_id: bytes | None
+) -> Code:
+    if group is None:
+        return Code.UNKNOWN_MEMBER_ID
+    code = group.leave(member_id, instance_id, trio.current_time())
+    context.groups.wake(group)
+    return code
+
+
+def check_commit(context: Context, group: bytes, generation: int, member_id: bytes | None) -> Code:
+    """Whether a member may commit; what is committed without a generation may always be."""
+    if generation < 0:
+        return Code.NONE
+    found = context.groups.find(group)
+    if found is None:
+        return Code.UNKNOWN_MEMBER_ID
+    try:
+        member = found.check(member_id, None, generation)
+    except Refused as error:
+        return error.code
+    member.due = trio.current_time() + member.session_s
+    return Code.REBALANCE_IN_PROGRESS if found.state is State.COMPLETING else Code.NONE
+
+
+def _member(context: Context, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
+    """Raises Refused."""
+    group = context.groups.find(_checked_name(context, request.group))
+    if group is None:
+        raise Refused(Code.UNKNOWN_MEMBER_ID)
+    return group, group.check(request.member_id, request.instance_id, request.generation)
+
+
+def _checked_name(context: Context, name: bytes | None) -> bytes:
+    """Raises Refused."""
+    if not name:
+        raise Refused(Code.INVALID_GROUP_ID)
+    try:
+        context.check_group(name)
+    except BrokerError as error:
+        context.refused(error)
+        raise Refused(Code.GROUP_AUTHORIZATION_FAILED) from error
+    return name

@@ -1,0 +1,297 @@
+"""One consumer group's members: who is in, who leads, which generation. Knows no clock, no broker.
+
+Positions are not here: a group's are those of the subscription of its name. Nothing of this
+outlives the broker: members that are unknown after a start join again. Rules: Kafka protocol guide,
+"Group Membership API", and kafka/coordinator/group of apache/kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from protocols.kafka.errors import Code
+from protocols.kafka.group_messages import (
+    DescribedMember,
+    GroupProtocol,
+    JoinedMember,
+    JoinGroupReply,
+    JoinGroupRequest,
+)
+
+GROUP_MEMBERS_MAX = 1000  # All of them stand in the leader's answer.
+MEMBER_BYTES_MAX = 1024 * 1024  # What one member says of itself, and what it is assigned.
+
+
+class State(enum.Enum):
+    """Where a group stands; the values are what tools are told."""
+
+    EMPTY = b"Empty"
+    PREPARING = b"PreparingRebalance"  # Members are to join again.
+    COMPLETING = b"CompletingRebalance"  # The leader is to bring the assignments.
+    STABLE = b"Stable"
+
+
+class Refused(Exception):
+    """A request of a member is answered with this code."""
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Member:
+    """One member; times in seconds of the clock that is passed in."""
+
+    member_id: bytes
+    instance_id: bytes | None
+    client_id: bytes
+    client_host: bytes
+    session_s: float
+    rebalance_s: float
+    protocols: Mapping[bytes, bytes]
+    due: float  # when it counts as dead
+    joined: bool = False  # it waits for the rebalance that is being prepared
+    assignment: bytes = b""
+
+
+@dataclass(slots=True)
+class Group:
+    """A group with its members in the order in which they came."""
+
+    name: bytes
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: bytes = b""
+    protocol_name: bytes = b""
+    leader: bytes = b""
+    members: dict[bytes, Member] = field(default_factory=dict)
+    promised: dict[bytes, float] = field(default_factory=dict)  # ids given out -> until when
+    join_due: float = 0.0  # when a rebalance goes on without those that have not joined
+    changes: int = 0  # counts what those who wait may want to look at
+
+    # Joining.
+
+    def admit(self, request: JoinGroupRequest, client: tuple[bytes, bytes], now: float) -> Member:
+        """Take in a member, or what it says anew; it has joined then. Raises Refused."""
+        protocols = _protocols(request.protocols)
+        self._check_protocols(request, protocols)
+        member_id = request.member_id or b""
+        known = self.members.get(member_id)
+        instance = request.instance_id
+        if known is None and instance is not None:
+            known = self.find_instance(instance)
+            if known is not None and member_id:
+                raise Refused(Code.FENCED_INSTANCE_ID)
+        elif known is not None and instance != known.instance_id:
+            raise Refused(Code.FENCED_INSTANCE_ID)
+        if known is None and member_id and self.promised.pop(member_id, None) is None:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        if known is None and len(self.members) >= GROUP_MEMBERS_MAX:
+            raise Refused(Code.GROUP_MAX_SIZE_REACHED)
+        session_s = request.session_timeout_ms / 1000
+        rebalance_ms = request.rebalance_timeout_ms
+        member = Member(
+            member_id or new_member_id(client[0]),
+            instance,
+            *client,
+            session_s,
+            rebalance_ms / 1000 if rebalance_ms > 0 else session_s,
+            protocols,
+            now + session_s,
+        )
+        self.protocol_type = request.protocol_type or b""
+        self._enter(member, known, now)
+        return member
+
+    def promise(self, client_id: bytes, now: float, session_s: float) -> bytes:
+        """An id for a client that is to come again with it. Raises Refused."""
+        self.promised = {one: due for one, due in self.promised.items() if due > now}
+        if len(self.promised) >= GROUP_MEMBERS_MAX:
+            raise Refused(Code.GROUP_MAX_SIZE_REACHED)
+        member_id = new_member_id(client_id)
+        self.promised[member_id] = now + session_s
+        return member_id
+
+    def _enter(self, member: Member, known: Member | None, now: float) -> None:
+        if known is not None and known.member_id != member.member_id:
+            del self.members[known.member_id]  # A static member under its new id.
+            if self.leader == known.member_id:
+                self.leader = member.member_id
+            known = None
+        unchanged = known is not None and dict(known.protocols) == dict(member.protocols)
+        if known is not None:
+            member.assignment = known.assignment
+        self.members[member.member_id] = member
+        member.joined = True
+        leads = member.member_id == self.leader
+        if self.state is State.COMPLETING and unchanged:
+            return
+        if self.state is State.STABLE and unchanged and not leads:
+            return
+        if self.state is not State.PREPARING:
+            self._prepare(now, {member.member_id})
+        self.advance(now)
+
+    def _check_protocols(self, request: JoinGroupRequest, protocols: Mapping[bytes, bytes]) -> None:
+        if not protocols or not request.protocol_type:
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        others = [one for one in self.members.values() if one.member_id != request.member_id]
+        if not others:
+            return
+        if request.protocol_type != self.protocol_type:
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        if not set(protocols).intersection(*(one.protocols for one in others)):
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _prepare(self, now: float, joined: set[bytes]) -> None:
+        """Let every member join again."""
+        self.state = State.PREPARING
+        for member in self.members.values():
+            member.joined = member.member_id in joined
+        self.join_due = now + max(member.rebalance_s for member in self.members.values())
+        self.changes += 1
+
+    def advance(self, now: float) -> None:
+        """Remove who is dead, and go on where everybody has joined or the time is up."""
+        dead = [one for one in self.members.values() if self._is_dead(one, now)]
+        for member in dead:
+            self._remove(member, now)
+        if self.state is not State.PREPARING:
+            return
+        late = [one for one in self.members.values() if not one.joined]
+        if late and now < self.join_due:
+            return
+        for member in late:
+            del self.members[member.member_id]
+        self._complete(now)
+
+    def _is_dead(self, member: Member, now: float) -> bool:
+        waits = self.state is State.PREPARING and member.joined
+        return now >= member.due and not waits
+
+    def _complete(self, now: float) -> None:
+        self.generation += 1
+        self.changes += 1
+        if not self.members:
+            self.state, self.leader, self.protocol_name = State.EMPTY, b"", b""
+            return
+        if self.leader not in self.members:
+            self.leader = next(iter(self.members))
+        shared = set.intersection(*(set(one.protocols) for one in self.members.values()))
+        self.protocol_name = next(
+            name for name in self.members[self.leader].protocols if name in shared
+        )
+        self.state = State.COMPLETING
+        for member in self.members.values():
+            member.assignment = b""
+            member.due = now + member.session_s
+
+    def joined_reply(self, member_id: bytes) -> JoinGroupReply:
+        """What a member is told once its generation has begun. Raises Refused."""
+        if member_id not in self.members:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        members: list[JoinedMember] = []
+        if member_id == self.leader:
+            name = self.protocol_name
+            members = [
+                JoinedMember(one.member_id, one.instance_id, one.protocols[name])
+                for one in self.members.values()
+            ]
+        return JoinGroupReply(
+            Code.NONE, self.generation, self.protocol_name, self.leader, member_id, members
+        )
+
+    # Being a member.
+
+    def find_instance(self, instance_id: bytes) -> Member | None:
+        """The static member of that name."""
+        for member in self.members.values():
+            if member.instance_id == instance_id:
+                return member
+        return None
+
+    def check(self, member_id: bytes | None, instance_id: bytes | None, generation: int) -> Member:
+        """The member that a request is of, in this generation. Raises Refused."""
+        member = self.members.get(member_id or b"")
+        if member is None:
+            if instance_id is not None and self.find_instance(instance_id) is not None:
+                raise Refused(Code.FENCED_INSTANCE_ID)
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        if generation != self.generation:
+            raise Refused(Code.ILLEGAL_GENERATION)
+        return member
+
+    def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
+        """The leader's assignments: the generation is stable now."""
+        for member in self.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            member.due = now + member.session_s
+        self.state = State.STABLE
+        self.changes += 1
+
+    def leave(self, member_id: bytes | None, instance_id: bytes | None, now: float) -> Code:
+        """End a membership."""
+        if self.promised.pop(member_id or b"", None) is not None:
+            return Code.NONE
+        member = self.members.get(member_id or b"")
+        if member is None and instance_id is not None:
+            member = self.find_instance(instance_id)
+            if member is not None and member_id:
+                return Code.FENCED_INSTANCE_ID
+        if member is None:
+            return Code.UNKNOWN_MEMBER_ID
+        self._remove(member, now)
+        self.advance(now)
+        return Code.NONE
+
+    def _remove(self, member: Member, now: float) -> None:
+        del self.members[member.member_id]
+        self.changes += 1
+        if self.state is State.PREPARING:
+            return
+        if self.members:
+            self._prepare(now, set())
+        else:
+            self._complete(now)
+
+    def next_due(self) -> float:
+        """When `advance` has something to do at the latest, if nothing else happens."""
+        dues = [one.due for one in self.members.values() if not self._waits(one)]
+        if self.state is State.PREPARING:
+            dues.append(self.join_due)
+        return min(dues, default=float("inf"))
+
+    def _waits(self, member: Member) -> bool:
+        return self.state is State.PREPARING and member.joined
+
+    def described(self) -> list[DescribedMember]:
+        """Its members, as tools are told of them."""
+        name = self.protocol_name
+        return [
+            DescribedMember(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                one.protocols.get(name, b""),
+                one.assignment,
+            )
+            for one in self.members.values()
+        ]
+
+
+def new_member_id(client_id: bytes) -> bytes:
+    """An id that nobody has had."""
+    return client_id + b"-" + str(uuid.uuid4()).encode()
+
+
+def _protocols(given: Sequence[GroupProtocol]) -> dict[bytes, bytes]:
+    """By name, in the member's order. Raises Refused."""
+    protocols = {one.name: one.metadata or b"" for one in given if one.name is not None}
+    if sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:
+        raise Refused(Code.INVALID_REQUEST)
+    return protocols

@@ -1,0 +1,177 @@
+"""Consumer groups through the wire: two connections, and what tools see."""
+
+from functools import partial
+
+import pytest
+import trio
+
+from broker.broker import Broker
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from protocols.kafka.group_table import groups_of
+from protocols.kafka.membership import State
+from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.talk import FOO, OpenClient, another
+from tests.waiting import until
+
+GROUP = b"g"
+
+
+def join(member_id: bytes = b"", *, session_ms: int = 10_000) -> g.JoinGroupRequest:
+    protocols = [g.GroupProtocol(b"range", b"topics")]
+    return g.JoinGroupRequest(GROUP, session_ms, member_id, b"consumer", protocols, 60_000)
+
+
+async def joined(client: Client, **fields: int) -> g.JoinGroupReply:
+    promised = await client.call_with_table(join(), 5)
+    assert promised.error == Code.MEMBER_ID_REQUIRED
+    return await client.call_with_table(join(promised.member_id, **fields), 5)
+
+
+async def synced(client: Client, reply: g.JoinGroupReply, *others: bytes) -> g.SyncGroupReply:
+    given = [g.Assigned(one.member_id, b"of " + one.member_id) for one in reply.members]
+    sync = g.SyncGroupRequest(GROUP, reply.generation, reply.member_id, given)
+    return await client.call_with_table(sync, 3)
+
+
+async def beat(client: Client, reply: g.JoinGroupReply) -> int:
+    request = g.HeartbeatRequest(GROUP, reply.generation, reply.member_id)
+    return (await client.call_with_table(request, 3)).error
+
+
+async def two_members(
+    client: Client, open_client: OpenClient
+) -> tuple[Client, g.JoinGroupReply, g.JoinGroupReply]:
+    """Both have joined the same generation; the first leads."""
+    other = await another(open_client)
+    first = await joined(client)
+    await synced(client, first)
+    replies: dict[str, g.JoinGroupReply] = {}
+
+    async def second() -> None:
+        replies["second"] = await joined(other)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second)
+        while await beat(client, first) != Code.REBALANCE_IN_PROGRESS:
+            await trio.lowlevel.checkpoint()
+        replies["first"] = await client.call_with_table(join(first.member_id), 5)
+    return other, replies["first"], replies["second"]
+
+
+async def test_two_members_share_out(client: Client, open_client: OpenClient) -> None:
+    other, first, second = await two_members(client, open_client)
+    assert first.generation == second.generation == 2
+    assert (len(first.members), len(second.members)) == (2, 0)
+    assert first.leader == second.leader == first.member_id
+    answers: list[bytes] = []
+
+    async def follow() -> None:
+        answers.append((await synced(other, second)).assignment)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        assert (await synced(client, first)).assignment == b"of " + first.member_id
+    assert answers == [b"of " + second.member_id]
+    assert await beat(client, first) == await beat(other, second) == Code.NONE
+
+
+async def test_a_member_that_leaves_lets_the_other_join_again(
+    client: Client, open_client: OpenClient
+) -> None:
+    other, first, second = await two_members(client, open_client)
+    await synced(client, first)
+    leave = g.LeaveGroupRequest(GROUP, None, [g.Leaving(second.member_id)])
+    left = await other.call_with_table(leave, 3)
+    assert [one.error for one in left.members] == [Code.NONE]
+    assert await beat(client, first) == Code.REBALANCE_IN_PROGRESS
+    again = await client.call_with_table(join(first.member_id), 5)
+    assert len(again.members) == 1
+    assert await beat(other, second) == Code.UNKNOWN_MEMBER_ID
+
+
+async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_ever(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    other = await another(open_client)
+    promised = await other.call_with_table(join(), 5)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(other.call_with_table, join(promised.member_id), 5))
+        await until(lambda: group.state is State.PREPARING)
+        nursery.cancel_scope.cancel()
+    await other.stream.aclose()
+    again = await client.call_with_table(join(first.member_id), 5)
+    assert again.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (g.JoinGroupRequest(b"", 10_000, b"", b"consumer", []), Code.INVALID_GROUP_ID),
+        (g.JoinGroupRequest(GROUP, 1, b"", b"consumer", []), Code.INVALID_SESSION_TIMEOUT),
+        (g.JoinGroupRequest(GROUP, 2**31 - 1, b"", b"c", []), Code.INVALID_SESSION_TIMEOUT),
+        (g.JoinGroupRequest(GROUP, 9999, b"x", b"c", []), Code.INCONSISTENT_GROUP_PROTOCOL),
+        (join(b"x"), Code.UNKNOWN_MEMBER_ID),
+        (g.SyncGroupRequest(GROUP, 1, b"x", []), Code.UNKNOWN_MEMBER_ID),
+        (g.HeartbeatRequest(GROUP, 1, b"x"), Code.UNKNOWN_MEMBER_ID),
+        (g.HeartbeatRequest(None, 1, b"x"), Code.INVALID_GROUP_ID),
+        (g.LeaveGroupRequest(GROUP, b"x"), Code.UNKNOWN_MEMBER_ID),
+    ],
+)
+async def test_what_is_refused(client: Client, request_: object, code: Code) -> None:
+    reply = await client.call_with_table(request_, 1)
+    assert reply.error == code
+
+
+async def test_commits_of_members_are_checked_and_those_of_no_member_are_taken(
+    client: Client,
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+
+    async def commit(generation: int, member_id: bytes) -> int:
+        targets = {FOO: {0: m.CommitTarget(3, b"")}}
+        request = m.OffsetCommitRequest(5, GROUP, generation, member_id, targets)
+        return (await client.call_with_table(request, 5)).topics[FOO][0]
+
+    assert await commit(first.generation, first.member_id) == Code.NONE
+    assert await commit(first.generation + 1, first.member_id) == Code.ILLEGAL_GENERATION
+    assert await commit(first.generation, b"x") == Code.UNKNOWN_MEMBER_ID
+    assert await commit(-1, b"") == Code.NONE
+
+
+async def test_what_tools_see(client: Client) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    targets = {FOO: {0: m.CommitTarget(3, b"")}}
+    for name in (GROUP, b"positions"):
+        commit = m.OffsetCommitRequest(5, name, -1, b"", targets)
+        await client.call_with_table(commit, 5)
+    listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
+    assert [(one.group, one.protocol_type) for one in listed] == [
+        (GROUP, b"consumer"),
+        (b"positions", b""),
+    ]
+    asked = g.DescribeGroupsRequest([GROUP, b"positions", b"none"])
+    found = (await client.call_with_table(asked, 4)).groups
+    assert [(one.error, one.state) for one in found] == [
+        (0, b"Stable"),
+        (0, b"Empty"),
+        (0, b"Dead"),
+    ]
+    (member,) = found[0].members
+    assert (member.client_id, member.client_host) == (b"t", b"/127.0.0.1")
+    assert (member.metadata, member.assignment) == (b"topics", b"of " + first.member_id)
+    deleted = await client.call_with_table(g.DeleteGroupsRequest([GROUP, b"positions", b"none"]), 1)
+    assert [one.error for one in deleted.groups] == [
+        Code.NON_EMPTY_GROUP,
+        Code.NONE,
+        Code.GROUP_ID_NOT_FOUND,
+    ]
+    listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
+    assert [one.group for one in listed] == [GROUP]

@@ -1,0 +1,174 @@
+"""Members of one group: joining, leading, dying, without a broker; times are numbers."""
+
+import pytest
+
+from protocols.kafka.errors import Code
+from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
+from protocols.kafka.membership import GROUP_MEMBERS_MAX, Group, Member, Refused, State
+
+
+def join(
+    group: Group,
+    now: float = 0.0,
+    *,
+    member_id: bytes = b"",
+    instance: bytes | None = None,
+    names: tuple[bytes, ...] = (b"range",),
+    session_ms: int = 10_000,
+    kind: bytes = b"consumer",
+) -> Member:
+    protocols = [GroupProtocol(name, b"of " + name) for name in names]
+    request = JoinGroupRequest(b"g", session_ms, member_id, kind, protocols, 60_000, instance)
+    return group.admit(request, (b"client", b"/host"), now)
+
+
+def stable(count: int) -> tuple[Group, list[Member]]:
+    """A group in which so many members have joined and been assigned something."""
+    group = Group(b"g")
+    members = [join(group)]
+    for _ in range(count - 1):
+        members.append(join(group))
+        for one in members[:-1]:
+            join(group, member_id=one.member_id)
+    group.assign({one.member_id: b"x" for one in members}, 0.0)
+    return group, [group.members[one.member_id] for one in members]
+
+
+def refused(code: Code) -> object:
+    return pytest.raises(Refused, match=f"^{code.name}$")
+
+
+def test_the_first_member_leads_a_generation_of_its_own() -> None:
+    group = Group(b"g")
+    member = join(group, names=(b"a", b"b"))
+    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    reply = group.joined_reply(member.member_id)
+    assert (reply.leader, reply.protocol_name) == (member.member_id, b"a")
+    assert [one.metadata for one in reply.members] == [b"of a"]
+    assert member.member_id.startswith(b"client-")
+
+
+def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
+    group, (first,) = stable(1)
+    second = join(group, 1.0)
+    assert group.state is State.PREPARING
+    join(group, 2.0, member_id=first.member_id)
+    assert (group.state, group.generation) == (State.COMPLETING, 2)
+    assert not group.joined_reply(second.member_id).members
+    assert len(group.joined_reply(first.member_id).members) == 2
+    group.assign({second.member_id: b"yours"}, 3.0)
+    assert group.state is State.STABLE
+    assert [one.assignment for one in group.members.values()] == [b"", b"yours"]
+
+
+def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
+    group, (first,) = stable(1)
+    first.due = 1000.0
+    second = join(group, 5.0)
+    group.advance(64.0)
+    assert group.state is State.PREPARING
+    assert group.next_due() == 65.0
+    group.advance(65.0)
+    assert set(group.members) == {second.member_id}
+    assert group.leader == second.member_id
+
+
+def test_a_dead_member_makes_the_others_join_again() -> None:
+    group, (first, second, third) = stable(3)
+    assert group.next_due() == 10.0
+    first.due = second.due = 20.0
+    group.advance(10.0)
+    assert group.state is State.PREPARING
+    assert third.member_id not in group.members
+    join(group, 11.0, member_id=second.member_id)
+    join(group, 11.0, member_id=first.member_id)
+    assert (group.state, len(group.members)) == (State.COMPLETING, 2)
+
+
+def test_when_all_are_dead_the_group_is_empty() -> None:
+    group, _ = stable(3)
+    group.advance(99.0)
+    assert (group.state, group.members) == (State.EMPTY, {})
+
+
+def test_one_that_waits_for_a_rebalance_is_not_dead() -> None:
+    group, (first,) = stable(1)
+    first.due = 1000.0
+    second = join(group, 0.0)
+    group.advance(50.0)
+    assert second.member_id in group.members
+
+
+def test_a_follower_that_says_the_same_again_disturbs_nobody_and_a_leader_does() -> None:
+    group, (first, second) = stable(2)
+    join(group, 1.0, member_id=second.member_id)
+    assert group.state is State.STABLE
+    assert group.members[second.member_id].assignment == b"x"
+    join(group, 1.0, member_id=first.member_id)
+    assert group.state is State.PREPARING
+
+
+def test_members_share_a_protocol_or_are_refused() -> None:
+    group = Group(b"g")
+    join(group, names=(b"a", b"b"))
+    with refused(Code.INCONSISTENT_GROUP_PROTOCOL):
+        join(group, names=(b"c",))
+    with refused(Code.INCONSISTENT_GROUP_PROTOCOL):
+        join(group, names=(b"a",), kind=b"connect")
+    with refused(Code.INCONSISTENT_GROUP_PROTOCOL):
+        join(group, names=())
+    second = join(group, names=(b"b",))
+    join(group, member_id=group.leader, names=(b"a", b"b"))
+    assert group.protocol_name == b"b"
+    assert second.member_id in group.members
+
+
+def test_ids_must_be_known_or_promised() -> None:
+    group = Group(b"g")
+    with refused(Code.UNKNOWN_MEMBER_ID):
+        join(group, member_id=b"x")
+    promised = group.promise(b"client", 0.0, 10.0)
+    assert join(group, member_id=promised).member_id == promised
+    late = group.promise(b"client", 0.0, 10.0)
+    group.promise(b"client", 11.0, 10.0)
+    with refused(Code.UNKNOWN_MEMBER_ID):
+        join(group, 11.0, member_id=late)
+
+
+def test_generations_and_members_are_checked() -> None:
+    group, (first,) = stable(1)
+    assert group.check(first.member_id, None, group.generation) is first
+    with refused(Code.ILLEGAL_GENERATION):
+        group.check(first.member_id, None, group.generation - 1)
+    with refused(Code.UNKNOWN_MEMBER_ID):
+        group.check(b"x", None, group.generation)
+
+
+def test_a_static_member_comes_back_under_a_new_id_and_fences_its_old_one() -> None:
+    group = Group(b"g")
+    first = join(group, instance=b"i")
+    again = join(group, instance=b"i")
+    assert set(group.members) == {again.member_id}
+    with refused(Code.FENCED_INSTANCE_ID):
+        group.check(first.member_id, b"i", group.generation)
+    with refused(Code.FENCED_INSTANCE_ID):
+        join(group, member_id=first.member_id, instance=b"i")
+    assert group.leave(None, b"i", 0.0) == Code.NONE
+    assert not group.members
+
+
+def test_leaving_makes_the_others_join_again() -> None:
+    group, (first, second) = stable(2)
+    assert group.leave(second.member_id, None, 1.0) == Code.NONE
+    assert group.state is State.PREPARING
+    assert group.leave(second.member_id, None, 1.0) == Code.UNKNOWN_MEMBER_ID
+    assert group.leave(first.member_id, None, 1.0) == Code.NONE
+    assert group.state is State.EMPTY
+
+
+def test_a_group_has_a_largest_size() -> None:
+    group = Group(b"g")
+    for _ in range(GROUP_MEMBERS_MAX):
+        join(group)
+    with refused(Code.GROUP_MAX_SIZE_REACHED):
+        join(group)
