@@ -41,11 +41,13 @@ CLIENTS = {
     client.name: client
     for client in (
         Client("kafka-python", "kafka", "kafka_python", "kafka-python==3.0.12"),
+        Client("kafka-python-today", "kafka", "kafka_python_today", "kafka-python==3.0.12"),
         Client("kafka-python-2", "kafka", "kafka_python", "kafka-python==2.0.6", "kafka-python-2"),
         Client("confluent-kafka", "kafka", "confluent_kafka_driver", "confluent-kafka==2.16.1"),
         Client("pulsar-client", "pulsar", "pulsar_client", "pulsar-client==3.13.0"),
         Client("pulsar-client-31", "pulsar", "pulsar_client", "pulsar-client==3.1.0", "pulsar-31"),
         Client("iggy-py", "iggy", "iggy_py_driver", "iggy-py==0.4.0"),
+        Client("httpx", "http", "httpx_driver", "httpx==0.28.1"),
     )
 }
 

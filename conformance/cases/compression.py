@@ -3,7 +3,7 @@
 from conformance.drivers.base import Message
 from conformance.runner import Context
 
-READERS = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py")
+READERS = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py", "httpx")
 WRITERS = ("kafka-python", "confluent-kafka", "pulsar-client")
 CLIENTS = [(writer, reader) for writer in WRITERS for reader in READERS]
 KAFKA_CODECS = ("gzip", "snappy", "lz4")

@@ -12,7 +12,7 @@ from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.
 CLIENTS = [
-    *permutations(("kafka-python", "pulsar-client", "iggy-py")),
+    *permutations(("kafka-python", "pulsar-client", "iggy-py", "httpx")),
     ("confluent-kafka", "pulsar-client", "kafka-python"),
     ("pulsar-client", "confluent-kafka", "pulsar-client"),
 ]

@@ -3,7 +3,7 @@
 from conformance.drivers.base import Message
 from conformance.runner import Context
 
-LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client")
+LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client", "httpx")
 CLIENTS = [(writer, reader) for writer in LIBRARIES for reader in LIBRARIES]
 
 
