@@ -21,6 +21,7 @@ class Client:
     driver: str
     requirement: str
     environment: str | None = None
+    note: str = ""  # What tells apart two entries of one library and version.
 
     @property
     def library(self) -> str:
@@ -41,7 +42,13 @@ CLIENTS = {
     client.name: client
     for client in (
         Client("kafka-python", "kafka", "kafka_python", "kafka-python==3.0.12"),
-        Client("kafka-python-today", "kafka", "kafka_python_today", "kafka-python==3.0.12"),
+        Client(
+            "kafka-python-today",
+            "kafka",
+            "kafka_python_today",
+            "kafka-python==3.0.12",
+            note="defaults",
+        ),
         Client("kafka-python-2", "kafka", "kafka_python", "kafka-python==2.0.6", "kafka-python-2"),
         Client("confluent-kafka", "kafka", "confluent_kafka_driver", "confluent-kafka==2.16.1"),
         Client("pulsar-client", "pulsar", "pulsar_client", "pulsar-client==3.13.0"),

@@ -123,4 +123,4 @@ def client_label(name: str) -> str:
     if name not in CLIENTS:
         return name
     client = CLIENTS[name]
-    return f"{client.library} {client.version}"
+    return " ".join(filter(None, (client.library, client.version, client.note)))

@@ -3,7 +3,14 @@
 from conformance.drivers.base import Message
 from conformance.runner import Context
 
-LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py", "httpx")
+LIBRARIES = (
+    "kafka-python",
+    "kafka-python-today",
+    "confluent-kafka",
+    "pulsar-client",
+    "iggy-py",
+    "httpx",
+)
 OLD = (("kafka-python-2", "pulsar-client"), ("pulsar-client-31", "kafka-python-2"))
 CLIENTS = [(writer, reader) for writer in LIBRARIES for reader in LIBRARIES] + list(OLD)
 
