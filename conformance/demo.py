@@ -18,7 +18,7 @@ from rich.table import Table
 from conformance.clients import CLIENTS, python_for
 from conformance.drivers.base import Message
 from conformance.drivers.proxy import DriverProxy
-from conformance.runner import label
+from conformance.runner import client_label
 from conformance.server import RunningBroker
 
 TOPIC = "demo-orders"
@@ -61,7 +61,7 @@ def _produce(console: Console, drivers: list[DriverProxy]) -> list[bytes]:
     sent: list[bytes] = []
     for name, driver in zip(NAMES, drivers, strict=True):
         values = [f"order {i} by {name}".encode() for i in range(EACH)]
-        console.print(f"  {label(name)} writes {EACH} values to {TOPIC}")
+        console.print(f"  {client_label(name)} writes {EACH} values to {TOPIC}")
         driver.produce(TOPIC, [Message(value) for value in values])
         sent += values
     return sent
@@ -70,9 +70,9 @@ def _produce(console: Console, drivers: list[DriverProxy]) -> list[bytes]:
 def _read_by_each(console: Console, drivers: list[DriverProxy], sent: list[bytes]) -> list[Row]:
     rows = []
     for name, driver in zip(NAMES, drivers, strict=True):
-        console.print(f"  {label(name)} reads the whole topic")
+        console.print(f"  {client_label(name)} reads the whole topic")
         seen = [item.value for item in driver.read(TOPIC, len(sent))]
-        rows.append(("whole topic", label(name), len(sent), len(seen), seen == sent))
+        rows.append(("whole topic", client_label(name), len(sent), len(seen), seen == sent))
     return rows
 
 
@@ -82,11 +82,11 @@ def _read_by_one_group(
     rows = []
     third = len(sent) // len(drivers)
     for i, (name, driver) in enumerate(zip(NAMES, drivers, strict=True)):
-        console.print(f"  {label(name)} goes on as group {GROUP!r}")
+        console.print(f"  {client_label(name)} goes on as group {GROUP!r}")
         seen = [item.value for item in driver.read_as_group(TOPIC, GROUP, third)]
         wanted = sent[i * third : (i + 1) * third]
         rows.append(
-            (f"group {GROUP!r}, part {i + 1}", label(name), third, len(seen), seen == wanted)
+            (f"group {GROUP!r}, part {i + 1}", client_label(name), third, len(seen), seen == wanted)
         )
     return rows
 

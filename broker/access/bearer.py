@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
 from broker.errors import NotAuthenticated
 
 if TYPE_CHECKING:
     from broker.config.settings import AccessConfig
+
+Key = Any  # A secret's bytes, or a public key of the cryptography library.
 
 SECRET_BYTES_MIN: Final = 32  # RFC 7518, section 3.2: as long as the hash at least.
 TOKEN_BYTES_MAX: Final = 8192  # As much as common HTTP servers take in one header.
@@ -40,6 +38,7 @@ class TokenVerifier:
 
     def __init__(self, config: AccessConfig) -> None:
         """Read the keys that the settings name. Raises ValueError with one line for people."""
+        self._decode: Callable[[str, Key, str], dict[str, Any]] = _no_key
         self._claim = config.token_claim
         self._audience = config.token_audience
         self._keys: list[tuple[str, Any]] = []
@@ -47,6 +46,8 @@ class TokenVerifier:
             self._keys.append(("HS256", _read_secret(config.token_secret_file)))
         if config.token_public_key_file is not None:
             self._keys.append(_read_public_key(config.token_public_key_file))
+        if self._keys:
+            self._decode = self._decoder()
 
     @property
     def has_keys(self) -> bool:
@@ -58,8 +59,25 @@ class TokenVerifier:
         if len(token) > TOKEN_BYTES_MAX:
             raise NotAuthenticated("the token is too long")
         for algorithm, key in self._keys:
+            claims = self._decode(token, key, algorithm)
+            if not claims:
+                continue  # The other key may be the one.
+            name = claims[self._claim]
+            if not isinstance(name, str) or not name:
+                break
+            return Proved(name, claims.get("exp"))
+        raise NotAuthenticated("the token is not valid")
+
+    def _decoder(self) -> Callable[[str, Key, str], dict[str, Any]]:
+        """Checks a token with a key and its algorithm; no claims where the token names another one.
+
+        The library is imported here, since it takes 8 MB that most brokers have no use for.
+        """
+        import jwt
+
+        def decode(token: str, key: Key, algorithm: str) -> dict[str, Any]:
             try:
-                claims = jwt.decode(
+                return jwt.decode(
                     token,
                     key,
                     algorithms=[algorithm],
@@ -67,16 +85,17 @@ class TokenVerifier:
                     options={"require": [self._claim], "verify_aud": self._audience is not None},
                 )
             except jwt.InvalidAlgorithmError:
-                continue  # The other key may be the one.
+                return {}
             except jwt.ExpiredSignatureError as error:
                 raise NotAuthenticated("the token has expired") from error
             except (jwt.PyJWTError, ValueError) as error:
                 raise NotAuthenticated("the token is not valid") from error
-            name = claims[self._claim]
-            if not isinstance(name, str) or not name:
-                break
-            return Proved(name, claims.get("exp"))
-        raise NotAuthenticated("the token is not valid")
+
+        return decode
+
+
+def _no_key(token: str, key: Key, algorithm: str) -> dict[str, Any]:
+    raise NotAuthenticated("no key for signed tokens is set")
 
 
 def looks_signed(token: str) -> bool:
@@ -106,6 +125,13 @@ def _read_secret(path: str) -> bytes:
 
 
 def _read_public_key(path: str) -> tuple[str, Any]:
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.serialization import (
+        load_der_public_key,
+        load_pem_public_key,
+    )
+
     data = _read(path)
     try:
         key = load_pem_public_key(data) if b"-----BEGIN" in data else load_der_public_key(data)

@@ -164,8 +164,9 @@ class IggyMachine:
     # The classic framing.
 
     def _length_max(self, code: int) -> int:
-        if code not in ALL_CODES and not (self.logged_in or self._without_login):
-            return 0
+        if code not in ALL_CODES and not self.logged_in:
+            # What begins like a TLS hello is a code that nobody knows and a length below the limit.
+            return BEFORE_LOGIN_BYTES_MAX if self._without_login else 0
         return (
             self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
         )

@@ -50,7 +50,8 @@ class Refused(Exception):
     def __init__(self, code: ServerError, text: str) -> None:
         super().__init__(text)
         self.code = code
-        self.text = text
+        # An error may quote what a client sent, and JSON can hold half a surrogate pair.
+        self.text = text.encode(errors="backslashreplace").decode()
 
 
 def refusal(error: errors.BrokerError | Refused) -> Refused:

@@ -61,7 +61,7 @@ class ClusterApi:
         """`ok` where records can be stored."""
         if self._broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
-        if not self._broker.has_room():
+        if not await self._broker.has_room():
             raise StorageFull("there is no room for records")
         return text("ok")
 

@@ -139,3 +139,15 @@ async def test_topics_setting_says_what_may_follow(broker, client):
         Type.PRODUCER, topic=TOPIC, producer_id=2, schema=schema(data=record("boolean"))
     )
     assert code == ServerError.IncompatibleSchema
+
+
+async def test_a_refusal_may_quote_what_is_no_text(client):
+    """JSON can hold half a surrogate pair, which no text of an answer can."""
+    half = b'{"type": "\\ud800ing"}'
+    refused = await client.ask(
+        Type.GET_OR_CREATE_SCHEMA,
+        Type.GET_OR_CREATE_SCHEMA_RESPONSE,
+        topic=TOPIC,
+        schema=schema(data=half),
+    )
+    assert "ud800" in refused.error_message

@@ -7,6 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from protocols.rest.limits import READ_MESSAGES_MAX
 from tests.protocols.rest.pip64.conftest import BASE
 from tests.protocols.rest.records import append_records
+from tests.waiting import until
 
 READ = f"{BASE}/partitions/0/messages"
 
@@ -111,9 +112,7 @@ async def test_a_read_waits_for_the_first_message_and_no_longer(
     await trio.sleep(30)
     assert not answers
     append_records(broker, orders.partitions[0], 2)
-    with trio.fail_after(5):
-        while not answers:
-            await trio.sleep(0.01)
+    await until(lambda: answers)
     assert len(answers[0].json["messages"]) == 2
 
 
