@@ -19,13 +19,13 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
-    from protocols.pulsar.consumers import PulsarConsumer
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
+    from protocols.pulsar.consumer import PulsarConsumer
 
 
-async def ack(session: PulsarSession, command: CommandAck) -> None:
+async def ack(client: Client, command: CommandAck) -> None:
     """Acknowledge. Only a request with an id is answered, once it is on disk."""
-    consumer = session.consumers.get(command.consumer_id)
+    consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return
     wants_answer = command.HasField("request_id")
@@ -35,16 +35,16 @@ async def ack(session: PulsarSession, command: CommandAck) -> None:
         ticket = await _acknowledge(consumer, consumer.dispatcher, command, not wants_answer)
     except (BrokerError, Refused) as error:
         refused = refusal(error)
-        session.connection.log.warning("ack_refused", reason=refused.text)
+        client.connection.log.warning("ack_refused", reason=refused.text)
         if wants_answer:
             answer = messages.ack_response(
                 command.consumer_id, command.request_id, (refused.code, refused.text)
             )
-            session.outbox.answer([answer])
+            client.outbox.answer([answer])
         return
     if wants_answer:
         answer = messages.ack_response(command.consumer_id, command.request_id)
-        session.outbox.answer([answer], ticket)
+        client.outbox.answer([answer], ticket)
 
 
 async def _acknowledge(
@@ -59,9 +59,9 @@ async def _acknowledge(
     return await dispatcher.acknowledge_to(consumer, entry_id(named[0]), lazy=lazy)
 
 
-def redeliver(session: PulsarSession, command: CommandRedeliverUnacknowledgedMessages) -> None:
+def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -> None:
     """Send again what the consumer has and did not acknowledge: these entries, or all."""
-    consumer = session.consumers.get(command.consumer_id)
+    consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return
     if command.HasField("consumer_epoch") and not command.message_ids:

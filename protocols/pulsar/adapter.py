@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from protocols.pulsar.clients import PulsarClients
+from protocols.pulsar.client import Client
 from protocols.pulsar.discovery import service_url
 from protocols.pulsar.options import PulsarOptions
 from protocols.pulsar.session import PulsarSession
+from protocols.pulsar.shared import SharedState
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -23,16 +24,16 @@ class PulsarAdapter:
     options_type = PulsarOptions
 
     def __init__(self) -> None:
-        self._listeners: WeakKeyDictionary[Broker, PulsarClients] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Broker, SharedState] = WeakKeyDictionary()
 
     def open_session(
         self, broker: Broker, connection: Connection, options: PulsarOptions
     ) -> PulsarSession:
         """Handlers for a new connection; all listeners of a broker share their producers."""
-        listener = self._listeners.get(broker)
-        if listener is None:
-            listener = self._listeners[broker] = PulsarClients(broker)
-        return PulsarSession(listener, connection, options)
+        shared = self._shared.get(broker)
+        if shared is None:
+            shared = self._shared[broker] = SharedState(broker)
+        return PulsarSession(Client(shared, connection, options))
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:
         """How a client connects there."""

@@ -18,13 +18,8 @@ from broker.server.connection import address_text
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import (
-    full_names,
-    is_coordinator,
-    is_missing,
-    make_missing,
-    resolve,
-)
+from protocols.pulsar.names import full_names, is_coordinator, is_missing
+from protocols.pulsar.resolving import make_missing, resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
@@ -33,27 +28,27 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
 
 LANE = "discovery"
 SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
 _LITTLE = struct.Struct("<I")
 
 
-def partitioned_metadata(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> None:
+def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadata) -> None:
     """How many partitions a topic has; 0 for one without, or one that is still to be made."""
     if is_coordinator(command.topic):
-        session.outbox.put([messages.partitions(command.request_id, 0)])
-    elif _is_to_be_made(session, command):
-        work = partial(_make_and_tell_partitions, session, command)
-        session.in_order((LANE, command.request_id), work)
+        client.outbox.put([messages.partitions(command.request_id, 0)])
+    elif _is_to_be_made(client, command):
+        work = partial(_make_and_tell_partitions, client, command)
+        client.lanes.in_order((LANE, command.request_id), work)
     else:
-        _tell_partitions(session, command)
+        _tell_partitions(client, command)
 
 
-def _is_to_be_made(session: PulsarSession, command: CommandPartitionedTopicMetadata) -> bool:
+def _is_to_be_made(client: Client, command: CommandPartitionedTopicMetadata) -> bool:
     """Only where new topics are partitioned must one be made now, to tell of its partitions."""
-    topics = session.broker.topics
+    topics = client.broker.topics
     if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
         return False
     if not _may_create(command) or not is_missing(topics, command.topic):
@@ -69,50 +64,50 @@ def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
 
 
 async def _make_and_tell_partitions(
-    session: PulsarSession, command: CommandPartitionedTopicMetadata
+    client: Client, command: CommandPartitionedTopicMetadata
 ) -> None:
     try:
-        made = await make_missing(session, Action.DESCRIBE, command.topic)
+        made = await make_missing(client, Action.DESCRIBE, command.topic)
     except (BrokerError, Refused) as error:
-        _refuse_partitions(session, command, error)
+        _refuse_partitions(client, command, error)
     else:
-        _tell_partitions(session, command, made.ticket)
+        _tell_partitions(client, command, made.ticket)
 
 
 def _tell_partitions(
-    session: PulsarSession, command: CommandPartitionedTopicMetadata, ticket: int = 0
+    client: Client, command: CommandPartitionedTopicMetadata, ticket: int = 0
 ) -> None:
-    topics = session.broker.topics
+    topics = client.broker.topics
     try:
-        name, index = resolve(session, Action.DESCRIBE, command.topic)
+        name, index = resolve(client, Action.DESCRIBE, command.topic)
         topic = topics.find(name)
         if topic is None and not _may_create(command):
             raise TopicNotFound("")
         if topic is not None and index is not None and index >= len(topic.partitions):
             raise PartitionNotFound(f"{name} has no partition {index}")
     except (BrokerError, Refused) as error:
-        _refuse_partitions(session, command, error)
+        _refuse_partitions(client, command, error)
         return
     is_partitioned = topic is not None and topic.partitioned and index is None
     count = len(topic.partitions) if topic is not None and is_partitioned else 0
-    session.outbox.answer([messages.partitions(command.request_id, count)], ticket)
+    client.outbox.answer([messages.partitions(command.request_id, count)], ticket)
 
 
 def _refuse_partitions(
-    session: PulsarSession,
+    client: Client,
     command: CommandPartitionedTopicMetadata,
     error: BrokerError | Refused,
 ) -> None:
     refused = refusal(error)
     answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
-    session.outbox.put([answer])
+    client.outbox.put([answer])
 
 
-def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
+def lookup(client: Client, command: CommandLookupTopic) -> None:
     """Where a topic is served: here. It need not exist yet."""
     try:
         if not is_coordinator(command.topic):
-            resolve(session, Action.DESCRIBE, command.topic)
+            resolve(client, Action.DESCRIBE, command.topic)
         if command.advertised_listener_name:
             listener = command.advertised_listener_name
             raise Refused(
@@ -122,10 +117,10 @@ def lookup(session: PulsarSession, command: CommandLookupTopic) -> None:
         refused = refusal(error)
         answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
     else:
-        connection = session.connection
+        connection = client.connection
         url = service_url(*connection.advertised, is_encrypted=connection.is_encrypted)
         answer = messages.lookup(command.request_id, url)
-    session.outbox.put([answer])
+    client.outbox.put([answer])
 
 
 def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
@@ -134,7 +129,7 @@ def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
     return f"{scheme}://{address_text((host, port))}"
 
 
-def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNamespace) -> None:
+def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) -> None:
     """Every topic of a namespace; a pattern is for the client to apply.
 
     Java's regular expressions are not Python's, and may be made to run for ever.
@@ -143,13 +138,13 @@ def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNames
     if len(parts) != 2 or not all(parts):
         raise ProtocolError(f"{command.namespace!r} is no namespace")
     try:
-        session.connection.check(Action.DESCRIBE, Resource.of_namespace(*parts))
+        client.connection.check(Action.DESCRIBE, Resource.of_namespace(*parts))
     except NotAuthorized as error:
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
         return
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        for topic in session.broker.topics.list(*parts):
+        for topic in client.broker.topics.list(*parts):
             if not topic.name.topic.startswith(SYSTEM_PREFIX):
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
@@ -158,7 +153,7 @@ def topics_of_namespace(session: PulsarSession, command: CommandGetTopicsOfNames
     answer = messages.topics_of_namespace(
         command.request_id, names if changed else (), digest, filtered=False, changed=changed
     )
-    session.outbox.put([answer])
+    client.outbox.put([answer])
 
 
 def topics_hash(names: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
 
 NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of an empty topic.
 
@@ -48,15 +48,15 @@ def whole_entries(named: Iterable[MessageIdData], ledger: int) -> tuple[list[int
     return entries, others
 
 
-def seek(session: PulsarSession, command: CommandSeek) -> None:
+def seek(client: Client, command: CommandSeek) -> None:
     """Close the subscription's consumers, forget its acknowledgements and start elsewhere."""
-    session.in_order((LANE, command.consumer_id), partial(_seek, session, command))
+    client.lanes.in_order((LANE, command.consumer_id), partial(_seek, client, command))
 
 
-async def _seek(session: PulsarSession, command: CommandSeek) -> None:
-    dispatchers = session.listener.dispatchers
+async def _seek(client: Client, command: CommandSeek) -> None:
+    dispatchers = client.shared.dispatchers
     try:
-        _, dispatcher = attached(session, command.consumer_id)
+        _, dispatcher = attached(client, command.consumer_id)
         partition = dispatcher.partition
         if command.HasField("message_id"):
             resolve = partial(entries.resolve_seek, partition, entry_id(command.message_id))
@@ -73,29 +73,29 @@ async def _seek(session: PulsarSession, command: CommandSeek) -> None:
             dispatchers.keep(dispatcher)
             dispatchers.release(dispatcher)
     except (BrokerError, Refused) as error:
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
     else:
-        session.outbox.answer([messages.success(command.request_id)], ticket)
+        client.outbox.answer([messages.success(command.request_id)], ticket)
 
 
-def last_message_id(session: PulsarSession, command: CommandGetLastMessageId) -> None:
+def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
     """The partition's last message and the subscription's mark-delete."""
-    session.in_order((LANE, command.consumer_id), partial(_last_message_id, session, command))
+    client.lanes.in_order((LANE, command.consumer_id), partial(_last_message_id, client, command))
 
 
-async def _last_message_id(session: PulsarSession, command: CommandGetLastMessageId) -> None:
+async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
     try:
-        _, dispatcher = attached(session, command.consumer_id)
+        _, dispatcher = attached(client, command.consumer_id)
         partition = dispatcher.partition
         last = await _last_id(partition)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
     except (BrokerError, Refused) as error:
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
         return
     entry = messages.NO_ENTRY if deleted is None else deleted.offset
     number = partition_number(partition)
     mark_delete = messages.message_id(partition.partition_id, entry, None if number < 0 else number)
-    session.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
+    client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
 
 
 async def _last_id(partition: Partition) -> MessageIdData:
@@ -110,12 +110,12 @@ async def _last_id(partition: Partition) -> MessageIdData:
     return messages.message_id(partition.partition_id, span.offset, number, batch_index)
 
 
-def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> None:
+def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
     """Counters of one consumer. Apache closes the connection for an unknown one."""
     try:
-        consumer, dispatcher = attached(session, command.consumer_id)
+        consumer, dispatcher = attached(client, command.consumer_id)
     except NotAuthorized as error:
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
         return
     except Refused as error:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
@@ -126,7 +126,7 @@ def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> Non
         "availablePermits": messages.unsigned(consumer.permits),
         "unackedMessages": consumer.unacked,
         "blockedConsumerOnUnackedMsgs": consumer.is_blocked,
-        "address": f"/{session.connection.peer}",
+        "address": f"/{client.connection.peer}",
         "connectedSince": connected_at.isoformat().replace("+00:00", "Z"),
         "type": dispatcher.kind.value,
         "msgBacklog": behind,
@@ -136,4 +136,4 @@ def consumer_stats(session: PulsarSession, command: CommandConsumerStats) -> Non
         "msgRateExpired": 0.0,
         "messageAckRate": 0.0,
     }
-    session.outbox.put([messages.consumer_stats(command.request_id, stats)])
+    client.outbox.put([messages.consumer_stats(command.request_id, stats)])

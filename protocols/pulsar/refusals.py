@@ -16,7 +16,7 @@ from protocols.pulsar.machine import Command, Type
 from storage.codecs.pb.PulsarApi_pb2 import CommandWatchTopicListClose, ServerError
 
 if TYPE_CHECKING:
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
 
 
 Failed = Callable[[int, ServerError, str], bytes]
@@ -30,7 +30,7 @@ FAILED: Final[dict[int, Failed]] = {
 }
 
 
-def not_text(session: PulsarSession, command: Command) -> None:
+def not_text(client: Client, command: Command) -> None:
     """Refuse a command with text that is not UTF-8, with a code that all clients take as final.
 
     Raises ProtocolError for one that no answer exists for (CONNECT).
@@ -40,11 +40,11 @@ def not_text(session: PulsarSession, command: Command) -> None:
     if request_id is None:
         raise ProtocolError(reason)
     if command.type in FAILED:
-        session.count_refused(ServerError.NotAllowedError)
+        client.count_refused(ServerError.NotAllowedError)
         answer = FAILED[command.type](request_id, ServerError.NotAllowedError, reason)
-        session.outbox.put([answer])
+        client.outbox.put([answer])
     else:
-        session.refuse(request_id, Refused(ServerError.NotAllowedError, reason))
+        client.refuse(request_id, Refused(ServerError.NotAllowedError, reason))
 
 
 class Request(Protocol):
@@ -53,24 +53,24 @@ class Request(Protocol):
     request_id: int
 
 
-def transactions(session: PulsarSession, command: Request) -> None:
+def transactions(client: Client, command: Request) -> None:
     """Refuse any command of a transaction; all of them carry a request id."""
     error = Refused(ServerError.NotAllowedError, "Transactions are not enabled.")
-    session.refuse(command.request_id, error)
+    client.refuse(command.request_id, error)
 
 
-def watch_topic_list(session: PulsarSession, command: Request) -> None:
+def watch_topic_list(client: Client, command: Request) -> None:
     """Refuse: the handshake did not offer it, and clients poll instead."""
     error = Refused(ServerError.NotAllowedError, "Watching topics is not enabled.")
-    session.refuse(command.request_id, error)
+    client.refuse(command.request_id, error)
 
 
-def watch_topic_list_close(session: PulsarSession, command: CommandWatchTopicListClose) -> None:
+def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
     """As Apache does for a watcher that it does not know."""
-    session.outbox.put([messages.success(command.request_id)])
+    client.outbox.put([messages.success(command.request_id)])
 
 
-HANDLERS: Final[dict[int, Callable[[PulsarSession, Any], None]]] = {
+HANDLERS: Final[dict[int, Callable[[Client, Any], None]]] = {
     Type.NEW_TXN: transactions,
     Type.ADD_PARTITION_TO_TXN: transactions,
     Type.ADD_SUBSCRIPTION_TO_TXN: transactions,

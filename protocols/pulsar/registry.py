@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,7 @@ from broker.errors import ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
-    from protocols.pulsar.clients import PulsarClients
+    from broker.topics.topic import Topic
 
 
 class AccessMode(enum.IntEnum):
@@ -73,8 +74,9 @@ class _Producers:
 class ProducerRegistry:
     """All producers of one broker."""
 
-    def __init__(self, listener: PulsarClients) -> None:
-        self._listener = listener
+    def __init__(self, raise_epoch: Callable[[Topic], int]) -> None:
+        """`raise_epoch` stores that the topic's current epoch was given to a producer."""
+        self._raise_epoch = raise_epoch
         self._partitions: dict[int, _Producers] = {}
         self._granted: dict[int, int] = {}  # Highest topic epoch that a partition's producer has.
 
@@ -157,7 +159,7 @@ class ProducerRegistry:
         meta = producer.partition.topic.meta
         if topic_epoch is None:
             topic_epoch = meta.topic_epoch
-            self._listener.broker.producers.raise_epoch(producer.partition.topic)
+            self._raise_epoch(producer.partition.topic)
         producer.topic_epoch = topic_epoch
         self._granted[producer.partition.partition_id] = topic_epoch
         there.exclusive = producer

@@ -13,7 +13,7 @@ from broker.errors import BrokerError, TopicNotFound
 from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import resolve
+from protocols.pulsar.resolving import resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -23,7 +23,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
 
 VERSION: Final = struct.Struct(">q")
 NO_VERSION: Final = b""
@@ -31,7 +31,7 @@ NO_VERSION: Final = b""
 WITHOUT_DEFINITION: Final = frozenset({Schema.Type.Value("None"), Schema.Type.AutoConsume})
 
 
-def of_producer(session: PulsarSession, topic: Topic, schema: Schema) -> tuple[bytes, int]:
+def of_producer(client: Client, topic: Topic, schema: Schema) -> tuple[bytes, int]:
     """The version that a producer's messages carry, and the ticket after which it is on disk.
 
     Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
@@ -39,19 +39,19 @@ def of_producer(session: PulsarSession, topic: Topic, schema: Schema) -> tuple[b
     if schema.type in WITHOUT_DEFINITION:
         return NO_VERSION, 0
     try:
-        version, ticket = session.broker.schemas.add(topic, _stored(schema))
+        version, ticket = client.broker.schemas.add(topic, _stored(schema))
     except IncompatibleSchema as error:
         raise Refused(ServerError.IncompatibleSchema, str(error)) from None
     return VERSION.pack(version), ticket
 
 
-def of_consumer(session: PulsarSession, topic: Topic, schema: Schema) -> int:
+def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
     """Check a consumer's schema; the first one of a topic is kept. Returns a ticket.
 
     Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
     """
     if not topic.meta.schemas:
-        return of_producer(session, topic, schema)[1]
+        return of_producer(client, topic, schema)[1]
     if schema.type not in WITHOUT_DEFINITION:
         try:
             compatible(topic, _stored(schema))
@@ -60,21 +60,21 @@ def of_consumer(session: PulsarSession, topic: Topic, schema: Schema) -> int:
     return 0
 
 
-def get_schema(session: PulsarSession, command: CommandGetSchema) -> None:
+def get_schema(client: Client, command: CommandGetSchema) -> None:
     """The schema of a version, or the latest."""
     try:
-        found, version = _find(session, command)
+        found, version = _find(client, command)
     except (BrokerError, Refused) as error:
         refused = refusal(error)
         answer = messages.schema_failed(command.request_id, refused.code, refused.text)
     else:
         answer = messages.schema(command.request_id, found, version)
-    session.outbox.put([answer])
+    client.outbox.put([answer])
 
 
-def _find(session: PulsarSession, command: CommandGetSchema) -> tuple[Schema, bytes]:
-    name, _ = resolve(session, Action.DESCRIBE, command.topic)
-    topic = session.broker.topics.find(name)
+def _find(client: Client, command: CommandGetSchema) -> tuple[Schema, bytes]:
+    name, _ = resolve(client, Action.DESCRIBE, command.topic)
+    topic = client.broker.topics.find(name)
     schemas = topic.meta.schemas if topic is not None else []
     number = len(schemas) - 1
     if command.HasField("schema_version"):
@@ -91,18 +91,18 @@ def _find(session: PulsarSession, command: CommandGetSchema) -> tuple[Schema, by
     return found, VERSION.pack(number)
 
 
-def get_or_create_schema(session: PulsarSession, command: CommandGetOrCreateSchema) -> None:
+def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> None:
     """Like a producer's schema, for a topic that is there."""
     try:
-        name, _ = resolve(session, Action.PRODUCE, command.topic)
-        topic = session.broker.topics.get(name)
-        version, ticket = of_producer(session, topic, command.schema)
+        name, _ = resolve(client, Action.PRODUCE, command.topic)
+        topic = client.broker.topics.get(name)
+        version, ticket = of_producer(client, topic, command.schema)
     except (BrokerError, Refused) as error:
         refused = refusal(error)
         answer = messages.schema_version_failed(command.request_id, refused.code, refused.text)
-        session.outbox.put([answer])
+        client.outbox.put([answer])
     else:
-        session.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
+        client.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
 
 
 def _stored(schema: Schema) -> SchemaMeta:

@@ -24,8 +24,8 @@ from storage.codecs.pulsar import ENTRY_PREFIX, SendInfo, parse_send
 from storage.errors import CorruptBody
 
 if TYPE_CHECKING:
+    from protocols.pulsar.client import Client
     from protocols.pulsar.registry import Producer
-    from protocols.pulsar.session import PulsarSession
 
 # Sends that were on their way while the broker closed their producer are dropped without a word.
 CLOSED_BY_BROKER_S: Final = 30.0
@@ -119,8 +119,8 @@ class Run:
 class Sending:
     """The sends of one connection that are not stored yet; none outlives its receive."""
 
-    def __init__(self, session: PulsarSession) -> None:
-        self._session = session
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._runs: dict[int, Run] = {}
         self._receipts = messages.ReceiptWriter()
         self._alike: Alike | None = None  # What the next SENDs may be.
@@ -133,7 +133,7 @@ class Sending:
 
         Their payloads have to stay until `flush`. Raises ProtocolError.
         """
-        next_send, add = self._session.machine.next_send, self.add
+        next_send, add = self._client.machine.next_send, self.add
         pos = frames = 0
         while frames < frames_max:  # hot: see make bench
             if self._alike is not None:
@@ -206,7 +206,7 @@ class Sending:
 
     def _begin(self, producer_id: int) -> Run | None:
         """A run of that producer; None if we closed it and its sends are to be dropped."""
-        producer = self._session.producers.get(producer_id)
+        producer = self._client.producers.get(producer_id)
         if producer is None or not producer.is_ready:
             if self._was_closed(producer_id):
                 return None
@@ -222,7 +222,7 @@ class Sending:
                 self._store(run)
 
     def _store(self, run: Run) -> None:
-        session, producer = self._session, run.producer
+        client, producer = self._client, run.producer
         base_offset, ticket = 0, 0
         if run.parts:
             body, size = run.body()
@@ -235,7 +235,7 @@ class Sending:
                     body,
                     run.info,
                     body_format=BodyFormat.PULSAR,
-                    append_us=session.broker.now_us(),
+                    append_us=client.broker.now_us(),
                 )
             except TopicNotFound:
                 self._close(producer)
@@ -244,13 +244,13 @@ class Sending:
                 self._refuse_all(run, error)
             else:
                 base_offset, ticket = appended.base_offset, appended.ticket
-                session.broker.metrics.records_in(
-                    session.connection.protocol,
+                client.broker.metrics.records_in(
+                    client.connection.protocol,
                     producer.partition.topic.name.full,
                     run.info.record_count,
                     size,
                 )
-        session.outbox.answer([b"".join(self._answers(run, base_offset))], ticket)
+        client.outbox.answer([b"".join(self._answers(run, base_offset))], ticket)
 
     def _answers(self, run: Run, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
@@ -265,13 +265,13 @@ class Sending:
         ]
 
     def _refuse(self, run: Run, command: CommandSend, code: ServerError, text: str) -> None:
-        self._session.count_refused(code)
+        self._client.count_refused(code)
         run.sent.append((command.sequence_id, 0, 0, (code, text)))
 
     def _refuse_all(self, run: Run, error: BrokerError) -> None:
         refused = refusal(error)
         why = (refused.code, refused.text)
-        self._session.count_refused(refused.code, sum(not sent[3] for sent in run.sent))
+        self._client.count_refused(refused.code, sum(not sent[3] for sent in run.sent))
         run.sent = [
             (sequence_id, highest, delta, earlier or why)
             for sequence_id, highest, delta, earlier in run.sent
@@ -282,7 +282,7 @@ class Sending:
         is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
         if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
             return ServerError.ChecksumError, "Checksum failed on the broker"
-        if self._session.client_version.startswith(NOT_ALLOWED_CLIENTS):
+        if self._client.version_text.startswith(NOT_ALLOWED_CLIENTS):
             return ServerError.NotAllowedError, str(error)
         return ServerError.ChecksumError, str(error)
 
@@ -291,11 +291,11 @@ class Sending:
         now = trio.current_time()
         self._closed = {number: until for number, until in self._closed.items() if until > now}
         self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
-        self._session.drop_producer(producer)
-        if self._session.protocol_version < messages.CLOSING_VERSION:
-            self._session.end("its topic was deleted")
+        self._client.drop_producer(producer)
+        if self._client.protocol_version < messages.CLOSING_VERSION:
+            self._client.end("its topic was deleted")
             return
-        self._session.outbox.answer([messages.close_producer(producer.producer_id)])
+        self._client.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def _was_closed(self, producer_id: int) -> bool:
         until = self._closed.get(producer_id)

@@ -23,8 +23,9 @@ from broker.errors import (
     ProducerBusy,
     SubscriptionBusy,
 )
-from protocols.pulsar import messages, names, schemas
-from protocols.pulsar.consumers import LANE, PulsarConsumer
+from protocols.pulsar import messages, resolving, schemas
+from protocols.pulsar.consumer import PulsarConsumer
+from protocols.pulsar.consumers import LANE
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import CONSUMERS_MAX
 from protocols.pulsar.positions import entry_id
@@ -33,7 +34,7 @@ from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode, Ser
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
     from broker.topics.partition import Partition
-    from protocols.pulsar.session import PulsarSession
+    from protocols.pulsar.client import Client
 
 SubType = CommandSubscribe.SubType
 
@@ -47,74 +48,70 @@ METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consu
 MICROSECONDS: Final = 1_000_000
 
 
-def subscribe(session: PulsarSession, command: CommandSubscribe) -> None:
+def subscribe(client: Client, command: CommandSubscribe) -> None:
     """Attach a consumer. Permits that come before the answer are kept."""
-    consumer = session.consumers.get(command.consumer_id)
+    consumer = client.consumers.get(command.consumer_id)
     if consumer is not None and consumer.dispatcher is None:
         error = Refused(
             ServerError.ServiceNotReady, "Consumer is already present on the connection"
         )
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
         return
     if consumer is None:
-        if len(session.consumers) >= CONSUMERS_MAX:
+        if len(client.consumers) >= CONSUMERS_MAX:
             text = f"a connection has at most {CONSUMERS_MAX} consumers"
-            session.refuse(command.request_id, Refused(ServerError.NotAllowedError, text))
+            client.refuse(command.request_id, Refused(ServerError.NotAllowedError, text))
             return
-        consumer = _consumer(session, command)
-    work = partial(_subscribe, session, command, consumer)
-    session.in_order((LANE, command.consumer_id), work)
+        consumer = _consumer(client, command)
+    work = partial(_subscribe, client, command, consumer)
+    client.lanes.in_order((LANE, command.consumer_id), work)
 
 
-def _consumer(session: PulsarSession, command: CommandSubscribe) -> PulsarConsumer:
+def _consumer(client: Client, command: CommandSubscribe) -> PulsarConsumer:
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     consumer = PulsarConsumer(
         command.consumer_name,
         command.priority_level,
         [(one.start, one.end) for one in command.keySharedMeta.hashRanges],
-        session=session,
+        owner=client,
         consumer_id=command.consumer_id,
         epoch=epoch,
-        connected_at_us=session.broker.now_us(),
+        connected_at_us=client.broker.now_us(),
     )
-    session.consumers[command.consumer_id] = consumer
+    client.consumers[command.consumer_id] = consumer
     return consumer
 
 
-async def _subscribe(
-    session: PulsarSession, command: CommandSubscribe, consumer: PulsarConsumer
-) -> None:
-    if session.consumers.get(command.consumer_id) is not consumer:  # Closed meanwhile.
-        consumer = _consumer(session, command)
+async def _subscribe(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
+    if client.consumers.get(command.consumer_id) is not consumer:  # Closed meanwhile.
+        consumer = _consumer(client, command)
     elif consumer.dispatcher is not None:  # Apache says so whatever the request is.
-        session.outbox.put([messages.success(command.request_id)])
+        client.outbox.put([messages.success(command.request_id)])
         return
     try:
-        await _attach(session, command, consumer)
+        await _attach(client, command, consumer)
     except (BrokerError, Refused) as error:
         consumer.leave()
-        session.refuse(command.request_id, error)
+        client.refuse(command.request_id, error)
     else:
-        session.outbox.answer([messages.success(command.request_id)])
-        session.serve_consumers()
+        client.outbox.answer([messages.success(command.request_id)])
+        client.serve_consumers()
 
 
-async def _attach(
-    session: PulsarSession, command: CommandSubscribe, consumer: PulsarConsumer
-) -> None:
+async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
     if command.force_topic_creation:
-        await names.make_missing(session, Action.CONSUME, command.topic)
-    partition, holds_layout = _partition(session, command)
+        await resolving.make_missing(client, Action.CONSUME, command.topic)
+    partition, holds_layout = _partition(client, command)
     kind = KINDS[command.subType]
-    dispatchers, name = session.listener.dispatchers, command.subscription.encode()
+    dispatchers, name = client.shared.dispatchers, command.subscription.encode()
     while True:
-        dispatcher = await _there(session, command, partition, consumer)
+        dispatcher = await _there(client, command, partition, consumer)
         if dispatcher is not None and dispatcher.consumers:
             break
-        cursor, ticket = await _cursor(session, command, partition, dispatcher)
-        await session.broker.durability.reached(max(ticket, partition.topic.ticket))
+        cursor, ticket = await _cursor(client, command, partition, dispatcher)
+        await client.broker.durability.reached(max(ticket, partition.topic.ticket))
         await _check_readable(partition, cursor.position)
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
@@ -154,10 +151,10 @@ def _check(command: CommandSubscribe) -> None:
         )
 
 
-def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Partition, bool]:
-    topics = session.broker.topics
+def _partition(client: Client, command: CommandSubscribe) -> tuple[Partition, bool]:
+    topics = client.broker.topics
     try:
-        opened = names.open_partition(session, Action.CONSUME, command.topic)
+        opened = resolving.open_partition(client, Action.CONSUME, command.topic)
     except PartitionNotFound as error:
         name, _ = topics.resolve_pulsar(command.topic)
         if topics.get(name).partitioned:
@@ -165,14 +162,14 @@ def _partition(session: PulsarSession, command: CommandSubscribe) -> tuple[Parti
         raise Refused(ServerError.NotAllowedError, str(error)) from error
     partition, holds_layout = opened
     group = Resource.of_group(command.subscription.encode(), partition.topic.name)
-    session.connection.check(Action.CONSUME, group)
+    client.connection.check(Action.CONSUME, group)
     if command.HasField("schema"):
-        schemas.of_consumer(session, partition.topic, command.schema)
+        schemas.of_consumer(client, partition.topic, command.schema)
     return partition, holds_layout
 
 
 async def _there(
-    session: PulsarSession,
+    client: Client,
     command: CommandSubscribe,
     partition: Partition,
     consumer: PulsarConsumer,
@@ -183,7 +180,7 @@ async def _there(
     """
     name = command.subscription.encode()
     while True:
-        dispatcher = session.listener.dispatchers.find(partition, name)
+        dispatcher = client.shared.dispatchers.find(partition, name)
         if dispatcher is None:
             return None
         if dispatcher.resetting is not None:
@@ -197,7 +194,7 @@ async def _there(
         except InvalidRequest as error:
             raise Refused(ServerError.ConsumerAssignError, str(error)) from error
         except SubscriptionBusy:
-            if await _holder_lives(session, dispatcher):
+            if await _holder_lives(client, dispatcher):
                 raise
             continue
         return dispatcher
@@ -221,21 +218,21 @@ def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
             raise SubscriptionBusy("Subscription has another setting of out-of-order delivery")
 
 
-async def _holder_lives(session: PulsarSession, dispatcher: Dispatcher) -> bool:
+async def _holder_lives(client: Client, dispatcher: Dispatcher) -> bool:
     """Whether the consumer that is in the way answers; the connection of one that does not is
     ended, since its client may have lost it without a sign.
     """
     holder = dispatcher.consumers[0]
-    is_own = isinstance(holder, PulsarConsumer) and holder.session is session
+    is_own = isinstance(holder, PulsarConsumer) and holder.owner is client
     if is_own or await holder.is_alive():
         return holder.is_attached
-    session.listener.dispatchers.detach(dispatcher, holder)
+    client.shared.dispatchers.detach(dispatcher, holder)
     holder.lost("another connection's consumer takes the place of a silent one")
     return False
 
 
 async def _cursor(
-    session: PulsarSession,
+    client: Client,
     command: CommandSubscribe,
     partition: Partition,
     dispatcher: Dispatcher | None,
@@ -244,11 +241,11 @@ async def _cursor(
     position: int | None = None
     if command.start_message_rollback_duration_sec:
         back_us = command.start_message_rollback_duration_sec * MICROSECONDS
-        position = await entries.resolve_time(partition, session.broker.now_us() - back_us)
+        position = await entries.resolve_time(partition, client.broker.now_us() - back_us)
     if not command.durable:
         return await _memory_cursor(command, partition, dispatcher, position), 0
     properties = {item.key: item.value for item in command.subscription_properties}
-    subscription = session.broker.subscriptions.open(
+    subscription = client.broker.subscriptions.open(
         partition.topic, command.subscription.encode(), properties
     )
     if position is not None:

@@ -8,7 +8,6 @@ intent stands, while the log still has it.
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,8 +19,9 @@ from storage.spark import jvm
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
 from storage.spark.compact import compact
 from storage.spark.files import TableSettings
+from storage.spark.places import open_log, tell_positions
 from storage.spark.ranges import Bounds, Plan, is_kept, plan
-from storage.spark.readers import LogReader, PartitionState, open_log, tell_positions, topic_matches
+from storage.spark.readers import LogReader, PartitionState, topic_matches
 from storage.spark.session import Report, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
@@ -40,7 +40,7 @@ class NoSuchTopic(ExportFailed):
 class Source:
     """What to export, and from where: topics by name, or all that `pattern` matches whole.
 
-    `place` is what `storage.spark.readers.open_log` takes.
+    `place` is what `storage.spark.places.open_log` takes.
     """
 
     place: str
@@ -248,9 +248,3 @@ def matches(pattern: str, topic: str) -> bool:
         return topic_matches(pattern, topic)
     except re.error as error:
         raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None
-
-
-if __name__ == "__main__":  # python -m storage.spark.export
-    from storage.spark.submit import main
-
-    sys.exit(main())

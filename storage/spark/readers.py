@@ -1,11 +1,10 @@
-"""Where the log is read from: a small port, and the folder of a broker on this machine.
+"""How the log is read: a small port, and the folder of a broker on this machine behind it.
 
-Everything above reads partitions through `LogReader`; what implements it is named by a place, a
-text that goes to Spark's workers: a path or a URL. Takes no lock, writes nothing.
+Everything above reads partitions through `LogReader`. Takes no lock, writes nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -94,35 +93,9 @@ class FolderReader:
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
 
 
-def is_url(place: str) -> bool:
-    """Whether a place is a broker's, and not a folder's."""
-    return place.startswith(("http://", "https://"))
-
-
-def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
-    """Tell the broker of a place how far a reader is: (topic, partition) to the next offset.
-
-    Raises OSError: a folder tells nobody.
-    """
-    if not is_url(place):
-        raise OSError(f"{place} is a folder: a broker's URL is wanted to tell positions to")
-    from storage.spark.network import tell_broker
-
-    tell_broker(place, group, positions)
-
-
 def topic_matches(pattern: str, topic: str) -> bool:
     """Whether a regular expression matches a whole name: the full one, or in public/default the
     short one. Raises re.error.
     """
     names = (topic, topic.removeprefix(DEFAULT_PREFIX))
     return any(re.fullmatch(pattern, name) for name in names)
-
-
-def open_log(place: str) -> LogReader:
-    """The log at a place: the path of a data directory, or `http://[:TOKEN@]HOST:PORT`."""
-    if is_url(place):
-        from storage.spark.network import BrokerReader
-
-        return BrokerReader(place)
-    return FolderReader(place)

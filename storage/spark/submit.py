@@ -1,4 +1,4 @@
-"""`python -m storage.spark.export`, or `spark-submit` of this file: an export as a Spark job.
+"""`python -m storage.spark.submit`, or `spark-submit` of this file: an export as a Spark job.
 
 The few options that a cluster's job needs; `braidlog export` has them all, with a progress bar.
 Knows the export, no broker.

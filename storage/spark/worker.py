@@ -16,8 +16,9 @@ from storage.spark.commit import ExportFolder, StagedFile
 from storage.spark.decode.columns import Target
 from storage.spark.decode.rows import BadBody, RangeRows
 from storage.spark.files import DeadFile, TableSettings, TaskFiles
+from storage.spark.places import open_log
 from storage.spark.ranges import Range
-from storage.spark.readers import PartitionReader, open_log
+from storage.spark.readers import PartitionReader
 from storage.spark.schema import FILE_SCHEMA
 
 

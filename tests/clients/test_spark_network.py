@@ -11,8 +11,8 @@ import pytest
 from conformance.server import RunningBroker
 from storage.errors import OffsetOutOfRange
 from storage.spark.commit import StagedFile
+from storage.spark.places import open_log, tell_positions
 from storage.spark.ranges import Range
-from storage.spark.readers import open_log, tell_positions
 from storage.spark.worker import Job, TaskFailed, write_range
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]

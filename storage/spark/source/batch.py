@@ -19,7 +19,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from storage.spark.readers import LogReader, open_log
+from storage.spark.places import open_log
+from storage.spark.readers import LogReader
 from storage.spark.source.offsets import Span, spans, split
 from storage.spark.source.options import ReadOptions
 from storage.spark.source.reading import Reading

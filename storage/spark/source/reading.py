@@ -15,8 +15,9 @@ from storage.errors import OffsetOutOfRange, UnreadableBody
 from storage.spark.decode.columns import Target
 from storage.spark.decode.rows import BadBody, RangeRows
 from storage.spark.files import DeadFile
+from storage.spark.places import open_log
 from storage.spark.ranges import Range
-from storage.spark.readers import PartitionReader, open_log
+from storage.spark.readers import PartitionReader
 from storage.spark.source.offsets import DataLoss, Span
 from storage.spark.source.options import OnCorrupt
 from storage.spark.source.table import Table

@@ -19,7 +19,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from storage.spark.readers import PartitionState, open_log, tell_positions
+from storage.spark.places import open_log, tell_positions
+from storage.spark.readers import PartitionState
 from storage.spark.source.batch import SpanPartition
 from storage.spark.source.offsets import DataLoss, Span, begin, check_named, select, shares, split
 from storage.spark.source.options import ReadOptions

@@ -37,8 +37,7 @@ class Listener:
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
         topic = SimpleNamespace(meta=self.meta, name="t", partitions=[None] * partitions)
         self.partition = SimpleNamespace(partition_id=7, topic=topic)
-        self.broker = SimpleNamespace(producers=self)
-        self.registry = ProducerRegistry(self)
+        self.registry = ProducerRegistry(self.raise_epoch)
 
     def raise_epoch(self, topic):
         topic.meta.topic_epoch += 1

@@ -22,11 +22,11 @@ TIME_MS = 1_700_000_000_000
 
 
 @dataclass
-class FakeSession:
+class FakeClient:
     """A connection with two open producers; keeps what is stored and answered."""
 
     machine: PulsarMachine = field(default_factory=PulsarMachine)
-    client_version: str = "Pulsar-Java-v4"
+    version_text: str = "Pulsar-Java-v4"
     stored: list = field(default_factory=list)
     answered: bytes = b""
 
@@ -120,21 +120,21 @@ ODD = [
 
 def one_by_one(frames):
     """All of them parsed."""
-    session = FakeSession()
-    taking = Sending(session)
+    client = FakeClient()
+    taking = Sending(client)
     for one in frames:
-        command = session.machine.decode(memoryview(one))
+        command = client.machine.decode(memoryview(one))
         taking.add(command.fields, command.payload)
     taking.flush()
-    return session
+    return client
 
 
 def in_runs(frames, rng):
     """As receives bring them, cut anywhere; how many were taken without being parsed."""
-    session = FakeSession()
-    taking = Sending(session)
+    client = FakeClient()
+    taking = Sending(client)
     parsed = 0
-    session.machine.next_send = counting = CountingNext(session.machine.next_send)
+    client.machine.next_send = counting = CountingNext(client.machine.next_send)
     data, kept = b"".join(frames), b""
     while data:
         size = rng.choice([50, 3000, 100_000])
@@ -147,7 +147,7 @@ def in_runs(frames, rng):
     assert not kept
     taking.flush()
     parsed = counting.found
-    return session, len(frames) - parsed
+    return client, len(frames) - parsed
 
 
 class CountingNext:
@@ -169,10 +169,10 @@ def test_runs_are_stored_and_answered_as_single_sends_are(seed, monkeypatch):
     monkeypatch.setattr(sending, "ALIKE_PAUSE", 2)
     rng = random.Random(seed)
     frames = sends(rng, 600)
-    session, unparsed = in_runs(frames, rng)
+    client, unparsed = in_runs(frames, rng)
     expected = one_by_one(frames)
-    assert session.stored == expected.stored, f"seed {seed}"
-    assert session.answered == expected.answered, f"seed {seed}"
+    assert client.stored == expected.stored, f"seed {seed}"
+    assert client.answered == expected.answered, f"seed {seed}"
     assert unparsed > 60
 
 
@@ -195,9 +195,9 @@ def test_a_client_that_writes_its_fields_in_another_order_is_not_looked_at_again
         reordered = packed[3:] + packed[:3]  # The name behind the numbers.
         assert MessageMetadata.FromString(reordered) == metadata
         frames.append(frame(CommandSend(producer_id=1, sequence_id=number), reordered))
-    session, unparsed = in_runs(frames, random.Random(1))
+    client, unparsed = in_runs(frames, random.Random(1))
     assert unparsed == 0
-    assert session.stored == one_by_one(frames).stored
+    assert client.stored == one_by_one(frames).stored
 
 
 def test_a_closed_producers_sends_are_no_longer_taken():
@@ -208,11 +208,11 @@ def test_a_closed_producers_sends_are_no_longer_taken():
         )
         for number in range(100)
     ]
-    session = FakeSession()
-    taking = Sending(session)
+    client = FakeClient()
+    taking = Sending(client)
     taking.take(memoryview(b"".join(frames[:50])), FRAMES_MAX)
     taking.flush()
-    del session.producers[1]
+    del client.producers[1]
     with pytest.raises(ProtocolError):
         taking.take(memoryview(b"".join(frames[50:])), FRAMES_MAX)
 
@@ -244,7 +244,7 @@ def test_no_more_frames_are_taken_than_asked_for():
         )
         for number in range(100)
     ]
-    taking = Sending(FakeSession())
+    taking = Sending(FakeClient())
     size, count = taking.take(memoryview(b"".join(frames)), 70)
     assert (size, count) == (sum(map(len, frames[:70])), 70)
 

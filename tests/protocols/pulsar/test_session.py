@@ -6,6 +6,7 @@ import pytest
 
 from broker.metrics import Metrics
 from broker.server.endings import EndConnection
+from protocols.pulsar import client as served
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.options import PulsarOptions
@@ -160,9 +161,9 @@ def session():
         now_us=lambda: 0,
         version="1",
     )
-    listener = SimpleNamespace(broker=broker)
+    shared = SimpleNamespace(broker=broker)
     connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
-    return PulsarSession(listener, connection, PulsarOptions()), connection.outbox
+    return PulsarSession(served.Client(shared, connection, PulsarOptions())), connection.outbox
 
 
 def test_no_connect_by_the_first_tick_ends_the_connection():
@@ -174,7 +175,7 @@ def test_no_connect_by_the_first_tick_ends_the_connection():
 
 async def test_silence_is_pinged_at_30_s_and_ended_at_60():
     quiet, outbox = session()
-    quiet.machine.state = State.CONNECTED
+    quiet.client.machine.state = State.CONNECTED
     quiet.on_deadline(0.0)
     assert outbox.frames == []
     assert quiet.on_deadline(30.0) == 60.0
@@ -185,7 +186,7 @@ async def test_silence_is_pinged_at_30_s_and_ended_at_60():
 
 async def test_any_command_is_a_sign_of_life():
     talking_one, outbox = session()
-    talking_one.machine.state = State.CONNECTED
+    talking_one.client.machine.state = State.CONNECTED
     talking_one.on_deadline(0.0)
     for tick in range(1, 5):
         talking_one.on_deadline(30.0 * tick)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 
-class PulsarClients:
+class SharedState:
     """State of the Pulsar listeners of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.dispatchers = broker.dispatchers
-        self.producers = ProducerRegistry(self)
+        self.producers = ProducerRegistry(broker.producers.raise_epoch)
         self._started = f"{broker.now_us():x}"
         self._named = 0
 

@@ -1,0 +1,161 @@
+"""One Pulsar client as the handlers of its commands see it: who it is, what it has opened, and how
+it is answered. Knows no command.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from protocols.pulsar import messages
+from protocols.pulsar.errors import Refused, refusal
+from protocols.pulsar.lanes import Lanes
+from protocols.pulsar.login import Login
+from protocols.pulsar.machine import PulsarMachine, State
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+
+if TYPE_CHECKING:
+    from broker.errors import BrokerError
+    from broker.server.connection import Connection
+    from protocols.pulsar.consumer import PulsarConsumer
+    from protocols.pulsar.options import PulsarOptions
+    from protocols.pulsar.registry import Producer
+    from protocols.pulsar.shared import SharedState
+
+
+class Client:
+    """The client of one connection: its producers and consumers, its lanes, its answers."""
+
+    def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
+        """`shared` is what the Pulsar connections of a broker have in common."""
+        self.shared = shared
+        self.options = options
+        self.broker = shared.broker
+        self.connection = connection
+        self.outbox = connection.outbox
+        self.machine = PulsarMachine()
+        self.login = Login(connection, self.broker.authentication)
+        self.lanes = Lanes(connection)
+        self.version_text = ""  # As CONNECT names the client library.
+        self.protocol_version = 0
+        self.producers: dict[int, Producer] = {}
+        self.consumers: dict[int, PulsarConsumer] = {}
+        self.commands_heard = 0  # Any command is a sign of life.
+        self._listening = trio.lowlevel.ParkingLot()
+        self._room_wanted = trio.lowlevel.ParkingLot()
+        self._watches_room = False
+
+    # Answers.
+
+    def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
+        """Answer a request with an error, behind earlier answers."""
+        refused = refusal(error)
+        self.count_refused(refused.code)
+        self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
+
+    def count_refused(self, code: ServerError, times: int = 1) -> None:
+        """Count answers with that error."""
+        name = ServerError.Name(code)
+        self.broker.metrics.number("braidlog_errors", self.connection.protocol, name).inc(times)
+
+    def answer_producer(self, producer: Producer, ticket: int) -> None:
+        """Send PRODUCER_SUCCESS, once everything that it tells of is on disk."""
+        success = messages.producer_success(
+            producer.request_id,
+            producer.name,
+            schema_version=producer.schema_version,
+            topic_epoch=producer.topic_epoch,
+            ready=producer.is_ready,
+        )
+        self.outbox.answer([success], ticket)
+
+    # Signs of life.
+
+    def heard(self, commands: int) -> None:
+        """Count commands that came in."""
+        self.commands_heard += commands
+        if self._listening:
+            self._listening.unpark_all()
+
+    async def is_alive(self) -> bool:
+        """Whether the client sends anything within some seconds of a PING."""
+        heard = self.commands_heard
+        self.outbox.put([messages.PING])
+        with trio.move_on_after(self.options.liveness_check_s):
+            while self.commands_heard == heard and self.machine.state is not State.CLOSED:
+                await self._listening.park()
+        return self.commands_heard != heard and self.machine.state is not State.CLOSED
+
+    def end(self, reason: str) -> None:
+        """End the connection."""
+        self.connection.end(reason)
+
+    # Producers.
+
+    def drop_producer(self, producer: Producer) -> None:
+        """Forget a producer."""
+        if self.producers.get(producer.producer_id) is producer:
+            del self.producers[producer.producer_id]
+        if producer.holds_layout:
+            producer.holds_layout = False
+            producer.partition.topic.layout_users -= 1
+        self.shared.producers.remove(producer)
+
+    def granted(self, producer: Producer) -> None:
+        """A producer that waited is the exclusive one now: its PRODUCER is answered again."""
+        self.answer_producer(producer, self.broker.producers.ticket)
+
+    def fenced(self, producer: Producer) -> None:
+        """A newer producer took over. One that waited is told; the next SEND of a ready one ends
+        its connection.
+        """
+        if not producer.is_ready:
+            error = Refused(ServerError.ProducerFenced, "Fenced out")
+            self.refuse(producer.request_id, error)
+        self.drop_producer(producer)
+
+    # Consumers.
+
+    def drop_consumer(self, consumer: PulsarConsumer) -> None:
+        """Forget a consumer; what it holds goes back to its dispatcher."""
+        if self.consumers.get(consumer.consumer_id) is consumer:
+            del self.consumers[consumer.consumer_id]
+        if consumer.dispatcher is not None:
+            if consumer.holds_layout:
+                consumer.holds_layout = False
+                consumer.dispatcher.partition.topic.layout_users -= 1
+            self.shared.dispatchers.detach(consumer.dispatcher, consumer)
+
+    def sent(self, topic: str, records: int, size_bytes: int) -> None:
+        """Count records that were handed to a consumer."""
+        protocol = self.connection.protocol
+        self.broker.metrics.records_out(protocol, topic, records, size_bytes)
+
+    def watch_room(self) -> None:
+        """A consumer was not sent what it could have: let it be once the socket takes more."""
+        self._room_wanted.unpark_all()
+
+    def serve_consumers(self) -> None:
+        """Begin to watch the socket for the connection's consumers."""
+        if not self._watches_room:
+            self._watches_room = True
+            self.connection.nursery.start_soon(self._wake_dispatchers)
+
+    async def _wake_dispatchers(self) -> None:
+        while True:
+            if not self.outbox.over_limit:
+                await self._room_wanted.park()
+            await self.outbox.drained()
+            for consumer in self.consumers.values():
+                if consumer.dispatcher is not None:
+                    consumer.dispatcher.wake()
+
+    def closed(self) -> None:
+        """Give back what the connection held."""
+        self.machine.close()
+        for consumer in list(self.consumers.values()):
+            consumer.leave()
+        for producer in list(self.producers.values()):
+            self.drop_producer(producer)
+        self._listening.unpark_all()

@@ -1,0 +1,164 @@
+"""One consumer and what it is sent: MESSAGE frames, heads made here, entries as they are stored.
+
+"Consumer" in Apache Pulsar's binary protocol document. Knows no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from broker.delivery.consumer import Consumer
+from broker.delivery.entries import Entry
+from protocols.pulsar import messages
+from protocols.pulsar.machine import FRAME_BYTES_MAX
+from protocols.pulsar.names import partition_number
+from protocols.pulsar.oversize import pieces
+from storage.codecs.api import Buffer
+
+if TYPE_CHECKING:
+    from broker.delivery.dispatcher import Dispatcher
+    from broker.server.outbox import Outbox
+
+# What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
+BATCH_VERSION = 4
+ACTIVE_CHANGE_VERSION = 12
+CHECKSUM_VERSION = 11
+
+# Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
+HEAD_BYTES_MAX = 1024
+ENTRY_BYTES_MAX = FRAME_BYTES_MAX - HEAD_BYTES_MAX
+
+
+class ConsumerOwner(Protocol):
+    """The client of a consumer."""
+
+    protocol_version: int
+    outbox: Outbox
+
+    def sent(self, topic: str, records: int, size_bytes: int) -> None:
+        """Count records that were handed to a consumer."""
+
+    def watch_room(self) -> None:
+        """Wake the consumer's dispatcher once the socket takes more."""
+
+    def drop_consumer(self, consumer: PulsarConsumer) -> None:
+        """Forget a consumer; what it holds goes back to its dispatcher."""
+
+    async def is_alive(self) -> bool:
+        """Whether the client answers a PING within some seconds."""
+
+    def end(self, reason: str) -> None:
+        """End the connection."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PulsarConsumer(Consumer):
+    """A consumer from its SUBSCRIBE on; it has a dispatcher once it is attached."""
+
+    owner: ConsumerOwner
+    consumer_id: int
+    dispatcher: Dispatcher | None = None
+    writer: messages.MessageWriter | None = None
+    epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
+    holds_layout: bool = False  # It was opened by the name of a topic without partitions.
+    connected_at_us: int = 0
+
+    def attached_to(self, dispatcher: Dispatcher) -> None:
+        """It is served from here on."""
+        partition = dispatcher.partition
+        self.dispatcher = dispatcher
+        self.writer = messages.MessageWriter(
+            self.consumer_id, partition.partition_id, partition_number(partition)
+        )
+        self.set_epoch(self.epoch)
+
+    def set_epoch(self, epoch: int | None) -> None:
+        """Messages carry this epoch from now on."""
+        self.epoch = epoch
+        if epoch is not None and self.writer is not None:
+            self.writer.set_epoch(epoch)
+
+    def send(self, entries: Sequence[Entry], size: int) -> None:
+        """Put MESSAGE frames on their way."""
+        owner, dispatcher = self.owner, self.dispatcher
+        assert self.writer is not None and dispatcher is not None
+        if owner.protocol_version < BATCH_VERSION and has_batch(entries):
+            owner.end("a batch for a client that knows none")
+            return
+        owner.outbox.put(frames(self, self.writer, entries))
+        records = sum([entry.record_count for entry in entries])
+        owner.sent(dispatcher.partition.topic.name.full, records, size)
+
+    def takes_more(self) -> bool:
+        """Whether the socket takes what is sent; the owner wakes the dispatcher when it does."""
+        outbox = self.owner.outbox
+        if outbox.over_limit:
+            self.owner.watch_room()
+            return False
+        return not outbox.is_broken
+
+    def active_changed(self, *, is_active: bool) -> None:
+        """Tell the client, behind the answer to its SUBSCRIBE."""
+        if self.owner.protocol_version >= ACTIVE_CHANGE_VERSION:
+            change = messages.active_consumer_change(self.consumer_id, is_active=is_active)
+            self.owner.outbox.answer([change])
+
+    def let_go(self) -> None:
+        """Detached by the dispatcher: the client is to look up the topic and come again."""
+        self.leave()
+        owner = self.owner
+        if owner.protocol_version >= messages.CLOSING_VERSION:
+            owner.outbox.put([messages.close_consumer(self.consumer_id)])
+        else:
+            owner.end("its consumer was closed")
+
+    def lost(self, reason: str) -> None:
+        """The client has lost its connection without a sign: end it here too."""
+        self.leave()
+        self.owner.end(reason)
+
+    async def is_alive(self) -> bool:
+        """Whether the client answers."""
+        return await self.owner.is_alive()
+
+    def leave(self) -> None:
+        """End the consumer; what it holds goes back."""
+        self.owner.drop_consumer(self)
+
+
+def frames(
+    consumer: PulsarConsumer, writer: messages.MessageWriter, entries: Sequence[Entry]
+) -> list[Buffer]:
+    """MESSAGE frames: heads, and the entries as they are stored."""
+    parts: list[Buffer] = []
+    has_checksums = consumer.owner.protocol_version >= CHECKSUM_VERSION
+    head = writer.head
+    for entry in entries:  # hot: see make bench
+        body = entry.body
+        if has_checksums and len(body) <= ENTRY_BYTES_MAX:
+            parts.append(head(entry.offset, entry.redelivery_count, entry.ack_set, len(body)))
+            parts.append(body)
+        else:
+            parts += _unusual(consumer, writer, entry, has_checksums)
+    return parts
+
+
+def _unusual(
+    consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
+) -> Iterator[Buffer]:
+    """The same of an entry too large for one frame, or for a client that knows no checksum."""
+    bodies: Sequence[Buffer] = (entry.body,)
+    if len(entry.body) > ENTRY_BYTES_MAX:
+        bodies = pieces(entry, consumer.name)
+        consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
+    for whole in bodies:
+        body = whole if has_checksums else messages.without_checksum(whole)
+        yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, len(body))
+        yield body
+
+
+def has_batch(entries: Sequence[Entry]) -> bool:
+    """Whether an entry of several messages is among them."""
+    return any(entry.record_count > 1 for entry in entries)

@@ -1,0 +1,73 @@
+"""Work of one connection that may wait, in order per producer and per consumer. Knows no command.
+
+Each lane is a task of the connection, so that PING is always answered at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.server.endings import ProtocolError
+from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+
+if TYPE_CHECKING:
+    from broker.server.connection import Connection
+
+Lane = tuple[str, int]  # A kind, and the number of a producer, a consumer or a request.
+Work = Callable[[], Awaitable[None]]
+
+
+class Lanes:
+    """The lanes of one connection. What is in one of them is done one after the other."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: dict[Lane, deque[Work]] = {}
+        self._ended = trio.lowlevel.ParkingLot()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether LANES_MAX lanes have work: nothing more is to be read from the client."""
+        return len(self._waiting) >= LANES_MAX
+
+    async def room(self) -> None:
+        """Wait until not all lanes have work."""
+        while self.is_full:
+            await self._ended.park()
+
+    def in_order(self, lane: Lane, work: Work) -> None:
+        """Do work that may wait, in a task, behind earlier work of the same lane.
+
+        Raises ProtocolError if the client does not wait for its answers at all.
+        """
+        waiting = self._waiting.get(lane)
+        if waiting is None:
+            self._waiting[lane] = deque([work])
+            self._connection.nursery.start_soon(self._work_off, lane)
+        elif len(waiting) < LANE_MAX:
+            waiting.append(work)
+        else:
+            raise ProtocolError(f"more than {LANE_MAX} commands wait for one {lane[0]}")
+
+    def promptly(self, lane: Lane, work: Callable[[], None]) -> None:
+        """Do work that does not wait: now, or behind what is under way in that lane."""
+        if lane not in self._waiting:
+            work()
+            return
+
+        async def later() -> None:
+            work()
+
+        self.in_order(lane, later)
+
+    async def _work_off(self, lane: Lane) -> None:
+        waiting = self._waiting[lane]
+        while waiting:
+            await waiting[0]()
+            waiting.popleft()
+        del self._waiting[lane]
+        self._ended.unpark_all()

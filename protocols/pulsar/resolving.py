@@ -1,0 +1,66 @@
+"""What a topic name in a Pulsar command leads to, and whether the client may go there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.access.rights import Action, Resource
+from broker.errors import InvalidRequest, NamespaceNotFound, TopicNotFound
+from protocols.pulsar.errors import Refused
+from protocols.pulsar.names import parse
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from protocols.pulsar.client import Client
+    from storage.metadata.names import TopicName
+
+
+def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
+    """The topic that is meant, for that action, and the partition's number if the name has one.
+
+    Raises InvalidName; NotAuthorized; NamespaceNotFound; Refused for non-persistent topics, which
+    are not served.
+    """
+    name, index = parse(client.broker.topics, text)
+    client.connection.check(action, Resource.of_topic(name))
+    try:
+        client.broker.namespaces.get(name.tenant, name.namespace)
+    except NamespaceNotFound:
+        raise NamespaceNotFound("Namespace not found") from None  # Apache's words.
+    return name, index
+
+
+async def make_missing(client: Client, action: Action, text: str) -> Topic:
+    """The topic that a producer or consumer means, made if it is missing and may be made.
+
+    Raises what `resolve` and creating raise; TopicNotFound.
+    """
+    topics = client.broker.topics
+    name, index = resolve(client, action, text)
+    topic = topics.find(name)
+    if topic is not None:
+        return topic
+    client.connection.check(Action.CREATE, Resource.of_topic(name))
+    if index:
+        raise TopicNotFound(f"Topic not found: {name}")
+    return await topics.auto_create(name)
+
+
+def open_partition(client: Client, action: Action, text: str) -> tuple[Partition, bool]:
+    """The partition that a producer or consumer means, and whether it was named as a topic without
+    partitions, which it then has to stay.
+
+    Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
+    """
+    topics = client.broker.topics
+    name, index = resolve(client, action, text)
+    topic = topics.find(name)
+    if topic is None:
+        raise TopicNotFound(f"Topic not found: {name}")
+    try:
+        partition = topics.pulsar_partition(name, index)
+    except InvalidRequest as error:
+        raise Refused(ServerError.NotAllowedError, str(error)) from error
+    return partition, index is None and not topic.partitioned
