@@ -45,8 +45,7 @@ from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
-    from broker.server.connection import Connection
-    from broker.server.listener import Listener
+    from broker.server.opened import OpenConnection, OpenListener
     from storage.journal.log import JournalLog
 
 log = structlog.get_logger()
@@ -64,8 +63,8 @@ class Broker:
         self.version = metadata.version("braidlog")
         self.stopping = trio.Event()  # no new work; what was begun is finished
         self.ready = trio.Event()  # every listener accepts
-        self.connections: set[Connection] = set()
-        self.listeners: dict[str, Listener] = {}  # open ones by the name of their listener
+        self.connections: set[OpenConnection] = set()
+        self.listeners: dict[str, OpenListener] = {}  # open ones by the name of their listener
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.placement = Placement()

@@ -232,20 +232,7 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
 
 # Modules that need each other, for types alone or at run time. None may be added: what two of them
 # share goes into a third.
-KNOWN_CIRCLES = (
-    {"broker.topics.partition", "broker.topics.topic"},
-    {
-        "broker.broker",
-        "broker.server.adapters",
-        "broker.server.connection",
-        "broker.server.listener",
-        "broker.server.watching",
-    },
-)
-
-
-# Folders whose modules still do: Pulsar's handlers and their session are to be taken apart.
-KNOWN_TANGLES = ("protocols.pulsar", "storage.spark")
+KNOWN_CIRCLES = ({"broker.topics.partition", "broker.topics.topic"},)
 
 
 def test_there_are_no_new_circles_of_imports() -> None:
@@ -256,9 +243,7 @@ def test_there_are_no_new_circles_of_imports() -> None:
 
 
 def is_known(circle: set[str]) -> bool:
-    return any(circle <= one for one in KNOWN_CIRCLES) or any(
-        all(inside(name, folder) for name in circle) for folder in KNOWN_TANGLES
-    )
+    return any(circle <= one for one in KNOWN_CIRCLES)
 
 
 def circles() -> list[set[str]]:

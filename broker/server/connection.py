@@ -13,7 +13,7 @@ import struct
 import time
 import types
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 import trio
@@ -28,15 +28,14 @@ from broker.limits import (
     TURN_FRAMES_MAX,
     TURN_S_MAX,
 )
-from broker.server.adapters import Session, is_framed, takes_runs
 from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
 from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
+from broker.server.sessions import Session, takes_runs
 from broker.server.tls import TlsSocket
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.server.listener import Listener
 
 Stream = socket.socket | TlsSocket
 
@@ -46,6 +45,22 @@ TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not take is thrown away.
 
 
+class Served(Protocol):
+    """What a connection asks of the listener that took it in."""
+
+    protocol: str
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+
+    def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
+        """Where clients that came in at `local` are told to connect."""
+
+    def open_session(self, broker: Broker, connection: Connection) -> Session:
+        """The handlers for a connection that has just come in."""
+
+
 class Connection:
     """What a session knows of its connection, and the driver around the session.
 
@@ -53,9 +68,7 @@ class Connection:
     `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check` and `end`.
     """
 
-    def __init__(
-        self, broker: Broker, listener: Listener, sock: Stream, connection_id: int
-    ) -> None:
+    def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
         self.id = connection_id
         self.protocol = listener.protocol
         self.peer = address_text(sock.getpeername())
@@ -175,9 +188,7 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
-                adapter = self._listener.adapter
-                assert is_framed(adapter)
-                self._session = adapter.open_session(self._broker, self, self._listener.options)
+                self._session = self._listener.open_session(self._broker, self)
                 nursery.start_soon(self._keep_time)
                 await self._read()
                 nursery.cancel_scope.cancel()

@@ -34,6 +34,7 @@ from broker.limits import (
 from broker.server import adapters
 from broker.server.adapters import Adapter, AdapterError, Options
 from broker.server.connection import Connection, address_text
+from broker.server.sessions import Session
 from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Listener:
         if self.advertised is not None:
             return self.advertised
         return local if self.bound[0] in ("0.0.0.0", "::") else self.bound
+
+    def open_session(self, broker: Broker, connection: Connection) -> Session:
+        """The handlers for a connection that has just come in, of a framed protocol."""
+        assert adapters.is_framed(self.adapter)
+        return self.adapter.open_session(broker, connection, self.options)
 
     def open(self) -> None:
         """Bind and listen. Raises ConfigError if the address cannot be had."""

@@ -7,7 +7,6 @@ A slow peer is not ended as long as something moves: STALL_BYTES in the time tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,15 +17,13 @@ from broker.limits import (
     SWEEP_S,
     WRITE_STALL_S,
 )
+from broker.server.opened import OpenConnection
 from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
 
-if TYPE_CHECKING:
-    from broker.server.connection import Connection
-
 
 async def watch_connections(
-    connections: Collection[Connection], receiving: BufferPool, sending: OutputBudget
+    connections: Collection[OpenConnection], receiving: BufferPool, sending: OutputBudget
 ) -> None:
     """Look at all connections every SWEEP_S, until cancelled."""
     while True:
@@ -44,7 +41,7 @@ async def watch_connections(
             free_output(tuple(connections), sending)
 
 
-def _end_if_stalled(connection: Connection, now: float) -> None:
+def _end_if_stalled(connection: OpenConnection, now: float) -> None:
     if connection.outbox.stalled_s(now) >= WRITE_STALL_S:
         connection.cut_off(f"it has read next to nothing for {WRITE_STALL_S:.0f} s")
     elif connection.stalled_s(now) >= FRAME_STALL_S:
@@ -53,7 +50,7 @@ def _end_if_stalled(connection: Connection, now: float) -> None:
         connection.end("the client is gone")
 
 
-def free_input(connections: Collection[Connection], receiving: BufferPool) -> None:
+def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -> None:
     """End those whose frames stall, those that hold most first, until half of the memory is
     free.
     """
@@ -67,7 +64,7 @@ def free_input(connections: Collection[Connection], receiving: BufferPool) -> No
         connection.end(f"next to nothing of a frame in {SHORT_STALL_S:.0f} s, and memory is short")
 
 
-def free_output(connections: Collection[Connection], sending: OutputBudget) -> None:
+def free_output(connections: Collection[OpenConnection], sending: OutputBudget) -> None:
     """The same for those that do not read."""
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.outbox.stalled_s(now))
@@ -80,6 +77,6 @@ def free_output(connections: Collection[Connection], sending: OutputBudget) -> N
 
 
 def _stalled(
-    connections: Collection[Connection], stalled_s: Callable[[Connection], float]
-) -> list[Connection]:
+    connections: Collection[OpenConnection], stalled_s: Callable[[OpenConnection], float]
+) -> list[OpenConnection]:
     return [one for one in connections if one.is_open and stalled_s(one) >= SHORT_STALL_S]

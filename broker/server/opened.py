@@ -1,0 +1,53 @@
+"""What a broker knows of the listeners and connections that are open: no more than it asks of them.
+
+Knows no adapter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.server.outbox import Outbox
+    from broker.server.tls import TlsSettings
+
+
+class OpenConnection(Protocol):
+    """What the broker asks of a connection while it serves its client."""
+
+    outbox: Outbox
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has ended it yet."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for what it has received and not handled."""
+
+    def stalled_s(self, now: float) -> float:
+        """For how long next to nothing of a frame that has begun has come in."""
+
+    def is_gone(self) -> bool:
+        """Whether nobody waits any more for the answer that a handler works at."""
+
+    def end(self, reason: str) -> None:
+        """End it; what was answered still leaves."""
+
+    def cut_off(self, reason: str) -> None:
+        """End it at once."""
+
+    def drain(self) -> None:
+        """The broker is stopping: tell the client, read nothing more, finish what was begun."""
+
+
+class OpenListener(Protocol):
+    """A listener that accepts connections."""
+
+    name: str
+    protocol: str
+    bound: tuple[str, int]  # Host and port where it listens.
+    tls: TlsSettings | None
+
+    def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
+        """Where clients that came in at `local` are told to connect."""

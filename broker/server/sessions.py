@@ -1,0 +1,66 @@
+"""What the connection driver asks of a session: the handlers of one connection. Knows no protocol,
+no broker and no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeGuard
+
+
+class Session(Protocol):
+    """One connection's handlers. Called by the driver only, one call at a time but for
+    `on_deadline` and `goodbye`.
+    """
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Whole length of the next frame, its length field included; None while its first bytes are
+        missing.
+
+        Raises ProtocolError for what can never become a frame, before anything is buffered for it.
+        """
+
+    def handle(self, frame: memoryview) -> Awaitable[None] | None:
+        """Serve one whole frame; what is returned is awaited before the next frame. A plain
+        function returns None and costs no coroutine.
+
+        The view is valid until `turn_ended` is over, and writable.
+        """
+
+    def turn_ended(self) -> Awaitable[None] | None:
+        """All whole frames of one receive have been handled; also called when one of them raised
+        ProtocolError. May wait as `handle` may.
+        """
+
+    def on_deadline(self, now: float) -> float:
+        """Keep time; `now` and the returned time of the next call are `trio.current_time()`
+        seconds.
+
+        Called first when the connection begins. May raise EndConnection.
+        """
+
+    def goodbye(self) -> None:
+        """The broker is stopping: queue the protocol's word for it, if it has one. Nothing is read
+        after this.
+        """
+
+    async def closed(self) -> None:
+        """The connection is over, whatever the reason; its nursery is gone. Runs under a
+        deadline.
+        """
+
+
+class RunSession(Session, Protocol):
+    """A session may have this besides: many small frames of one kind cost less together."""
+
+    def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
+        """Serve the frames at the front that go together, at most so many: (bytes, frames) served.
+
+        (0, 0) leaves the next frame to `frame_size` and `handle`. The view is valid until
+        `turn_ended` has returned, and writable. Raises as `handle`.
+        """
+
+
+def takes_runs(session: Session) -> TypeGuard[RunSession]:
+    """Whether the session takes many frames at once."""
+    return hasattr(session, "handle_run")
