@@ -150,6 +150,7 @@ class Broker:
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self._partitions.run)
+                nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.dispatchers.run)
                 await self.durability.run()
 
@@ -163,6 +164,8 @@ class Broker:
         StorageFailed.
         """
         self.retire_discarded()
+        self.committer.commit()
+        self._partitions.memories.keep_now()
         self._storage.close(self.committer)
 
     def abandon(self) -> None:

@@ -21,13 +21,16 @@ from broker.commit.storage_errors import to_broker_error
 from broker.limits import READ_BYTES_MAX
 from broker.reading.unreadable import UnreadablePlaces
 from storage.codecs.api import BodyInfo, Buffer
+from storage.log.files import FileGone
 
 if TYPE_CHECKING:
     from broker.commit.durability import Durability
     from broker.commit.waiters import Wait
+    from broker.topics.producer_memory import ProducerMemory
     from broker.topics.topic import Topic
     from storage.log.batch import Batch
     from storage.log.partition_log import PartitionLog
+    from storage.log.sequences import SequenceTable
 
 
 @dataclass(slots=True)
@@ -48,8 +51,11 @@ class Partition:
         log: PartitionLog,
         durability: Durability,
         has_room: Callable[[int], bool],
+        memory: ProducerMemory,
     ) -> None:
-        """`has_room` tells whether the disk takes so many bytes more."""
+        """`has_room` tells whether the disk takes so many bytes more; `memory` is the partition's
+        own.
+        """
         self.topic = topic
         self.index = index
         self.log = log
@@ -58,6 +64,7 @@ class Partition:
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
         self._durability = durability
         self._has_room = has_room
+        self._memory = memory
         self._lane: trio.StrictFIFOLock | None = None
         self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
 
@@ -131,6 +138,8 @@ class Partition:
             )
         except storage.errors.StorageError as error:
             raise self._append_failed(error, sum(map(len, body))) from error
+        if info.producer_id:
+            self._memory.note(info, base_offset, append_us)
         return self._appended(base_offset)
 
     def append_all(
@@ -145,7 +154,34 @@ class Partition:
             base_offset = self.log.append_all(pieces, body_format=body_format, append_us=append_us)
         except storage.errors.StorageError as error:
             raise self._append_failed(error, sum(len(body) for body, _ in pieces)) from error
+        offset = base_offset
+        for _, info in pieces:
+            if info.producer_id:
+                self._memory.note(info, offset, append_us)
+            offset += info.record_count
         return self._appended(base_offset)
+
+    async def sequences(self) -> SequenceTable:
+        """What is remembered of its producers: what each stored last, up to date until the caller
+        waits again. Every append is noted in it. Waits only the first time after a start.
+
+        Raises TopicNotFound, StorageFull, StorageFailed.
+        """
+        try:
+            return await self._memory.loaded()
+        except storage.errors.StorageError as error:
+            raise self._failed(error) from error
+        except FileGone:
+            raise errors.TopicNotFound(self.topic.name.full) from None
+
+    @property
+    def gathering_ticket(self) -> int:
+        """Once this is durable, so is everything appended so far: what the answer to a record sent
+        again waits for.
+        """
+        if self.log.high_watermark >= self.log.log_end_offset:
+            return 0
+        return self._durability.ticket
 
     def _append_failed(
         self, error: storage.errors.StorageError, size_bytes: int

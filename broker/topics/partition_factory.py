@@ -14,6 +14,7 @@ import trio
 from broker.commit.durability import Durability
 from broker.config.settings import LogConfig
 from broker.topics.partition import Partition
+from broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from broker.topics.settings import log_settings
 from storage.errors import StorageFull
 from storage.log.data_dir import DataDir, NewPartition
@@ -47,6 +48,7 @@ class Partitions:
         self._data_dir = data_dir
         self._config = config
         self._durability = durability
+        self.memories = ProducerMemories(data_dir.files)
         self._discarded: deque[Partition] = deque()
         self._has_discarded = trio.Event()
         self._looked_at: float | None = None
@@ -83,7 +85,8 @@ class Partitions:
         return self._of(topic, index, opened)
 
     def _of(self, topic: Topic, index: int, opened: PartitionLog) -> Partition:
-        return Partition(topic, index, opened, self._durability, self.has_room)
+        memory = ProducerMemory(opened, self.memories)
+        return Partition(topic, index, opened, self._durability, self.has_room, memory)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record of that size can be stored, as far as was seen in the last moment."""

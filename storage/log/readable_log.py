@@ -4,18 +4,24 @@ and retention.
 Nothing above the high watermark is read. Never waits for the owner; a read may wait for the disk.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 from storage.errors import LogClosed, OffsetOutOfRange
 from storage.log.batch import Batch
 from storage.log.files import FileGone
+from storage.log.places import place_of_offset
 from storage.log.reading import Want
 from storage.log.recovery import LogIdentity, RecoveryReport
 from storage.log.scan import Fault
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 from storage.log.segment_set import SegmentSet
 
 
 class ReadableLog:
     """The reading side of a `PartitionLog`, which sets all of this."""
 
+    partition_id: int
     log_start_offset: int
     log_end_offset: int
     durable_offset: int
@@ -115,3 +121,18 @@ class ReadableLog:
             raise fault.damage() from None
         except FileGone:
             return 1  # Retention took what held one of them; whoever reads will see.
+
+    def places_from(self, offset: int) -> Iterator[tuple[Segment, int, int]]:
+        """Each segment that has a batch at or above `offset`: a place at or before its first such
+        batch (file_pos, offset), from which on it can be walked. What is not durable is among it.
+
+        Raises: FileGone, if retention takes a segment meanwhile.
+        """
+        view = self._segments.view
+        for number in range(view.number_of(offset), len(view.segments)):
+            segment = view.segments[number]
+            at, file_pos = segment.base_offset, SEGMENT_HEADER_BYTES
+            if offset > at:
+                with suppress(Fault):  # Whoever walks it finds that out.
+                    at, file_pos = place_of_offset(segment, offset, self._segments.interval_bytes)
+            yield segment, file_pos, at

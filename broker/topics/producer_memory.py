@@ -1,0 +1,131 @@
+"""What the partitions of a broker remember of their producers' sequences, so that a protocol can
+tell what is sent again.
+
+A partition's table (`storage/log/sequences.py`) is loaded when it is first asked for, and follows
+each append from then on. Snapshots are written beside that, of what is durable alone, so that a
+start never believes in a batch that a power cut took back. Knows no protocol's rule.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from storage.errors import StorageFull
+from storage.log.files import FileGone
+from storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
+from storage.log.sequences import SequenceTable, StoredBatch
+
+if TYPE_CHECKING:
+    from storage.codecs.api import BodyInfo
+    from storage.log.files import Files
+    from storage.log.readable_log import ReadableLog
+
+# A start after a crash walks the headers of at most about so many offsets more than are written
+# between two looks.
+SNAPSHOT_OFFSETS: Final = 50_000
+LOOK_S: Final = 5.0
+# Batches noted in the loop at the end of a load, while they cannot be overtaken: some ms.
+INLINE_OFFSETS: Final = 200
+
+log = structlog.get_logger()
+
+
+class ProducerMemory:
+    """The memory of one partition."""
+
+    def __init__(self, partition_log: ReadableLog, memories: ProducerMemories) -> None:
+        self._log = partition_log
+        self._memories = memories
+        self._table: SequenceTable | None = None
+        self._loading: trio.Lock | None = None
+        self._saved_offset = 0
+        self._captured: tuple[int, bytes] | None = None  # A snapshot that waits to be durable.
+
+    async def loaded(self) -> SequenceTable:
+        """The table, which is up to date until the next wait.
+
+        Raises StorageFull, StorageFailed, FileGone where the partition was deleted.
+        """
+        if self._table is None:
+            self._loading = self._loading or trio.Lock()
+            async with self._loading:
+                if self._table is None:
+                    self._table = await self._load()
+                    self._memories.add(self)
+        return self._table
+
+    async def _load(self) -> SequenceTable:
+        partition_log = self._log
+        try:
+            table = await trio.to_thread.run_sync(load, self._memories.files, partition_log)
+        except (BadSnapshot, OSError) as error:
+            log.error("sequences_lost", folder=partition_log.folder, reason=str(error))
+            table = SequenceTable(partition_log.log_start_offset)  # The whole log is walked.
+        self._saved_offset = table.next_offset
+        while partition_log.log_end_offset - table.next_offset > INLINE_OFFSETS:
+            await trio.to_thread.run_sync(catch_up, table, partition_log)
+        catch_up(table, partition_log)  # Atomic: appends are noted from here on.
+        return table
+
+    def note(self, info: BodyInfo, base_offset: int, append_us: int) -> None:
+        """A batch of a producer was appended."""
+        if self._table is not None:
+            stored = StoredBatch(info.first_sequence, info.last_sequence, base_offset)
+            self._table.note(info.producer_id, info.producer_epoch, stored, append_us)
+
+    async def keep(self) -> None:
+        """Write a snapshot if there is much that the last one does not tell. Raises StorageFailed,
+        FileGone where the partition was deleted.
+        """
+        if self._captured is None:
+            self._capture(SNAPSHOT_OFFSETS)
+        if self._captured is not None and self._captured[0] <= self._log.durable_offset:
+            with suppress(StorageFull):  # The next look tries again.
+                files, (offset, packed) = self._memories.files, self._captured
+                await trio.to_thread.run_sync(save, files, self._log, packed)
+                self._saved_offset = offset
+            self._captured = None
+
+    def keep_now(self) -> None:
+        """The same before a clean stop, when everything is durable."""
+        self._capture(SNAPSHOT_OFFSETS // 10)
+        if self._captured is not None:
+            with suppress(StorageFull, FileGone):
+                save(self._memories.files, self._log, self._captured[1])
+
+    def _capture(self, offsets_min: int) -> None:
+        end_offset = self._log.log_end_offset
+        if self._table is not None and end_offset - self._saved_offset >= offsets_min:
+            self._table.next_offset = end_offset
+            self._captured = (end_offset, pack_table(self._table, self._log.partition_id))
+
+
+class ProducerMemories:
+    """The memories of all partitions."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._loaded: dict[ProducerMemory, None] = {}
+
+    def add(self, memory: ProducerMemory) -> None:
+        """A memory was loaded: it is to be kept over restarts."""
+        self._loaded[memory] = None
+
+    async def run(self) -> None:
+        """Write snapshots until cancelled. Raises StorageFailed."""
+        while True:
+            await trio.sleep(LOOK_S)
+            for memory in tuple(self._loaded):
+                try:
+                    await memory.keep()
+                except FileGone:
+                    del self._loaded[memory]
+
+    def keep_now(self) -> None:
+        """Write snapshots before a clean stop. Raises StorageFailed."""
+        for memory in self._loaded:
+            memory.keep_now()

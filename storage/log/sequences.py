@@ -1,0 +1,76 @@
+"""What a partition remembers of its producers: the sequences that each stored last.
+
+One memory for every protocol that tells a message sent again from a new one. It is made of batch
+headers (producer id, epoch, sequences): a table says what all batches below its `next_offset` say.
+The rules of what is a duplicate are each protocol's own. Knows no file (`sequence_store.py`) and no
+producer's name.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+# Batches remembered of each producer: a Kafka client has at most five requests on their way.
+BATCHES_MAX: Final = 5
+# Producers remembered of one partition; the one heard of longest ago goes first. About 2 MB.
+PRODUCERS_MAX: Final = 5000
+
+
+class StoredBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One batch of a producer: its sequences, and where it is."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What one producer stored last; `recent` has the newest batch at its end, and all are of this
+    epoch.
+    """
+
+    producer_id: int
+    epoch: int
+    last_append_us: int
+    recent: list[StoredBatch]
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence stored."""
+        return self.recent[-1].last_sequence
+
+
+class SequenceTable:
+    """The producers of one partition."""
+
+    def __init__(self, next_offset: int, producers: Sequence[ProducerState] = ()) -> None:
+        """`producers`, the one heard of longest ago first."""
+        self.next_offset = next_offset
+        self._producers = {state.producer_id: state for state in producers}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        """Every producer, the one heard of longest ago first."""
+        return iter(self._producers.values())
+
+    def find(self, producer_id: int) -> ProducerState | None:
+        """What is remembered of a producer."""
+        return self._producers.get(producer_id)
+
+    def note(self, producer_id: int, epoch: int, stored: StoredBatch, append_us: int) -> None:
+        """A batch of a producer was stored. Another epoch than before counts from here on."""
+        state = self._producers.pop(producer_id, None)
+        if state is None:
+            state = ProducerState(producer_id, epoch, append_us, [stored])
+            if len(self._producers) >= PRODUCERS_MAX:
+                del self._producers[next(iter(self._producers))]
+        elif state.epoch != epoch:
+            state.epoch, state.last_append_us, state.recent = epoch, append_us, [stored]
+        else:
+            state.last_append_us = append_us
+            state.recent.append(stored)
+            del state.recent[:-BATCHES_MAX]
+        self._producers[producer_id] = state

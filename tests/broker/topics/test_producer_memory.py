@@ -1,0 +1,75 @@
+"""A partition's memory of its producers while the broker runs: loading, noting, snapshots."""
+
+import trio
+
+from broker.topics import producer_memory
+from broker.topics.producer_memory import ProducerMemories, ProducerMemory
+from storage.codecs.api import BodyInfo
+from storage.log.sequence_store import SEQUENCES_NAME, unpack_table
+from tests.storage.log.logs import OneLog
+
+
+def append(log, memory, sequence, producer_id=1):
+    base_offset = log.append(
+        producer_id=producer_id, first_sequence=sequence, last_sequence=sequence
+    )
+    memory.note(BodyInfo(1, None, None, 0, producer_id, 0, sequence, sequence), base_offset, 5)
+
+
+async def test_appends_are_noted_from_the_load_on(tmp_path):
+    log = OneLog(tmp_path)
+    memory = ProducerMemory(log.log, ProducerMemories(log.files))
+    append(log, memory, 0)
+    table = await memory.loaded()
+    assert table.find(1) is None  # Nothing was ever compared with it.
+    append(log, memory, 1)
+    assert table.find(1).last_sequence == 1
+    assert await memory.loaded() is table
+
+
+async def test_another_life_remembers_what_this_one_stored(tmp_path):
+    log = OneLog(tmp_path)
+    memory = ProducerMemory(log.log, ProducerMemories(log.files))
+    await memory.loaded()
+    for sequence in range(1000):
+        append(log, memory, sequence)
+    log.commit()
+    second = ProducerMemory(log.log, ProducerMemories(log.files))
+    assert (await second.loaded()).find(1).last_sequence == 999
+
+
+async def test_two_who_ask_at_once_get_one_table(tmp_path):
+    log = OneLog(tmp_path)
+    memory = ProducerMemory(log.log, ProducerMemories(log.files))
+    got = []
+
+    async def ask():
+        got.append(await memory.loaded())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        nursery.start_soon(ask)
+    assert got[0] is got[1]
+
+
+async def test_a_snapshot_is_written_once_it_is_durable(tmp_path, monkeypatch):
+    monkeypatch.setattr(producer_memory, "SNAPSHOT_OFFSETS", 10)
+    log = OneLog(tmp_path)
+    memories = ProducerMemories(log.files)
+    memory = ProducerMemory(log.log, memories)
+    await memory.loaded()
+    for sequence in range(10):
+        append(log, memory, sequence)
+    await memory.keep()
+
+    def snapshot():
+        return unpack_table(log.files.read_whole(log.file(SEQUENCES_NAME)), 1)
+
+    assert snapshot().next_offset == 0  # A power cut could take it all back.
+    append(log, memory, 10)
+    log.commit()
+    await memory.keep()
+    assert snapshot().next_offset == 10
+    assert snapshot().find(1).last_sequence == 9
+    memories.keep_now()
+    assert snapshot().find(1).last_sequence == 10
