@@ -128,6 +128,7 @@ def record_json(partition: str, record: Record) -> Json:
         "append_us": record.append_us,
         "publish_us": record.publish_us,
         "event_us": record.event_us,
+        "deliver_at_us": record.deliver_at_us,
         **encoded("key", record.key),
         **encoded("value", record.value, mark="encoding"),
         "headers": [header_json(header) for header in record.headers],

@@ -55,6 +55,7 @@ PLAIN_INLINE_BYTES_MAX = 256 * 1024
 # Operators of a flag class cost a microsecond, which is more than an entry may.
 _CHUNK = int(BatchFlag.CHUNK)
 _COMPRESSED = int(BatchFlag.COMPRESSED)
+_DELAYED = int(BatchFlag.DELAYED)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
 
@@ -187,7 +188,7 @@ def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entr
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
     bodies = records_to_entries(decoded.records)
     entries = [
-        Entry(record.offset, 1, body, 0)
+        Entry(record.offset, 1, body, 0 if record.deliver_at_us is None else _DELAYED)
         for record, body in zip(decoded.records, bodies, strict=True)
     ]
     if decoded.failed is not None and decoded.failed_offset is not None:

@@ -161,6 +161,7 @@ class KafkaBatchesCodec:
     name = "kafka_batches"
     format = int(BodyFormat.KAFKA_BATCHES)
     version = 1
+    column_decoder = "storage.spark.decode.kafka_batches:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """All from the heads of the batches."""
@@ -213,7 +214,7 @@ class KafkaBatchesCodec:
             for ref in refs(data):
                 following = ref.base_offset + ref.last_offset_delta + 1
                 if following > start_offset and not ref.attributes & CONTROL:
-                    whole = RecordsOf(_opened(data, ref), ref.base_offset, append_us)
+                    whole = RecordsOf(bytes(opened(data, ref)), ref.base_offset, append_us)
                     whole.base_ms, whole.count = ref.base_ms, ref.count
                     whole.last_offset_delta = ref.last_offset_delta
                     whole.all_us = us_of(ref.max_ms) if ref.attributes & APPEND_TIME else None
@@ -266,15 +267,15 @@ class KafkaBatchesCodec:
 KAFKA_BATCHES = KafkaBatchesCodec()
 
 
-def _opened(data: bytes, ref: BatchRef) -> bytes:
-    """The records of a batch, unpacked. Raises UnreadableBody, RecordTooLarge."""
+def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> Buffer:
+    """The records of a batch, unpacked. Raises UnreadableBody; RecordTooLarge above size_max."""
     packed = memoryview(data)[ref.pos + HEAD.size : ref.stop]
     codec = ref.attributes & CODEC_BITS
     if not codec:
-        return bytes(packed)
+        return packed
     if codec not in _INFLATE:
         raise UnreadableBody(f"compression codec {codec} is unknown")
-    return bytes(_INFLATE[codec](packed, INFLATED_BYTES_MAX))
+    return _INFLATE[codec](packed, size_max)
 
 
 def _ms_of(record: Record) -> int:

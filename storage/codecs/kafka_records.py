@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.codecs.api import Decoded
+from storage.codecs.api import Buffer, Decoded
 from storage.codecs.record import Header, Record
 from storage.errors import CorruptBody
 
@@ -37,7 +37,7 @@ def varint_bytes(value: int) -> bytes:
     return _SHORT[value] if 0 <= value < _SHORT_MAX else _long(value)
 
 
-def read_varint(data: bytes, pos: int) -> tuple[int, int]:
+def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
     """The value at pos, and where the next field begins. Raises CorruptBody, IndexError."""
     byte = data[pos]
     if byte < 0x80:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from storage.codecs.api import (
     BYTES_MAX,
     RECORDS_MAX,
+    BatchFlag,
     BodyFormat,
     BodyInfo,
     Buffer,
@@ -29,7 +30,8 @@ HEADER = struct.Struct("<B3x")  # kind; a name and a value follow
 # Bits of `fields`: which of them a record has, in the order in which they are stored.
 PUBLISH, EVENT, SEQUENCE_ID, MESSAGE_ID, KEY, VALUE = 1, 2, 4, 8, 16, 32
 ORDERING_KEY, PRODUCER_NAME, SCHEMA_VERSION, CHUNKED, HEADERS = 64, 128, 256, 512, 1024
-FIELDS = 2047
+DELIVER_AT = 2048
+FIELDS = 4095
 
 UINT64_MAX = (1 << 64) - 1
 
@@ -43,14 +45,16 @@ class PlainCodec:
     column_decoder = "storage.spark.decode.plain:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records and find their first and last publish time."""
+        """Count the records; find their first and last publish time, and whether one is delayed."""
         decoded = self.decode(body, 0, 0)
         if decoded.failed is not None:
             raise decoded.failed
         times = [r.publish_us for r in decoded.records if r.publish_us is not None]
+        is_delayed = any(record.deliver_at_us is not None for record in decoded.records)
+        flags = int(BatchFlag.DELAYED) if is_delayed else 0
         if not times:
-            return BodyInfo(len(decoded.records))
-        return BodyInfo(len(decoded.records), times[0], max(times))
+            return BodyInfo(len(decoded.records), flags=flags)
+        return BodyInfo(len(decoded.records), times[0], max(times), flags)
 
     def split(
         self,
@@ -173,6 +177,7 @@ def _read(reader: _Reader, fields: int) -> Record:
         schema_version=reader.sized() if fields & SCHEMA_VERSION else None,
         chunk=_read_chunk(reader) if fields & CHUNKED else None,
         headers=_read_headers(reader) if fields & HEADERS else (),
+        deliver_at_us=reader.number(TIME) if fields & DELIVER_AT else None,
     )
     if reader.pos != reader.end:
         raise CorruptBody("record holds more than it says")
@@ -227,6 +232,9 @@ def _pack(record: Record) -> tuple[int, bytes]:
             name, value = header.name, header.value
             parts += (HEADER.pack(header.kind), SIZE.pack(len(name)), name)
             parts += (SIZE.pack(len(value)), value)
+    if record.deliver_at_us is not None:
+        fields |= DELIVER_AT
+        parts.append(TIME.pack(record.deliver_at_us))
     return fields, b"".join(parts)
 
 

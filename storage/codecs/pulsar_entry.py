@@ -175,6 +175,7 @@ def decode_entry(
             0,
             metadata.schema_version if metadata.HasField("schema_version") else None,
             chunk,
+            us_of(metadata.deliver_at_time) if metadata.deliver_at_time > 0 else None,
         )
     ]
 
@@ -194,6 +195,8 @@ def record_to_entry(record: Record) -> bytes:
         metadata.schema_version = record.schema_version
     if record.ordering_key is not None:
         metadata.ordering_key = record.ordering_key
+    if record.deliver_at_us is not None and record.deliver_at_us >= 1000:
+        metadata.deliver_at_time = record.deliver_at_us // 1000
     _set_key(metadata, record.key)
     if record.chunk is not None:
         _set_chunk(metadata, record.chunk)
@@ -229,6 +232,7 @@ def _decode_batch(
     producer = metadata.producer_name if metadata.HasField("producer_name") else None
     schema = metadata.schema_version if metadata.HasField("schema_version") else None
     batch_sequence = metadata.sequence_id if metadata.HasField("sequence_id") else None
+    deliver_at_us = us_of(metadata.deliver_at_time) if metadata.deliver_at_time > 0 else None
     size_at = _U32.unpack_from
     records_max, bytes_max = limits
     stop_pos = bytes_max
@@ -277,6 +281,8 @@ def _decode_batch(
                 sequence,
                 0,
                 schema,
+                None,
+                deliver_at_us,
             )
         )
         if len(records) >= records_max or pos >= stop_pos:

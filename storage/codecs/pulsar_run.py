@@ -43,6 +43,7 @@ def records_to_entries(records: Iterable[Record]) -> list[bytes]:
             or record.ordering_key is not None
             or record.schema_version is not None
             or record.chunk is not None
+            or record.deliver_at_us is not None
         ):
             run, before = this, before if this == run else b""
             entries.append(record_to_entry(record))

@@ -72,3 +72,4 @@ class Record:
     message_id: int = 0
     schema_version: bytes | None = None
     chunk: Chunk | None = None
+    deliver_at_us: int | None = None  # Not before this time (Pulsar's delayed delivery).

@@ -8,7 +8,7 @@ the back-pressure. Knows the standard library's HTTP client, and no Spark.
 import http.client
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -19,6 +19,7 @@ from crc32c import crc32c
 from storage.errors import DamagedLog, OffsetOutOfRange
 from storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
 from storage.spark.readers import PartitionReader, PartitionState
+from storage.spark.registered import RegisteredSchema
 
 WIRE_SALT = 0  # Of the headers on the wire: a segment's own salt is told nobody.
 BYTES_MAX = 4 << 20  # Asked for at once.
@@ -28,6 +29,7 @@ DAMAGED = ("damaged_log", "corrupt_batch")
 BUSY_TRIES = 20  # Of a broker that is busy or starting: about a minute.
 BUSY_PAUSE_MAX_S = 5.0
 TOKEN_VARIABLE = "BRAIDLOG_TOKEN"
+API, ADMIN = "/api/v1", "/admin/v2"
 
 Json = dict[str, Any]
 
@@ -48,7 +50,7 @@ class BrokerReader:
         after: str | None = ""
         with _Connection(self._url) as connection:
             while after is not None:
-                page = connection.json(f"/log?{urlencode({'after': after})}")
+                page = connection.json(f"{API}/log?{urlencode({'after': after})}")
                 states += [
                     PartitionState(
                         found["topic"],
@@ -67,13 +69,27 @@ class BrokerReader:
         """One partition. Raises FileNotFoundError if it is gone."""
         return BrokerPartition(self._url, topic, index, partition_id)
 
+    def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
+        """One request a topic."""
+        found = {}
+        with _Connection(self._url) as connection:
+            for topic in topics:
+                path = f"{ADMIN}/schemas/{_path(topic)}/schemas"
+                status, content = connection.ask("GET", path)
+                if status == 404:
+                    continue
+                _check(status, content)
+                versions = msgspec.json.decode(content)["getSchemaResponses"]
+                found[topic] = [RegisteredSchema(one["type"], one["data"]) for one in versions]
+        return found
+
 
 class BrokerPartition:
     """One partition, as far as it was durable when this was opened."""
 
     def __init__(self, url: str, topic: str, index: int, partition_id: int) -> None:
         self._connection = _Connection(url)
-        self._path = f"/log/{_path(topic)}/{index}"
+        self._path = f"{API}/log/{_path(topic)}/{index}"
         self._identity = {"partition_id": partition_id}
         self._name = f"{topic}/{index}"
         state = self._state()
@@ -139,7 +155,7 @@ def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) 
         topics.setdefault(topic, {})[str(index)] = position
     with _Connection(url) as connection:
         for topic, numbers in topics.items():
-            path = f"/groups/{_path(topic)}/{quote(group, safe='')}/positions"
+            path = f"{API}/groups/{_path(topic)}/{quote(group, safe='')}/positions"
             body = msgspec.json.encode({"positions": numbers})
             _check(*connection.ask("PUT", path, body))
 
@@ -156,7 +172,7 @@ class _Connection:
         )
         self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
         self._shown = f"{parts.scheme}://{parts.hostname}:{parts.port}"
-        self._base = parts.path.rstrip("/") + "/api/v1"
+        self._base = parts.path.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         token = unquote(parts.password) if parts.password else os.environ.get(TOKEN_VARIABLE)
         if token:

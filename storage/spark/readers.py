@@ -4,13 +4,15 @@ Everything above reads partitions through `LogReader`. Takes no lock, writes not
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
 from storage.log.batch import Batch
 from storage.log.reader import ReadOnlyLog, list_partitions
+from storage.spark.registered import RegisteredSchema, type_name
+from storage.tools.stored_catalogue import read_catalogue
 
 DEFAULT_PREFIX = "public/default/"
 
@@ -64,6 +66,12 @@ class LogReader(Protocol):
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
         """One of them. Raises OSError; FileNotFoundError if it is gone."""
 
+    def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
+        """The registered schemas of topics by full name, by version; none for others.
+
+        Raises DamagedLog, OSError.
+        """
+
 
 class FolderReader:
     """The data directory of a running or stopped broker."""
@@ -91,6 +99,17 @@ class FolderReader:
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
         """The partition's folder."""
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
+
+    def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
+        """From the catalogue's journal."""
+        found = {}
+        for meta in read_catalogue(self._data_dir).all_topics():
+            if meta.name.full in topics:
+                found[meta.name.full] = [
+                    RegisteredSchema(type_name(one.type), one.data.decode(errors="replace"))
+                    for one in meta.schemas
+                ]
+        return found
 
 
 def topic_matches(pattern: str, topic: str) -> bool:

@@ -33,6 +33,7 @@ FILE_SCHEMA = pa.schema(
         ("sequenceId", pa.int64()),
         ("schemaVersion", pa.binary()),
         ("orderingKey", pa.binary()),
+        ("deliverAt", TIMESTAMP),
     ]
 )
 
@@ -49,4 +50,5 @@ METADATA_COLUMNS = (
     "sequenceId",
     "schemaVersion",
     "orderingKey",
+    "deliverAt",
 )

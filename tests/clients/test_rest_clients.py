@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import Request, urlopen
@@ -129,6 +130,24 @@ def test_what_http_wrote_others_read(broker: RunningBroker) -> None:
     assert after["messageId"] == ids[1]
     client.close()
     assert poll_iggy(broker, 10) == [(0, b"v"), (1, BYTES)]  # It cannot be shown a null.
+
+
+def test_a_delay_of_http_holds_for_pulsars_shared_consumers_alone(broker: RunningBroker) -> None:
+    produce(broker, {"value": "later", "deliverAfterMs": 1500}, {"value": "now"})
+    assert [one.value for one in read_kafka(broker, 2)] == [b"later", b"now"]
+    (shown, _) = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
+    client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
+    consumer = client.subscribe(
+        TOPIC,
+        "s",
+        consumer_type=pulsar.ConsumerType.Shared,
+        initial_position=pulsar.InitialPosition.Earliest,
+    )
+    found = [consumer.receive(RECEIVE_MS).data() for _ in range(2)]
+    arrived_ms = time.time() * 1000
+    client.close()
+    assert found == [b"now", b"later"]
+    assert arrived_ms >= shown["deliverAt"] > shown["publishTime"]
 
 
 def test_what_others_wrote_http_reads(broker: RunningBroker) -> None:

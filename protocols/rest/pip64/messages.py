@@ -112,6 +112,7 @@ class ShownMessage(msgspec.Struct, omit_defaults=True):
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     publishTime: int | msgspec.UnsetType = msgspec.UNSET
     eventTime: int | None = None
+    deliverAt: int | None = None
     sequenceId: int | None = None
     producerName: str | None = None
     orderingKey: str | None = None

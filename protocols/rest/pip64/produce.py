@@ -18,7 +18,6 @@ from broker.topics.partitioning import key_partition
 from protocols.rest.errors import (
     BAD_MESSAGES,
     BAD_VALUE_SCHEMA,
-    NOT_SUPPORTED,
     PARTITION_NOT_FOUND,
     RECORD_TOO_LARGE,
     Refused,
@@ -42,7 +41,7 @@ from protocols.rest.schemas.jsontext import is_deep
 from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, whole_number
 from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
 from protocols.rest.schemas.values import NotFromJson, RecordCodec, join_pair
-from storage.codecs.api import BodyInfo
+from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Header, Record
 
@@ -180,9 +179,11 @@ class Producing:
         if broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
         publish_us = share.records[0].publish_us
+        is_delayed = any(record.deliver_at_us is not None for record in share.records)
+        flags = int(BatchFlag.DELAYED) if is_delayed else 0
         appended = partition.append(
             body,
-            BodyInfo(len(share.records), publish_us, publish_us),
+            BodyInfo(len(share.records), publish_us, publish_us, flags),
             body_format=PLAIN.format,
             append_us=broker.now_us(),
         )
@@ -230,7 +231,6 @@ class _RecordWriter:
         if index is not None and not 0 <= index < self._partitions:
             place = f"messages[{number}]: {self._topic_name} has no partition {index}"
             raise Refused(BAD_MESSAGES, place)
-        _check_delay(number, message)
         key, value = self._key_and_value(number, message)
         headers = [
             Header(name.encode(), text.encode())
@@ -250,6 +250,7 @@ class _RecordWriter:
             headers,
             producer_name=self._producer,
             sequence_id=sequence,
+            deliver_at_us=self._deliver_at_us(message),
         )
         size = len(key or b"") + len(value or b"")
         size += sum(len(header.name) + len(header.value) for header in headers)
@@ -257,6 +258,17 @@ class _RecordWriter:
             text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
             raise Refused(RECORD_TOO_LARGE, text)
         return record
+
+    def _deliver_at_us(self, message: ProducedMessage) -> int | None:
+        """When the message may be delivered; 0 is at once, as it is to Pulsar's clients."""
+        at = _number(message.deliverAt, message.deliver_at, TIME_MS_MAX, "deliverAt")
+        most = TIME_MS_MAX - self._now_us // 1000
+        after = _number(message.deliverAfterMs, message.deliver_after_ms, most, "deliverAfterMs")
+        if at is not None and after is not None:
+            raise BadValue("deliverAt and deliverAfterMs exclude each other")
+        if after:
+            return self._now_us + after * 1000
+        return at * 1000 if at else None
 
     def named_partition(self, message: ProducedMessage) -> int | None:
         """The partition that the request names. Raises BadValue where it names two."""
@@ -339,12 +351,3 @@ def _number(first: Number | None, second: Number | None, most: int, name: str) -
     if not 0 <= number <= most:
         raise BadValue(f"{name} is a number from 0 to {most}")
     return number
-
-
-def _check_delay(number: int, message: ProducedMessage) -> None:
-    at = _number(message.deliverAt, message.deliver_at, INT64_MAX, "deliverAt")
-    after = _number(message.deliverAfterMs, message.deliver_after_ms, INT64_MAX, "deliverAfterMs")
-    if at is not None and after is not None:
-        raise BadValue("deliverAt and deliverAfterMs exclude each other")
-    if at or after:
-        raise Refused(NOT_SUPPORTED, f"messages[{number}]: delayed delivery is not served yet")

@@ -91,6 +91,8 @@ class Shower:
         shown.publishTime = published_us // US
         if record.event_us is not None:
             shown.eventTime = record.event_us // US
+        if record.deliver_at_us is not None:
+            shown.deliverAt = record.deliver_at_us // US
         shown.sequenceId = record.sequence_id
         shown.producerName = _text_or_none(record.producer_name)
         shown.orderingKey = _text_or_none(record.ordering_key)

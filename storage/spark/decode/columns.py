@@ -32,7 +32,7 @@ from storage.spark.schema import (
 )
 
 # Body formats that go by another name than their protocol.
-PROTOCOL_OF = {"plain": "rest", "iggy_typed": "iggy"}
+PROTOCOL_OF = {"plain": "rest", "iggy_typed": "iggy", "kafka_batches": "kafka"}
 
 _INT64 = 1 << 64
 
@@ -89,6 +89,7 @@ class Columns:
     schema_version: Bytes | None = None
     entry: Array | None = None
     batch_index: Array | None = None
+    deliver_at_us: Array | None = None
 
     def where(self, keep: Array) -> "Columns":
         """Only the rows that `keep` selects."""
@@ -256,6 +257,7 @@ _ARRAYS: dict[str, Maker] = {
     "sequenceId": _sequence_ids,
     "schemaVersion": _blobs("schema_version"),
     "orderingKey": _blobs("ordering_key"),
+    "deliverAt": _times("deliver_at_us"),
 }
 
 
@@ -315,4 +317,5 @@ _OF_RECORDS: dict[str, Callable[[Sequence[Record]], Iterable[Any]]] = {
     ],
     "schemaVersion": lambda records: [r.schema_version for r in records],
     "orderingKey": lambda records: [r.ordering_key for r in records],
+    "deliverAt": lambda records: [r.deliver_at_us for r in records],
 }

@@ -79,6 +79,7 @@ class _Reader:
         columns.producer_name = self._sized(plain.PRODUCER_NAME)
         columns.schema_version = self._sized(plain.SCHEMA_VERSION)
         columns.headers = self._headers()
+        columns.deliver_at_us = self._number(plain.DELIVER_AT)[0]
         require(self._pos == self._stops)
         return columns
 

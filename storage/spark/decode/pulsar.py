@@ -39,7 +39,7 @@ CHECKED_SIZE_POS, PLAIN_SIZE_POS = 6, 0
 # Fields of an entry's metadata.
 PRODUCER, SEQUENCE, PUBLISH, PROPERTIES, KEY = 1, 2, 3, 4, 6
 COMPRESSION, UNCOMPRESSED_SIZE, BATCHED, EVENT, ENCRYPTION = 8, 9, 11, 12, 13
-SCHEMA, KEY_BASE64, ORDERING_KEY, MARKER = 16, 17, 18, 20
+SCHEMA, KEY_BASE64, ORDERING_KEY, DELIVER_AT, MARKER = 16, 17, 18, 19, 20
 NULL_VALUE, CHUNKS, NULL_KEY = 25, 27, 30
 # Fields of the metadata of a message in a batch.
 M_PROPERTIES, M_KEY, M_PAYLOAD_SIZE, M_COMPACTED_OUT, M_EVENT = 1, 2, 3, 4, 5
@@ -89,7 +89,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
         meta_end,
         numbers=(
             *(SEQUENCE, PUBLISH, COMPRESSION, UNCOMPRESSED_SIZE, BATCHED, EVENT),
-            *(KEY_BASE64, MARKER, NULL_VALUE, CHUNKS, NULL_KEY),
+            *(KEY_BASE64, DELIVER_AT, MARKER, NULL_VALUE, CHUNKS, NULL_KEY),
         ),
         slices=(PRODUCER, KEY, ENCRYPTION, SCHEMA, ORDERING_KEY),
         repeated=(PROPERTIES,),
@@ -181,6 +181,13 @@ def _times_us(numbers: Array, present: Array) -> Array:
     return np.where(present, capped * 1000, ABSENT)
 
 
+def _deliver_at_us(meta: Scanned) -> Array | None:
+    """Microseconds of a time that is an int64 on the wire, and none if it is not above 0."""
+    times_ms = meta.numbers[DELIVER_AT]
+    is_set = times_ms.view(np.int64) > 0
+    return _times_us(times_ms, is_set) if is_set.any() else None
+
+
 def _or_none(column: Slices) -> Slices | None:
     return column if (column.starts >= 0).any() else None
 
@@ -221,6 +228,7 @@ def _unbatched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> C
         schema_version=_or_none(meta.slices[SCHEMA]),
         entry=run.offset,
         batch_index=np.full(len(run.offset), -1),
+        deliver_at_us=_deliver_at_us(meta),
     )
 
 
@@ -244,6 +252,7 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
     at = found.entry
     has_own = single.present[M_SEQUENCE]
     sequence = np.where(has_own, single.numbers[M_SEQUENCE], meta.numbers[SEQUENCE][at])
+    deliver_at_us = _deliver_at_us(meta)
     columns = Columns(
         arena,
         run.offset[at] + found.place,
@@ -260,6 +269,7 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
         schema_version=_shared(arena, meta.slices[SCHEMA], at),
         entry=run.offset[at],
         batch_index=found.place,
+        deliver_at_us=None if deliver_at_us is None else deliver_at_us[at],
     )
     return columns.where(single.numbers[M_COMPACTED_OUT] == 0)
 

@@ -141,6 +141,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
+def read_value_options(given: Mapping[str, str]) -> tuple[str, Selection, ValueFormat] | None:
+    """Place, selection and format of values, where they are to be decoded. Raises BadOption."""
+    options = {name.lower(): value for name, value in given.items()}
+    found = _value_format(options)
+    return None if found is None else (_place(options), _selection(options), found)
+
+
 def _check_names(options: Mapping[str, str], *, streaming: bool) -> None:
     if unknown := sorted(options.keys() - KNOWN):
         raise BadOption(f"no option {unknown[0]!r}; docs/spark.md lists them all")

@@ -1,18 +1,22 @@
 """The data source as Spark knows it: `spark.read.format("braidlog")` and `readStream`."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from storage.spark.source.batch import BatchReader, FilteredBatchReader
-from storage.spark.source.options import BadOption, ReadOptions, read_options
+from storage.spark.source.options import (
+    BadOption,
+    ReadOptions,
+    read_options,
+    read_value_options,
+)
 from storage.spark.source.reading import Reading
 from storage.spark.source.stream import StreamReader
 from storage.spark.source.table import DATA, Table, check_columns, column_names, ddl
-from storage.spark.source.value_types import ddl_of, struct_type
-from storage.spark.source.values import decoder_of
+from storage.spark.source.value_schemas import values_of
+from storage.spark.source.value_types import ddl_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +38,14 @@ class BraidlogSource(DataSource):
         Raises BadOption.
         """
         given = {name.lower(): value.lower() for name, value in self.options.items()}
+        values = read_value_options(self.options)
         names = column_names(
             headers=given.get("includeheaders") == "true",
             metadata=given.get("includemetadata") == "true",
         )
-        return ddl(names) + _data_column(given, self.options)
+        if values is None:
+            return ddl(names)
+        return f"{ddl(names)}, {DATA} {ddl_of(values_of(*values).type)}"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch; of the columns only those in `schema` are decoded. Raises BadOption."""
@@ -63,18 +70,10 @@ def _reading(options: ReadOptions, schema: StructType) -> Reading:
     names = check_columns(wanted)
     values = None
     if options.value_format is not None and DATA in names:
-        values = decoder_of(options.value_format)
+        values = values_of(options.place, options.selection, options.value_format)
     elif DATA in names:
         raise BadOption("schema: column data needs valueFormat and valueSchema")
     table = Table(names, None if values is None else values.type)
     return Reading(
         options.place, table, options.fail_on_loss, options.corrupt, options.dead_letters, values
     )
-
-
-def _data_column(given: Mapping[str, str], options: Mapping[str, str]) -> str:
-    """The column of decoded values, where valueFormat asks for it. Raises BadOption."""
-    if "valueformat" not in given:
-        return ""
-    schema = {name.lower(): value for name, value in options.items()}.get("valueschema", "")
-    return f", {DATA} {ddl_of(struct_type(schema, avro=given['valueformat'] == 'avro'))}"

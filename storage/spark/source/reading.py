@@ -21,7 +21,7 @@ from storage.spark.readers import PartitionReader
 from storage.spark.source.offsets import DataLoss, Span
 from storage.spark.source.options import OnCorrupt
 from storage.spark.source.table import Table
-from storage.spark.source.values import ValueDecoder
+from storage.spark.source.value_schemas import TopicValues, Values
 
 NO_FORMAT = 0  # In a dead letter that is a value, and no stored body.
 
@@ -37,7 +37,7 @@ class Reading:
     fail_on_loss: bool = True
     corrupt: OnCorrupt = "fail"
     dead_letters: str | None = None
-    values: ValueDecoder | None = None
+    values: Values | None = None
 
     def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
@@ -51,6 +51,7 @@ class Reading:
 
     def _rows(self, span: Span, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
         start = span.start
+        values = None if self.values is None else self.values.of(span.topic)
         while start < span.end:
             try:
                 place = (span.topic, span.partition, span.partition_id)
@@ -58,7 +59,7 @@ class Reading:
                     start = self._first(span, start, reader)
                     for batch in self._decoded(span, start, reader, dead):
                         start = batch["offset"][-1].as_py() + 1
-                        yield self._shaped(batch, span, dead)
+                        yield self._shaped(batch, span, values, dead)
                     return
             except OffsetOutOfRange as error:  # Retention was faster.
                 if self.fail_on_loss or error.log_start_offset <= start:
@@ -69,13 +70,15 @@ class Reading:
                     raise DataLoss(f"{span.topic} partition {span.partition} is gone") from None
                 return
 
-    def _shaped(self, batch: pa.RecordBatch, span: Span, dead: "_DeadLetters") -> pa.RecordBatch:
+    def _shaped(
+        self, batch: pa.RecordBatch, span: Span, values: TopicValues | None, dead: "_DeadLetters"
+    ) -> pa.RecordBatch:
         """The rows with their values decoded; what does not decode goes where `corrupt` says:
         a dead letter has no row, a skipped value is null.
         """
-        if self.values is None:
+        if values is None:
             return self.table.shaped(batch, span.topic)
-        data, bad = self.values.decode(batch["value"])
+        data, bad = values.decode(batch)
         for one in bad:
             offset, value = batch["offset"][one.row].as_py(), batch["value"][one.row].as_py()
             dead.set_aside(BadBody(offset, 1, NO_FORMAT, one.reason, value))

@@ -36,6 +36,7 @@ SPARK_TYPES = {
     "sequenceId": "bigint",
     "schemaVersion": "binary",
     "orderingKey": "binary",
+    "deliverAt": "timestamp",
 }
 
 
@@ -79,7 +80,7 @@ class Table:
         """What has to be decoded of the log for them."""
         wanted = {name for name in self.names if name not in ("topic", DATA)}
         if DATA in self.names:
-            wanted |= {"value", "offset"}
+            wanted |= {"value", "offset", "schemaVersion"}
         return frozenset(wanted or {"offset"})
 
     @property

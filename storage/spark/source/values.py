@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.json
 from storage.spark.source.options import ValueFormat
 from storage.spark.source.value_types import struct_type
 
+VERSION_BYTES = 8  # Of a schema version as Pulsar's records name it.
 BLOCK_BYTES = 64 << 20  # Above any block that is given: Arrow must see it as one.
 
 
@@ -30,19 +32,38 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoder:
-    """Decodes values of one format and type; `schema` is Avro's, as JSON."""
+    """Decodes values of one format and type; `schema` is Avro's, as JSON.
+
+    `writers` are the topic's registered schemas by version, where values are read by their own.
+    """
 
     name: str
     type: pa.StructType
     schema: str
+    writers: tuple[str, ...] = ()
 
-    def decode(self, values: pa.Array) -> tuple[pa.Array, list[Undecodable]]:
-        """`data` for each value, null where the value is null or does not decode."""
+    def knows(self, versions: pa.Array) -> bool:
+        """Whether all of these schema versions, as records name them, are there."""
+        named = (one for one in versions.unique().to_pylist() if one is not None)
+        return all(self._writer(one) is not None for one in named)
+
+    def _writer(self, version: bytes) -> str | None:
+        number = int.from_bytes(version, "big") if len(version) == VERSION_BYTES else -1
+        return (self.writers[number] or None) if 0 <= number < len(self.writers) else None
+
+    def decode(
+        self, values: pa.Array, versions: pa.Array | None = None
+    ) -> tuple[pa.Array, list[Undecodable]]:
+        """`data` for each value, null where the value is null or does not decode.
+
+        `versions` are the schema versions of the records, as they name them.
+        """
         given = values.to_pylist()
         rows = [row for row, value in enumerate(given) if value is not None]
         bad: list[Undecodable] = []
         if self.name == "avro":
-            parts = self._avro(given, rows, bad)
+            named = [None] * len(given) if versions is None else versions.to_pylist()
+            parts = self._avro(given, named, rows, bad)
         else:  # A blank line is no row to Arrow, and would hide that another value is two.
             bad += [Undecodable(row, "no JSON: blank") for row in rows if not given[row].strip()]
             parts = self._json(given, [row for row in rows if given[row].strip()], bad)
@@ -88,16 +109,27 @@ class ValueDecoder:
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
     def _avro(
-        self, values: Sequence[bytes], rows: Sequence[int], bad: list[Undecodable]
+        self,
+        values: Sequence[bytes],
+        versions: Sequence[bytes | None],
+        rows: Sequence[int],
+        bad: list[Undecodable],
     ) -> list[pa.Array]:
         import fastavro
 
-        schema = fastavro.parse_schema(json.loads(self.schema))
+        reader = fastavro.parse_schema(json.loads(self.schema))
+        writers: dict[bytes | None, Any] = {None: reader}
+        for version in set(versions) - {None}:
+            text = self._writer(version or b"")
+            writers[version] = text and fastavro.parse_schema(json.loads(text))
         found: list[tuple[int, object]] = []
         for row in rows:
-            source = io.BytesIO(values[row])
+            source, writer = io.BytesIO(values[row]), writers[versions[row]]
+            if writer is None:
+                bad.append(Undecodable(row, "its schema version is not registered as Avro"))
+                continue
             try:
-                one = fastavro.schemaless_reader(source, schema, None)
+                one = fastavro.schemaless_reader(source, writer, reader)
             except Exception as error:  # fastavro raises whatever the bytes lead it to.
                 bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
                 continue

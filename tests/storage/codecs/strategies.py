@@ -42,6 +42,7 @@ RECORDS = st.builds(
     message_id=st.integers(0, 2**128 - 1),
     schema_version=OPTIONAL,
     chunk=st.none() | CHUNKS,
+    deliver_at_us=st.none() | TIMES,
 )
 
 

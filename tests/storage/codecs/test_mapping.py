@@ -36,11 +36,13 @@ def kafka_view(record: Record) -> Record:
 def pulsar_view(record: Record) -> Record:
     publish_us = record.append_us if record.publish_us is None else record.publish_us
     event_ms = (record.event_us or 0) // 1000
+    deliver_ms = (record.deliver_at_us or 0) // 1000
     producer = record.producer_name
     return replace(
         record,
         publish_us=max(publish_us // 1000, 0) * 1000,
         event_us=event_ms * 1000 if event_ms > 0 else None,
+        deliver_at_us=deliver_ms * 1000 if deliver_ms > 0 else None,
         headers=pulsar_headers(record),
         producer_name=b"braidlog" if producer is None or not is_text(producer) else producer,
         sequence_id=record.offset if record.sequence_id is None else record.sequence_id,

@@ -3,10 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from storage.codecs.api import BodyInfo
+from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Chunk, Header, HeaderKind, Record
 from storage.errors import CorruptBody
+
+DELAYED = int(BatchFlag.DELAYED)
 
 FULL = Record(
     offset=12,
@@ -22,6 +24,7 @@ FULL = Record(
     message_id=4,
     schema_version=b"s",
     chunk=Chunk(b"u", 1, 2, 9, 3, 8),
+    deliver_at_us=6,
 )
 
 
@@ -36,9 +39,10 @@ def test_a_record_with_every_field_as_literal_bytes() -> None:
         "02000000"  # headers
         "09000000 01000000 6e 01000000 07"
         "02000000 01000000 6e 00000000"
+        "0600000000000000"  # delivery time
     )
     packed = bytes.fromhex(fields)
-    body = struct.pack("<IIHH", 8 + len(packed), 2, 2047, 0) + packed
+    body = struct.pack("<IIHH", 8 + len(packed), 2, 4095, 0) + packed
     assert PLAIN.encode([FULL], 10) == body
     assert PLAIN.decode(body, 10, 5).records == [FULL]
 
@@ -51,13 +55,15 @@ def test_an_empty_record_has_no_fields() -> None:
 
 def test_times_of_a_body_are_the_first_and_the_greatest() -> None:
     records = [replace(FULL, offset=n, publish_us=t) for n, t in enumerate([None, 7, 3, 9, 1])]
-    assert PLAIN.inspect(PLAIN.encode(records, 0)) == BodyInfo(5, 7, 9)
-    assert PLAIN.inspect(PLAIN.encode(records[:1], 0)) == BodyInfo(1)
+    assert PLAIN.inspect(PLAIN.encode(records, 0)) == BodyInfo(5, 7, 9, DELAYED)
+    at_once = [replace(one, deliver_at_us=None) for one in records]
+    assert PLAIN.inspect(PLAIN.encode(at_once, 0)) == BodyInfo(5, 7, 9)
+    assert PLAIN.inspect(PLAIN.encode(at_once[:1], 0)) == BodyInfo(1)
 
 
 def test_reserved_bits_are_of_another_version() -> None:
     body = PLAIN.encode([FULL], 10)
-    for pos, value in ((9, body[9] | 0x08), (10, 1), (11, 1)):
+    for pos, value in ((9, body[9] | 0x10), (10, 1), (11, 1)):
         bad = bytearray(body)
         bad[pos] = value
         assert isinstance(PLAIN.decode(bad, 10, 5).failed, CorruptBody)

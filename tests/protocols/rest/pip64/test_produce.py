@@ -5,6 +5,7 @@ import pytest
 
 from broker.topics.partitioning import key_partition
 from protocols.rest.limits import MESSAGES_MAX, RECORD_BYTES_MAX
+from storage.codecs.api import BatchFlag
 from storage.codecs.plain import PLAIN
 from tests.protocols.rest.pip64.conftest import BASE, ORDERS
 
@@ -41,6 +42,31 @@ async def test_what_is_stored_is_what_was_sent(orders, ask):
     assert (first.producer_name, first.sequence_id) == (b"shop", 2**64 - 1)
     assert (second.key, second.value, second.event_us) == (None, None, None)
     assert first.schema_version is None
+
+
+async def test_delivery_times_are_stored_and_shown(orders, ask):
+    given = [
+        {"deliverAt": 1764000000001},
+        {"deliver_at": "1764000000002"},
+        {"deliverAfterMs": 5000},
+        {"deliver_after_ms": 0},
+        {"deliverAt": 0},
+        {},
+    ]
+    body = {"messages": [{"value": "v", "partition": 0, **one} for one in given]}
+    assert (await ask("POST", BASE, body)).status == 200
+    assert [one.deliver_at_us for one in await records_of(orders.partitions[0])] == [
+        1764000000001000,
+        1764000000002000,
+        1795228440964000,  # From the time at which the broker took it.
+        *(None, None, None),
+    ]
+    (batch,) = await orders.partitions[0].read(0, MIB)
+    assert batch.header.flags & BatchFlag.DELAYED
+    shown = (await ask("GET", f"{BASE}/partitions/0/messages")).json["messages"]
+    assert [one.get("deliverAt") for one in shown[:4]] == [
+        *(1764000000001, 1764000000002, 1795228440964, None)
+    ]
 
 
 async def test_produce_is_answered_once_it_is_on_disk(broker, orders, ask):
@@ -92,7 +118,8 @@ DEEP = "[" * 101 + "]" * 101
         ({"messages": [FULL, {"value": "x", "encoding": "hex"}]}, 42205),
         ({"messages": [FULL, {"value": "x", "encoding": "base64"}]}, 42205),
         ({"messages": [FULL, {"value": "x", "deliverAt": 1, "deliverAfterMs": 1}]}, 42205),
-        ({"messages": [FULL, {"value": "x", "deliverAfterMs": 1000}]}, 50101),
+        ({"messages": [FULL, {"value": "x", "deliver_at": -1}]}, 42205),
+        ({"messages": [FULL, {"value": "x", "deliverAfterMs": 2**63 // 1000}]}, 42205),
         ({"messages": [FULL, {"value": json.loads(DEEP)}]}, 42205),
         ({"messages": [FULL, {"key": json.loads(DEEP)}]}, 42205),
         ({"messages": [FULL] * (MESSAGES_MAX + 1)}, 42205),

@@ -12,6 +12,7 @@ from storage.codecs import kafka
 from storage.codecs.api import BodyFormat
 from storage.codecs.compression import gzip
 from storage.codecs.iggy import body_from_send
+from storage.codecs.kafka_batches import APPEND_TIME, KAFKA_BATCHES, prepare
 from storage.codecs.record import Header, Record
 from storage.codecs.registry import codec_for, column_decoder_for
 from storage.errors import BodyError
@@ -22,11 +23,13 @@ from storage.spark.decode.vectors import Irregular
 from tests.storage.codecs.entries_of import body, entry, metadata, single
 from tests.storage.codecs.strategies import QUICK, record_lists
 from tests.storage.codecs.test_kafka import wrapper
+from tests.storage.codecs.test_kafka_batches import PACK
+from tests.storage.codecs.test_kafka_batches import batch as record_batch
 
 TARGET = Target(7, 3)
 FORMATS = [
     *(BodyFormat.PLAIN, BodyFormat.KAFKA, BodyFormat.PULSAR, BodyFormat.IGGY),
-    BodyFormat.IGGY_TYPED,
+    *(BodyFormat.IGGY_TYPED, BodyFormat.KAFKA_BATCHES),
 ]
 APPEND_US = 1_700_000_000_000_000
 
@@ -99,6 +102,39 @@ def test_kafka_sets_of_equal_and_of_mixed_sizes(pack):
             data = bytes(wrapper(data, 1, offset=base + len(sizes) - 1))
         batches.append(batch_of(data, BodyFormat.KAFKA, base, len(sizes)))
         base += len(sizes)
+    assert_same(batches)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_kafka_record_batches_of_every_compression(codec):
+    rng = random.Random(codec)
+    batches, base = [], 100
+    for number, count in enumerate((1, 200, 3)):
+        records = [
+            Record(
+                base + i,
+                APPEND_US,
+                publish_us=APPEND_US + rng.randrange(-9, 9) * 1000,
+                key=rng.choice([None, b"", b"key"]),
+                value=rng.choice([None, b"", rng.randbytes(rng.randrange(20_000))]),
+                headers=[Header(b"name", b"x" * i) for i in range(rng.randrange(3))],
+            )
+            for i in range(count)
+        ]
+        plain_records = KAFKA_BATCHES.encode(records, base)[61:]
+        data = record_batch(
+            PACK[codec](plain_records) if codec else plain_records,
+            count,
+            attributes=codec | (APPEND_TIME if number == 1 else 0),
+            base_ms=records[0].publish_us // 1000 if number < 2 else -1,
+            max_ms=records[-1].publish_us // 1000,
+        )
+        prepared = prepare(data, base, message_bytes_max=1 << 24)
+        twice = prepare(bytes(data) * 2, base + count, message_bytes_max=1 << 24)
+        batches.append(batch_of(bytes(prepared.body), BodyFormat.KAFKA_BATCHES, base, count))
+        base += count
+        batches.append(batch_of(bytes(twice.body), BodyFormat.KAFKA_BATCHES, base, 2 * count))
+        base += 2 * count
     assert_same(batches)
 
 

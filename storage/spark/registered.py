@@ -1,0 +1,20 @@
+"""Schemas that are registered for topics, as a log's place knows them. Knows no Spark."""
+
+from dataclasses import dataclass
+
+# Pulsar's SchemaInfo: names of the types whose values have an Avro definition.
+AVRO, JSON = "AVRO", "JSON"
+_NAMES = {2: JSON, 4: AVRO}  # By Pulsar's numbers, which the catalogue keeps.
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """One version of a topic's schema: Pulsar's name of its type, and its definition."""
+
+    type: str
+    definition: str
+
+
+def type_name(number: int) -> str:
+    """A type by its number in Pulsar's protocol; one whose values no table shows by the number."""
+    return _NAMES.get(number, str(number))

@@ -1,0 +1,57 @@
+"""The catalogue of a data directory, read beside a running or stopped broker: no lock, no writes.
+
+It is as far as the journal's watermark slot says that it is durable. Knows no broker.
+"""
+
+import os
+
+from storage.errors import DamagedLog
+from storage.log.batch import HEADER_BYTES
+from storage.log.data_dir import JOURNAL_KINDS
+from storage.log.files import FileGone, Files
+from storage.log.reader import HANDLES_MAX
+from storage.log.recovery import LogIdentity
+from storage.log.scan import read_checked
+from storage.log.watermark import read_watermark
+from storage.metadata.catalogue import Catalogue
+from storage.tools.journal_records import JournalRecords, StoredJournal
+from storage.tools.survey import LogSurvey
+
+NAME = "catalogue"
+LOOKS_MAX = 5  # At a journal that a broker shortens meanwhile.
+
+
+def read_catalogue(data_dir: str | os.PathLike[str]) -> Catalogue:
+    """What a start would replay. Raises DamagedLog, UnknownRecord; OSError if there is none."""
+    for _ in range(LOOKS_MAX - 1):
+        try:
+            return _read(os.fspath(data_dir))
+        except FileGone:
+            continue
+    return _read(os.fspath(data_dir))
+
+
+def _read(data_dir: str) -> Catalogue:
+    folder = os.path.join(data_dir, NAME)
+    os.stat(folder)  # Raises OSError; without one there is no catalogue.
+    identity = LogIdentity(folder, JOURNAL_KINDS[NAME], 1)
+    slot = read_watermark(folder, identity.partition_id, identity.kind)
+    files = Files(data_dir, handles_max=HANDLES_MAX, read_only=True)
+    try:
+        survey = LogSurvey(files, identity, slot, slot.durable_offset)
+        records = JournalRecords()
+        for good in survey.batches():
+            header = good.header
+            size = header.positions_bytes + header.body_bytes
+            place = (size, good.file_pos + HEADER_BYTES, header.base_offset)
+            body = bytes(read_checked(good.segment, *place))
+            records.batch(good, body[header.positions_bytes :])
+        found = survey.result
+        start = records.start(found)
+        records.forget_superseded(found, start)
+        for hole in found.holes:
+            raise DamagedLog(hole.path, hole.file_pos, hole.offset, hole.reason)
+        bodies = records.records(found, start)
+        return Catalogue(StoredJournal(bodies, records.damage), now_us=0)
+    finally:
+        files.close()
