@@ -2,6 +2,8 @@
 
     *                             everything
     cluster                       what belongs to no tenant: figures, users, permissions
+    cluster/users                 of that only users, their tokens and permissions
+    cluster/server                of that all but those
     public                        a tenant, and everything in it
     public/default                a namespace, and its topics
     public/default/orders         a topic
@@ -15,28 +17,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.access.rights import CLUSTER, Resource, ResourceKind
+from broker.access.rights import CLUSTER, USERS, Resource, ResourceKind
 
 ANY = "*"
-CLUSTER_PATTERN = "cluster"
+# Of no tenant, and the kinds of resources that each covers.
+PLACELESS = {
+    "cluster": (ResourceKind.CLUSTER, ResourceKind.USERS),
+    "cluster/users": (ResourceKind.USERS,),
+    "cluster/server": (ResourceKind.CLUSTER,),
+}
+PLACELESS_KINDS = frozenset(PLACELESS["cluster"])
 KINDS = (ResourceKind.TENANT, ResourceKind.NAMESPACE, ResourceKind.TOPIC)
 PATTERN_BYTES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern, taken apart. `parts` are of tenant, namespace and topic, as many as were given."""
+    """A pattern, taken apart. `parts` are of tenant, namespace and topic, as many as were given;
+    one of no tenant has the kinds that it covers instead.
+    """
 
     parts: tuple[str, ...]
     group: str
-    is_cluster: bool = False
+    placeless: tuple[ResourceKind, ...] = ()
 
     def covers(self, resource: Resource) -> bool:
         """Whether what is allowed here is allowed for that resource."""
         if self.parts == (ANY,) and self.group == ANY:
             return True
-        if resource.kind is ResourceKind.CLUSTER or self.is_cluster:
-            return self.is_cluster and resource.kind is ResourceKind.CLUSTER
+        if self.placeless or resource.kind in PLACELESS_KINDS:
+            return resource.kind in self.placeless
         if resource.kind is ResourceKind.GROUP:
             if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
                 return False
@@ -50,8 +60,8 @@ class Pattern:
 
     def resource(self) -> Resource:
         """The one resource that a pattern without a star names. Raises ValueError."""
-        if self.is_cluster:
-            return CLUSTER
+        if self.placeless:
+            return CLUSTER if ResourceKind.CLUSTER in self.placeless else USERS
         if any(part.endswith(ANY) for part in self.parts):
             raise ValueError("a resource without a star is wanted")
         tenant, namespace, topic = (*self.parts, "", "")[:3]
@@ -66,8 +76,8 @@ def parse_pattern(text: str) -> Pattern:
     """Read a pattern. Raises ValueError, with one line for people."""
     if not 0 < len(text.encode()) <= PATTERN_BYTES_MAX or not text.isprintable():
         raise ValueError(f"a resource has 1 to {PATTERN_BYTES_MAX} bytes of printable text")
-    if text == CLUSTER_PATTERN:
-        return Pattern((), ANY, is_cluster=True)
+    if text in PLACELESS:
+        return Pattern((), ANY, PLACELESS[text])
     path, at, group = text.partition("@")
     parts = tuple(path.split("/"))
     if len(parts) > 3 or not all(parts) or (at and not group):

@@ -17,9 +17,9 @@ class Action(enum.Enum):
     """What a command does. Each command of each protocol names one, or none, in its table."""
 
     PRODUCE = "produce"  # Append records, and register the schema that they are written with.
-    CONSUME = "consume"  # Read records, and move the position of a group.
+    CONSUME = "consume"  # Read records, and make and move the position of a group.
     DESCRIBE = "describe"  # See names, settings, offsets, figures. Every other action implies it.
-    CREATE = "create"  # Topics, namespaces and named groups.
+    CREATE = "create"  # Topics and namespaces.
     ALTER = "alter"  # Settings, number of partitions, schemas.
     DELETE = "delete"  # Topics, namespaces, groups, and records before their time.
     ADMINISTER = "administer"  # Users, tokens and rules.
@@ -29,6 +29,7 @@ class ResourceKind(enum.Enum):
     """What a resource is."""
 
     CLUSTER = "cluster"
+    USERS = "users"  # All of them, with their tokens and permissions; part of the cluster.
     TENANT = "tenant"
     NAMESPACE = "namespace"
     TOPIC = "topic"
@@ -74,6 +75,7 @@ class Resource:
 
 
 CLUSTER: Final = Resource(ResourceKind.CLUSTER)
+USERS: Final = Resource(ResourceKind.USERS)
 
 
 @dataclass(frozen=True, slots=True)

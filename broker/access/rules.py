@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import trio
+
 from broker import errors
 from broker.access.patterns import Pattern, parse_pattern
 from broker.access.rights import Action, Principal, Resource
@@ -22,6 +24,7 @@ ROLE_PREFIX: Final = "role:"
 ADMIN: Final = "admin"  # Every action on what the grant is about.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
 GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
+CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
 ANSWERS_MAX: Final = 10_000  # Answers remembered until a permission changes, some 400 bytes each.
 
 
@@ -45,15 +48,18 @@ class GrantedRules:
         self._catalogue = catalogue
         self._book = catalogue.users
         self._superusers = frozenset(superusers)
-        self._rules: dict[str, list[_Rule]] = {}
+        self._rules: dict[str, list[_Rule]] = {}  # By subject, once it was asked about.
         self._answers: dict[tuple[Principal, Action, Resource], bool] = {}
-        for grant in self._book.grants:
-            self._add(grant)
+        self._version = self._book.grants_version  # Of the permissions that both were made of.
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
+        if self._version != self._book.grants_version:
+            self._rules.clear()
+            self._answers.clear()
+            self._version = self._book.grants_version
         key = (principal, action, resource)
         answer = self._answers.get(key)
         if answer is None:
@@ -65,7 +71,7 @@ class GrantedRules:
 
     def list(self, subject: str | None = None) -> Sequence[Grant]:
         """The permissions that were granted, to one subject or to all."""
-        return [one for one in self._book.grants if subject is None or one.subject == subject]
+        return list(self._book.grants) if subject is None else self._book.grants_of(subject)
 
     async def grant(self, grant: Grant) -> int:
         """Give a permission, and return the ticket; one that is there already stays as it is.
@@ -77,9 +83,7 @@ class GrantedRules:
             return self._catalogue.ticket
         if len(self._book.grants) >= GRANTS_MAX:
             raise errors.LimitExceeded(f"there are {GRANTS_MAX} permissions")
-        ticket = self._catalogue.change_users(Granted(grant))
-        self._add(grant)
-        return ticket
+        return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:
         """Take a permission back, and return the ticket. Raises UserNotFound where nobody has it,
@@ -89,21 +93,38 @@ class GrantedRules:
             raise errors.UserNotFound(
                 f"{grant.subject} was not granted {grant.action} on {grant.resource}"
             )
-        ticket = self._catalogue.change_users(Revoked(grant))
-        self._rules[grant.subject].remove(_rule(grant))
-        self._answers.clear()
-        return ticket
+        return self._catalogue.change_users(Revoked(grant))
 
-    def _add(self, grant: Grant) -> None:
-        self._rules.setdefault(grant.subject, []).append(_rule(grant))
-        self._answers.clear()
+    async def replace(self, subject: str, wanted: Sequence[Grant], there: Iterable[Grant]) -> int:
+        """Give a subject all these permissions, and take those back that are there and not wanted;
+        return the ticket.
+
+        What goes, goes first: nobody may do more meanwhile than before or after. Raises as `grant`.
+        """
+        kept = frozenset(wanted)
+        gone = [grant for grant in there if grant not in kept]
+        ticket = self._catalogue.ticket
+        for number, grant in enumerate((*gone, *wanted), 1):
+            if number > len(gone):
+                ticket = await self.grant(grant)
+            elif grant in self._book.grants:  # Somebody else may have been quicker.
+                ticket = await self.revoke(grant)
+            if number % CHANGES_AT_A_TIME == 0:
+                await trio.lowlevel.checkpoint()
+        return ticket
 
     def _rules_of(self, principal: Principal) -> Iterable[_Rule]:
         if principal.is_anonymous:
             return
-        yield from self._rules.get(principal.name, ())
+        yield from self._rules_for(principal.name)
         for role in principal.roles:
-            yield from self._rules.get(ROLE_PREFIX + role, ())
+            yield from self._rules_for(ROLE_PREFIX + role)
+
+    def _rules_for(self, subject: str) -> Sequence[_Rule]:
+        rules = self._rules.get(subject)
+        if rules is None:
+            rules = self._rules[subject] = [_rule(one) for one in self._book.grants_of(subject)]
+        return rules
 
 
 def _rule(grant: Grant) -> _Rule:

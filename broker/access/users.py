@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from broker import errors
 from broker.access.brake import Brake
 from broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
 from broker.access.rights import Principal
 from storage.metadata.user_records import (
+    Granted,
+    Revoked,
     ScramKey,
     TokenMeta,
     UserChange,
@@ -182,7 +184,8 @@ class Users:
     ) -> int:
         """Change what is given. Raises UserExists, UserNotFound, InvalidRequest."""
         changed: dict[str, object] = {}
-        if name is not None and name != user.name:
+        renamed = name is not None and name != user.name
+        if name is not None and renamed:
             _check(name, None)
             if self.find(name):
                 raise errors.UserExists(f"a user {name} is there already")
@@ -191,11 +194,19 @@ class Users:
             changed["is_active"] = is_active
         if roles is not None:
             changed["roles"] = list(roles)
-        return self._replace(user, **changed)
+        before = self._current(user).name
+        if name is not None and renamed:  # Permissions go by name: the user keeps them.
+            for grant in self._book.grants_of(before):
+                self._catalogue.change_users(Granted(replace(grant, subject=name)))
+        ticket = self._replace(user, **changed)
+        return self._revoke_all(before) if renamed else ticket
 
     async def delete(self, user: UserMeta) -> int:
-        """Remove a user with all tokens. Raises UserNotFound."""
+        """Remove a user with all tokens and permissions: a later user of that name has none of
+        them. Raises UserNotFound.
+        """
         current = self._current(user)
+        self._revoke_all(current.name)
         return self._catalogue.change_users(UserGone(current.user_id))
 
     async def create_token(
@@ -224,6 +235,11 @@ class Users:
             raise errors.UserNotFound(f"user {user.name} has no token {name}")
         return self._replace(current, tokens=left)
 
+    def _revoke_all(self, name: str) -> int:
+        for grant in self._book.grants_of(name):
+            self._catalogue.change_users(Revoked(grant))
+        return self._catalogue.ticket
+
     def _current(self, user: UserMeta) -> UserMeta:
         current = self._book.by_id(user.user_id)
         if current is None:
@@ -231,7 +247,7 @@ class Users:
         return current
 
     def _replace(self, user: UserMeta, **changed: object) -> int:
-        return self._set(msgspec.structs.replace(self._current(user), **changed))
+        return self._set(replace(self._current(user), **changed))
 
     def _set(self, user: UserMeta) -> int:
         return self._catalogue.change_users(UserSet(user))

@@ -62,14 +62,14 @@ COMMANDS: Mapping[type, Served] = {
         "delete_consumer_offset", offsets.delete_offset, Action.CONSUME, targets.consumer
     ),
     m.GetStream: Served("get_stream", streams.get_stream, Action.DESCRIBE, targets.stream),
-    m.GetStreams: Served("get_streams", streams.get_streams, Action.DESCRIBE),
+    m.GetStreams: Served("get_streams", streams.get_streams, Action.DESCRIBE, targets.tenant),
     m.CreateStream: Served(
         "create_stream", streams.create_stream, Action.CREATE, targets.new_stream
     ),
     m.UpdateStream: Served("update_stream", streams.update_stream, Action.ALTER, targets.stream),
     m.DeleteStream: Served("delete_stream", streams.delete_stream, Action.DELETE, targets.stream),
     m.GetTopic: Served("get_topic", topics.get_topic, Action.DESCRIBE, targets.topic),
-    m.GetTopics: Served("get_topics", topics.get_topics, Action.DESCRIBE, targets.stream),
+    m.GetTopics: Served("get_topics", topics.get_topics, Action.DESCRIBE, targets.topics),
     m.CreateTopic: Served("create_topic", topics.create_topic, Action.CREATE, targets.new_topic),
     m.DeleteTopic: Served("delete_topic", topics.delete_topic, Action.DELETE, targets.topic),
     m.CreatePartitions: Served(
@@ -77,8 +77,8 @@ COMMANDS: Mapping[type, Served] = {
     ),
     m.GetGroup: Served("get_group", groups.get_group, Action.DESCRIBE, targets.group),
     m.GetGroups: Served("get_groups", groups.get_groups, Action.DESCRIBE, targets.topic),
-    m.CreateGroup: Served("create_group", groups.create_group, Action.CREATE, targets.new_group),
-    m.DeleteGroup: Served("delete_group", groups.delete_group, Action.DELETE, targets.group),
+    m.CreateGroup: Served("create_group", groups.create_group, Action.CONSUME, targets.new_group),
+    m.DeleteGroup: Served("delete_group", groups.delete_group, Action.CONSUME, targets.group),
     m.JoinGroup: Served("join_group", groups.join_group, Action.CONSUME, targets.group),
     m.LeaveGroup: Served("leave_group", groups.leave_group, Action.CONSUME, targets.group),
     m.SyncGroup: Served("sync_group", groups.sync_group, Action.CONSUME, targets.group),

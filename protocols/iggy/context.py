@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.errors import NotAuthorized
 from protocols.iggy.all_dialects import D2
 from protocols.iggy.dialects import Dialect, Manners
 from protocols.iggy.membership import Groups
@@ -16,6 +17,8 @@ from protocols.iggy.options import IggyOptions
 from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
+    from broker.access.access import Rules
+    from broker.access.rights import Action, Resource
     from broker.broker import Broker
     from broker.server.connection import Connection
 
@@ -68,6 +71,22 @@ class Context:
     manners: Manners = field(default_factory=Manners)
     # By partition id: from where to where there is nothing that Iggy's readers can have.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Rules | None:
+        """What the client is held to: the broker's rules; where nobody need prove who they are,
+        still a user's own permissions. None: it may do everything.
+        """
+        rules = self.broker.access.rules
+        if rules is None and self.client.user_id not in (None, ROOT):
+            return self.broker.permissions
+        return rules
+
+    def check(self, action: Action, resource: Resource) -> None:
+        """Raises NotAuthorized if the client may not do that."""
+        rules, principal = self.rules, self.connection.principal
+        if rules is not None and not rules.allows(principal, action, resource):
+            raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
 
     async def own_writes(self) -> None:
         """Wait until what this connection was promised an answer for can be read.

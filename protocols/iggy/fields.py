@@ -287,20 +287,6 @@ class Seconds:
         return U64.pack(time_us // SECOND_US)
 
 
-class Permitted:
-    """Whether there are permissions, then their bytes behind a length, not looked into."""
-
-    def read(self, reader: LittleEndianReader) -> bytes | None:
-        if reader.u8() != 1:
-            return None
-        return bytes(reader.take(reader.u32()))
-
-    def write(self, permissions: bytes | None) -> bytes:
-        if permissions is None:
-            return U32.pack(0)
-        return b"\x01" + U32.pack(len(permissions)) + permissions
-
-
 class NodePorts:
     """A node's port, those of QUIC, HTTP and WebSocket, which it has not, then that it leads and is
     well.
@@ -387,5 +373,4 @@ IDENTIFIER = Identifier()
 CONSUMER = ConsumerField()
 STRATEGY_FIELD = StrategyField()
 REST = Rest()
-PERMISSIONS = Permitted()
 OPTIONS = Options()

@@ -19,6 +19,7 @@ from protocols.iggy import user_messages as u
 from protocols.iggy.dialects import Layout, RequestLayout
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import Code
+from protocols.iggy.permission_field import PERMISSIONS
 from protocols.reader import LittleEndianReader
 
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
@@ -199,13 +200,13 @@ D1A_REQUESTS: Requests = {
         username=f.STR8,
         password=f.STR8,
         status=f.U8_FIELD,
-        permissions=f.PERMISSIONS,
+        permissions=PERMISSIONS,
     ),
     Code.DELETE_USER: request(u.DeleteUser, **USER),
     Code.UPDATE_USER: request(
         u.UpdateUser, **USER, username=f.Maybe(f.STR8), status=f.Maybe(f.U8_FIELD)
     ),
-    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=f.PERMISSIONS),
+    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=PERMISSIONS),
     Code.CHANGE_PASSWORD: request(u.ChangePassword, **USER, old=f.STR8, new=f.STR8),
     Code.GET_TOKENS: request(u.GetTokens),
     Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.ExpirySeconds()),

@@ -29,6 +29,7 @@ from protocols.iggy.layouts import (
 )
 from protocols.iggy.messages import Code
 from protocols.iggy.partitioning import xxhash32_from_zero
+from protocols.iggy.permission_field import PERMISSIONS
 from protocols.iggy.reply_layouts import D5_RECORDS, record
 from protocols.reader import LittleEndianReader
 
@@ -97,7 +98,7 @@ V_REQUESTS: Requests = {
         username=f.STR8,
         password=f.STR8,
         status=f.U8_FIELD,
-        permissions=f.PERMISSIONS,
+        permissions=PERMISSIONS,
         **_OPTIONS,
     ),
     Code.UPDATE_USER: request(

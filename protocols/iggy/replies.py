@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocols.iggy.user_messages import Permissions
+
 
 @dataclass(slots=True)
 class ClientInfo:
@@ -217,9 +219,9 @@ class UserInfo:
 
 @dataclass(slots=True)
 class UserPermissions:
-    """What a user may do, as its client sent it; None: nothing was said."""
+    """What a user may do; None: nothing."""
 
-    permissions: bytes | None
+    permissions: Permissions | None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from protocols.iggy import fields as f
 from protocols.iggy import replies as r
 from protocols.iggy.dialects import RecordLayout
+from protocols.iggy.permission_field import PERMISSIONS
 
 Records = dict[type[Any], RecordLayout]
 Pieces = dict[str, f.Writable]
@@ -152,7 +153,7 @@ D1A_RECORDS: Records = {
         status=f.U8_FIELD,
         username=f.STR8,
     ),
-    r.UserPermissions: record(permissions=f.PERMISSIONS),
+    r.UserPermissions: record(permissions=PERMISSIONS),
     r.TokenInfo: record(name=f.STR8, expires_us=f.U64_FIELD),
     r.RawToken: record(token=f.STR8),
 }

@@ -140,10 +140,10 @@ class IggySession:
 
     def _check(self, command: Command) -> None:
         """Raises NotAuthorized if the client may not do that to what the request names."""
-        broker, served = self._context.broker, COMMANDS[type(command.request)]
-        if served.action is not None and broker.access.rules is not None:
-            for resource in served.on(broker, command.request):
-                self._connection.check(served.action, resource)
+        context, served = self._context, COMMANDS[type(command.request)]
+        if served.action is not None and context.rules is not None:
+            for resource in served.on(context.broker, command.request):
+                context.check(served.action, resource)
 
     def _refuse(self, refused: Refused) -> None:
         if refused.unserved:

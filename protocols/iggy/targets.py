@@ -71,6 +71,20 @@ def cluster(broker: Broker, request: object) -> Iterable[Resource]:
     yield CLUSTER
 
 
+def tenant(broker: Broker, request: object) -> Iterable[Resource]:
+    """All streams."""
+    yield Resource.of_tenant(names.TENANT)
+
+
+def topics(broker: Broker, request: InStream) -> Iterable[Resource]:
+    """All topics of a stream: what a pattern covers that ends in a star alone."""
+    within = _stream(broker, request.stream)
+    if within is CLUSTER:
+        yield within
+    else:
+        yield Resource.of_topic(TopicName(within.tenant, within.namespace, "*"))
+
+
 def stream(broker: Broker, request: InStream) -> Iterable[Resource]:
     """A stream."""
     yield _stream(broker, request.stream)

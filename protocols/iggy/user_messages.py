@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocols.iggy.messages import Name
+
+# The permissions that Iggy has, in the order of their bytes: for all streams, one, and one topic.
+GLOBAL_PERMISSIONS = (
+    *("manage_servers", "read_servers", "manage_users", "read_users"),
+    *("manage_streams", "read_streams", "manage_topics", "read_topics"),
+    *("poll_messages", "send_messages"),
+)
+STREAM_PERMISSIONS = (
+    *("manage_stream", "read_stream", "manage_topics", "read_topics"),
+    *("poll_messages", "send_messages"),
+)
+TOPIC_PERMISSIONS = ("manage_topic", "read_topic", "poll_messages", "send_messages")
+
+
+@dataclass(slots=True)
+class StreamPermissions:
+    """What may be done to one stream, and by their numbers to single topics in it."""
+
+    given: frozenset[str]
+    topics: dict[int, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Permissions:
+    """What a user may do: everywhere, and by their numbers to single streams."""
+
+    given: frozenset[str]
+    streams: dict[int, StreamPermissions] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -47,12 +75,12 @@ class GetUsers:
 
 @dataclass(slots=True)
 class CreateUser:
-    """`permissions` are bytes as the client sent them; None: it sent none."""
+    """`permissions` None: the client sent none."""
 
     username: str
     password: str
     status: int
-    permissions: bytes | None = None
+    permissions: Permissions | None = None
     options: dict[str, tuple[int, bytes]] | None = None
 
 
@@ -75,10 +103,10 @@ class DeleteUser:
 
 @dataclass(slots=True)
 class UpdatePermissions:
-    """See `CreateUser`."""
+    """What a user may do from now on, and nothing else; None: nothing."""
 
     user: Name
-    permissions: bytes | None
+    permissions: Permissions | None
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 They are the broker's own (`broker.users`), whoever made them. The root user is that of the
 listener's options until a client gives it a password or a token: from then on it is kept too. Users
-are numbered from 1 in the broker and from 0 here. Permissions are granted with the broker's own
-commands: what a client would have kept and nobody would hold to is refused.
+are numbered from 1 in the broker and from 0 here. What they may do is kept as the broker's own
+grants (`permissions.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 import hmac
 
 from broker import errors
-from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal
-from broker.access.users import ROOT_USER_ID, UserMeta
+from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal
+from broker.access.rules import Grant
+from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from protocols.iggy import replies as r
 from protocols.iggy import user_messages as u
 from protocols.iggy.context import ROOT, Answer, Context
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED, Name
+from protocols.iggy.permissions import EVERYTHING, grants_for, is_iggys, permissions_of
 from protocols.iggy.topic_options import check_no_options
 from protocols.iggy.vsr import PROTOCOL_VERSION
 
@@ -26,7 +28,6 @@ USERNAME_BYTES = range(3, 51)
 PASSWORD_BYTES = range(3, 101)
 TOKEN_NAME_BYTES = range(3, 31)
 ACTIVE, INACTIVE = 1, 2  # Status of a user.
-ALL_PERMISSIONS = b"\x01" * 10 + b"\x00"  # All of the global ones, none for single streams.
 
 
 async def login(context: Context, request: u.LoginUser) -> Answer:
@@ -67,17 +68,18 @@ async def logout(context: Context, request: u.LogoutUser) -> Answer:
 
 
 async def get_user(context: Context, request: u.GetUser) -> Answer:
-    """A user, with its permissions where Iggy has a word for them. Raises Absent."""
-    _check_rights(context)
+    """A user with its permissions; oneself always. Raises Absent."""
     user = _find(context, request.user)
+    if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
+        _check_rights(context, Action.DESCRIBE)
     if user is None:
         raise Absent(ErrorCode.RESOURCE_NOT_FOUND)
-    return Answer(_details(user))
+    return Answer(_details(context, user))
 
 
 async def get_users(context: Context, request: u.GetUsers) -> Answer:
     """All users."""
-    _check_rights(context)
+    _check_rights(context, Action.DESCRIBE)
     return Answer([_info(user) for user in _all(context)])
 
 
@@ -85,7 +87,7 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
     """Make a user. Raises Refusal."""
     _check_rights(context)
     check_no_options(request.options)
-    _check_permissions(request.permissions)
+    grants = _grants(context, request.username, request.permissions)
     _check_size(request.username, USERNAME_BYTES, ErrorCode.INVALID_USERNAME)
     _check_size(request.password, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
     if _find(context, request.username) is not None:
@@ -98,7 +100,9 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
         raise Refusal(ErrorCode.USERS_LIMIT_REACHED, str(error)) from None
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
-    return Answer(_details(user), ticket=ticket)
+    if request.permissions is not None:
+        ticket = await _replace_grants(context, user.name, grants)
+    return Answer(_details(context, user), ticket=ticket)
 
 
 async def update_user(context: Context, request: u.UpdateUser) -> Answer:
@@ -129,15 +133,18 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
 
 
 async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
-    """Take permissions away that nobody has; others cannot be given in this way. Raises Refusal."""
+    """Give a user these permissions, and take all others away that Iggy has a word for.
+
+    Raises Refusal.
+    """
     _check_rights(context)
     user = _find(context, request.user)
     if user is None:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
     if user.user_id == ROOT_USER_ID:
         raise Refusal(ErrorCode.CANNOT_CHANGE_PERMISSIONS)
-    _check_permissions(request.permissions)
-    return Answer()
+    grants = _grants(context, user.name, request.permissions)
+    return Answer(ticket=await _replace_grants(context, user.name, grants))
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
@@ -267,23 +274,26 @@ def _caller(context: Context) -> UserMeta:
     return user
 
 
-def _check_rights(context: Context) -> None:
-    """Root looks after users; with rules, whoever may by them.
+def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
+    """Whether the caller may see users, or change them: root, and who is allowed to.
 
     Raises Refusal, NotAuthorized.
     """
-    if context.broker.access.rules is not None:
-        context.connection.check(Action.ADMINISTER, CLUSTER)
+    if context.rules is not None:
+        context.check(action, USERS)
     elif context.client.user_id != ROOT:
         raise Refusal(ErrorCode.UNAUTHORIZED, "only root looks after users")
 
 
-def _check_permissions(permissions: bytes | None) -> None:
-    if permissions is not None and any(permissions):
-        raise Refusal(
-            ErrorCode.FEATURE_UNAVAILABLE,
-            "permissions are granted with `braidlog grants`, not over Iggy's protocol",
-        )
+def _grants(context: Context, name: str, permissions: u.Permissions | None) -> list[Grant]:
+    """The grants of a user who has these permissions. Raises Refusal."""
+    return [] if permissions is None else grants_for(context.broker, name, permissions)
+
+
+async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
+    """Grant these to a user and nothing else that Iggy has a word for; return the ticket."""
+    permissions = context.broker.permissions
+    return await permissions.replace(name, grants, filter(is_iggys, permissions.list(name)))
 
 
 def _check_size(text: str, sizes: range, code: ErrorCode) -> None:
@@ -302,6 +312,9 @@ def _info(user: UserMeta) -> r.UserInfo:
     return r.UserInfo(user.user_id - ROOT_USER_ID, user.created_us, status, user.name)
 
 
-def _details(user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
-    permissions = ALL_PERMISSIONS if user.user_id == ROOT_USER_ID else None
-    return [_info(user), r.UserPermissions(permissions)]
+def _details(context: Context, user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
+    broker, principal = context.broker, principal_of(user)
+    is_root = user.user_id == ROOT_USER_ID and broker.access.rules is None
+    if is_root or broker.permissions.allows(principal, Action.ADMINISTER, CLUSTER):
+        return [_info(user), r.UserPermissions(EVERYTHING)]
+    return [_info(user), r.UserPermissions(permissions_of(broker, user.name))]

@@ -26,6 +26,8 @@ class UserBook:
 
     def __init__(self) -> None:
         self.grants: dict[Grant, None] = {}  # In the order in which they were given.
+        self.grants_version = 0  # Rises with each change of `grants`.
+        self._grants_of: dict[str, dict[Grant, None]] = {}
         self.next_user_id = ROOT_USER_ID + 1
         self._by_id: dict[int, UserMeta] = {}
         self._by_name: dict[str, UserMeta] = {}
@@ -49,6 +51,10 @@ class UserBook:
     def by_token(self, digest: bytes) -> UserMeta | None:
         """The user who has the token with that digest."""
         return self._by_token.get(digest)
+
+    def grants_of(self, subject: str) -> list[Grant]:
+        """What was granted to a user or role, in the order in which it was given."""
+        return list(self._grants_of.get(subject, ()))
 
     def apply(self, change: UserChange) -> None:
         """Make a change, live or replayed. Raises KeyError where it names what is not there."""
@@ -77,9 +83,15 @@ class UserBook:
 
     def _apply_granted(self, change: Granted) -> None:
         self.grants[change.grant] = None
+        self._grants_of.setdefault(change.grant.subject, {})[change.grant] = None
+        self.grants_version += 1
 
     def _apply_revoked(self, change: Revoked) -> None:
         del self.grants[change.grant]
+        del self._grants_of[change.grant.subject][change.grant]
+        if not self._grants_of[change.grant.subject]:
+            del self._grants_of[change.grant.subject]
+        self.grants_version += 1
 
     def _forget(self, meta: UserMeta) -> None:
         del self._by_name[meta.name]

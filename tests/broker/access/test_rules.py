@@ -2,7 +2,7 @@ import pytest
 
 from broker import errors
 from broker.access.patterns import parse_pattern
-from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal, Resource
+from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal, Resource
 from storage.metadata.names import TopicName
 from storage.metadata.user_records import Grant
 from tests.broker.access.kept_users import KeptUsers
@@ -18,8 +18,10 @@ ANNA = Principal("anna", frozenset({"readers"}))
 @pytest.mark.parametrize(
     ("pattern", "covered"),
     [
-        ("*", {TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER}),
-        ("cluster", {CLUSTER}),
+        ("*", {TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER, USERS}),
+        ("cluster", {CLUSTER, USERS}),
+        ("cluster/users", {USERS}),
+        ("cluster/server", {CLUSTER}),
         ("public", {TOPIC, NAMESPACE, TENANT, BILLING}),
         ("pub*", {TOPIC, NAMESPACE, TENANT, BILLING}),
         ("other", set()),
@@ -35,7 +37,7 @@ ANNA = Principal("anna", frozenset({"readers"}))
 )
 def test_a_pattern_covers_what_is_in_it(pattern, covered):
     parsed = parse_pattern(pattern)
-    everything = (TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER)
+    everything = (TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER, USERS)
     assert {one for one in everything if parsed.covers(one)} == covered
 
 

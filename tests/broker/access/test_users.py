@@ -3,6 +3,7 @@ import trio
 
 from broker import errors
 from broker.access.passwords import HASHES_WAITING_MAX
+from broker.access.rules import Grant
 from broker.access.users import TOKENS_MAX, principal_of
 from tests.broker.access.kept_users import KeptUsers
 
@@ -99,6 +100,17 @@ async def test_a_renamed_user_keeps_number_password_and_tokens():
     assert kept.users.find("anna") is None
     assert kept.users.verify_token(token, HERE).name == "anne"
     assert (await kept.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
+
+
+async def test_permissions_follow_a_name_and_go_with_a_deleted_user():
+    kept, anna = await with_anna()
+    await kept.rules.grant(Grant("anna", "produce", "public"))
+    await kept.rules.grant(Grant("role:anna", "produce", "public"))
+    await kept.users.alter(anna, name="annika")
+    assert kept.rules.list("anna") == []
+    assert kept.rules.list("annika") == [Grant("annika", "produce", "public")]
+    await kept.users.delete(kept.users.get("annika"))
+    assert kept.rules.list() == [Grant("role:anna", "produce", "public")]
 
 
 async def test_tokens_expire_and_can_be_taken_back():

@@ -12,7 +12,11 @@ from protocols.iggy.all_dialects import D2
 from protocols.iggy.messages import Code
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
+from tests.protocols.iggy.description_permissions import block
 from tests.protocols.iggy.recorded import conversation
+
+PERMITTED = u.Permissions(frozenset({"manage_servers"}))
+BLOCK = block([1, *[0] * 9], {})
 
 CONSUMER, GROUP = m.ConsumerKind.CONSUMER, m.ConsumerKind.GROUP
 NEVER = (1 << 64) - 1
@@ -134,8 +138,8 @@ REQUESTS = [
     (Code.GET_USERS, {}, u.GetUsers()),
     (
         Code.CREATE_USER,
-        {"username": "u", "password": "p", "status": 1, "permissions": b"abc"},
-        u.CreateUser("u", "p", 1, b"abc"),
+        {"username": "u", "password": "p", "status": 1, "permissions": BLOCK},
+        u.CreateUser("u", "p", 1, PERMITTED),
     ),
     (
         Code.CREATE_USER,
@@ -155,8 +159,8 @@ REQUESTS = [
     ),
     (
         Code.UPDATE_PERMISSIONS,
-        {"user": named(5), "permissions": b"abc"},
-        u.UpdatePermissions(5, b"abc"),
+        {"user": named(5), "permissions": BLOCK},
+        u.UpdatePermissions(5, PERMITTED),
     ),
     (
         Code.CHANGE_PASSWORD,
@@ -301,7 +305,7 @@ RECORDS = [
         r.UserInfo(0, 2, 1, "iggy"),
         {"id": 1, "created_at": 2, "status": 1, "username": "iggy"},
     ),
-    ("permissions", description.MAYBE_SIZED, r.UserPermissions(b"abc"), {"value": b"abc"}),
+    ("permissions", description.MAYBE_SIZED, r.UserPermissions(PERMITTED), {"value": BLOCK}),
     ("no permissions", description.ZERO, r.UserPermissions(None), {"none": 0}),
     ("token", description.TOKEN, r.TokenInfo("t", 5), {"name": "t", "expires": 5}),
     ("raw token", description.RAW_TOKEN, r.RawToken("t"), {"token": "t"}),

@@ -54,8 +54,6 @@ async def test_a_user_is_made_shown_changed_and_deleted(talk, broker):
         ({"password": "pw"}, ErrorCode.INVALID_PASSWORD),
         ({"password": "p" * 101}, ErrorCode.INVALID_PASSWORD),
         ({"status": 3}, ErrorCode.INVALID_USER_STATUS),
-        # Nobody would hold to it: it is not kept.
-        ({"permissions": ALL}, ErrorCode.FEATURE_UNAVAILABLE),
     ],
 )
 async def test_user_that_cannot_be_made(talk, broker, changed, status):

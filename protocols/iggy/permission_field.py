@@ -1,0 +1,102 @@
+"""The bytes of a user's permissions: ten flags, then those of single streams and topics by number.
+
+Layout: apache/iggy, `core/common/src/types/permissions` (0.0.81 to 0.11, the same in all).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.fields import U32, FieldRefused
+from protocols.iggy.user_messages import (
+    GLOBAL_PERMISSIONS,
+    STREAM_PERMISSIONS,
+    TOPIC_PERMISSIONS,
+    Permissions,
+    StreamPermissions,
+)
+from protocols.reader import LittleEndianReader
+
+# Streams and topics together for which one user may have permissions: each is some grants, made
+# one by one.
+PERMITTED_MAX = 1_000
+
+
+class Permitted:
+    """Whether there are permissions, then those behind their length in bytes."""
+
+    def read(self, reader: LittleEndianReader) -> Permissions | None:
+        if reader.u8() != 1:
+            return None
+        return _Block(reader.take(reader.u32())).permissions()
+
+    def write(self, permissions: Permissions | None) -> bytes:
+        if permissions is None:
+            return U32.pack(0)
+        parts = [_flags(GLOBAL_PERMISSIONS, permissions.given)]
+        parts.append(bool(permissions.streams).to_bytes())
+        left = len(permissions.streams)
+        for stream_id, stream in permissions.streams.items():
+            left -= 1
+            parts += (U32.pack(stream_id), _flags(STREAM_PERMISSIONS, stream.given))
+            parts.append(bool(stream.topics).to_bytes())
+            more = len(stream.topics)
+            for topic_id, given in stream.topics.items():
+                more -= 1
+                parts += (U32.pack(topic_id), _flags(TOPIC_PERMISSIONS, given))
+                parts.append(bool(more).to_bytes())
+            parts.append(bool(left).to_bytes())
+        block = b"".join(parts)
+        return struct.pack("<BI", 1, len(block)) + block
+
+
+class _Block:
+    """Reads one block. Raises ProtocolError, FieldRefused for more than PERMITTED_MAX."""
+
+    def __init__(self, block: memoryview) -> None:
+        self._reader = LittleEndianReader(block)
+        self._count = 0
+
+    def permissions(self) -> Permissions:
+        """All of the block; bytes behind it are not looked at, as in Iggy."""
+        given = self._given(GLOBAL_PERMISSIONS)
+        streams: dict[int, StreamPermissions] = {}
+        more = self._flag()
+        while more:
+            stream_id = self._number()
+            streams[stream_id] = StreamPermissions(self._given(STREAM_PERMISSIONS), self._topics())
+            more = self._flag()
+        return Permissions(given, streams)
+
+    def _topics(self) -> dict[int, frozenset[str]]:
+        topics: dict[int, frozenset[str]] = {}
+        more = self._flag()
+        while more:
+            topic_id = self._number()
+            topics[topic_id] = self._given(TOPIC_PERMISSIONS)
+            more = self._flag()
+        return topics
+
+    def _number(self) -> int:
+        self._count += 1
+        if self._count > PERMITTED_MAX:
+            raise FieldRefused(
+                ErrorCode.FEATURE_UNAVAILABLE, f"permissions for more than {PERMITTED_MAX} topics"
+            )
+        return self._reader.u32()
+
+    def _given(self, names: Sequence[str]) -> frozenset[str]:
+        flags = self._reader.take(len(names))
+        return frozenset(name for name, flag in zip(names, flags, strict=True) if flag == 1)
+
+    def _flag(self) -> bool:
+        return self._reader.u8() == 1
+
+
+def _flags(names: Sequence[str], given: frozenset[str]) -> bytes:
+    return bytes(name in given for name in names)
+
+
+PERMISSIONS = Permitted()

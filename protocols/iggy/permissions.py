@@ -1,0 +1,178 @@
+"""Iggy's permissions as the broker's: which grants stand for each of them, and back.
+
+Each permission has one grant that no other one stands for in these words, its mark, by which it is
+known again; further grants are what it includes. Names of streams and topics stand in grants,
+numbers in Iggy's permissions. Rules: apache/iggy, `core/metadata/src/permissioner` (0.11). Knows no
+bytes and no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from broker.access.patterns import parse_pattern
+from broker.access.rules import Grant
+from protocols.iggy import names
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from protocols.iggy.user_messages import Permissions, StreamPermissions
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+Right = tuple[str, str]  # An action, and a pattern of what it may be done to.
+Rights = Mapping[str, tuple[Right, ...]]
+
+TENANT, TOPICS = names.TENANT, "*"
+# The same resources in other words: for what a permission includes, and is not known by.
+INCLUDED = "@*"
+
+
+def _topic_rights(topic: str) -> Rights:
+    """Of one topic, or of all that a pattern names. The first of each is its mark."""
+    within = topic + INCLUDED
+    reading, writing = ("consume", within), ("produce", within)
+    return {
+        "manage": (("alter", topic), ("delete", topic), reading, writing),
+        "read": (("describe", topic), reading),
+        "poll_messages": (("consume", topic),),
+        "send_messages": (("produce", topic),),
+    }
+
+
+def _stream_rights(stream: str, topics: str) -> dict[str, tuple[Right, ...]]:
+    """Of one stream or all, and of the topics there."""
+    within = _topic_rights(topics)
+    managing, reading = within["manage"], within["read"]
+    creating = ("create", topics)
+    return {
+        "manage_stream": (("alter", stream), ("delete", stream), creating, *managing[2:]),
+        "read_stream": (("describe", stream), *reading[1:]),
+        "manage_topics": (*managing, creating),
+        "read_topics": reading,
+        "poll_messages": within["poll_messages"],
+        "send_messages": within["send_messages"],
+    }
+
+
+def _global_rights() -> Rights:
+    rights = _stream_rights(TENANT, f"{TENANT}/*/{TOPICS}")
+    managing = (*rights.pop("manage_stream"), ("create", TENANT))
+    return {
+        "manage_servers": (("alter", "cluster/server"),),
+        "read_servers": (("describe", "cluster/server"),),
+        "manage_users": (("administer", "cluster/users"),),
+        "read_users": (("describe", "cluster/users"),),
+        "manage_streams": managing,
+        "read_streams": rights.pop("read_stream"),
+        **rights,
+    }
+
+
+GLOBAL = _global_rights()
+
+
+def of_stream(stream: str) -> Rights:
+    """What the permissions for one stream stand for."""
+    return _stream_rights(f"{TENANT}/{stream}", f"{TENANT}/{stream}/{TOPICS}")
+
+
+def of_topic(stream: str, topic: str) -> Rights:
+    """What the permissions for one topic stand for."""
+    rights = dict(_topic_rights(f"{TENANT}/{stream}/{topic}"))
+    return {"manage_topic": rights.pop("manage"), "read_topic": rights.pop("read"), **rights}
+
+
+def grants_for(broker: Broker, subject: str, permissions: Permissions) -> list[Grant]:
+    """The grants that stand for a user's permissions.
+
+    Raises Refusal for what no grant could say, or hold to: streams and topics that are not there,
+    and names that read like patterns.
+    """
+    rights = dict.fromkeys(_all_rights(broker, permissions))
+    return [Grant(subject, action, resource) for action, resource in rights]
+
+
+def _all_rights(broker: Broker, permissions: Permissions) -> Iterator[Right]:
+    yield from _given(GLOBAL, permissions.given)
+    for stream_id, stream in permissions.streams.items():
+        name = _exact(names.get_stream(broker, stream_id).name)
+        yield from _given(of_stream(name), stream.given)
+        for topic_id, given in stream.topics.items():
+            topic = _exact(names.get_topic(broker, stream_id, topic_id).name.topic)
+            yield from _given(of_topic(name, topic), given)
+
+
+def _given(rights: Rights, given: frozenset[str]) -> Iterator[Right]:
+    for name in rights:
+        if name in given:
+            yield from rights[name]
+
+
+def _exact(name: str) -> str:
+    """The name, if a pattern can say it and nothing else. Raises Refusal."""
+    try:
+        parts = parse_pattern(f"{TENANT}/{name}").parts
+    except ValueError:
+        parts = ()
+    if parts != (TENANT, name) or "*" in name:
+        raise Refusal(
+            ErrorCode.FEATURE_UNAVAILABLE, f"no permission can name {name!r} and nothing else"
+        )
+    return name
+
+
+def is_iggys(grant: Grant) -> bool:
+    """Whether a grant is about anything that Iggy's clients can name: their permissions replace
+    it.
+    """
+    parts = parse_pattern(grant.resource).parts
+    if not parts:
+        return True
+    tenant = parts[0]
+    return TENANT.startswith(tenant[:-1]) if tenant.endswith("*") else tenant == TENANT
+
+
+def permissions_of(broker: Broker, subject: str) -> Permissions | None:
+    """What a user's grants are in Iggy's words, by their marks; None for none."""
+    grants = broker.permissions.list(subject)
+    if not grants:
+        return None
+    held = {(grant.action, grant.resource) for grant in grants}
+    if ("admin", "*") in held:
+        return EVERYTHING
+    streams: dict[int, StreamPermissions] = {}
+    for stream_name, topics in _named(held).items():
+        stream = names.find_stream(broker, stream_name)
+        if stream is None:
+            continue
+        found = {}
+        for topic_name in topics:
+            try:
+                topic = names.get_topic(broker, stream_name, topic_name)
+            except Absent:
+                continue
+            given = _marked(of_topic(stream_name, topic_name), held)
+            found[names.topic_number(broker, topic)] = given
+        given = _marked(of_stream(stream_name), held)
+        streams[stream.stream_id] = StreamPermissions(given, dict(sorted(found.items())))
+    return Permissions(_marked(GLOBAL, held), dict(sorted(streams.items())))
+
+
+def _marked(rights: Rights, held: set[Right]) -> frozenset[str]:
+    return frozenset(name for name, (mark, *_) in rights.items() if mark in held)
+
+
+def _named(held: set[Right]) -> dict[str, set[str]]:
+    """The streams that grants name, each with the topics that they name in it."""
+    found: dict[str, set[str]] = {}
+    for _, resource in held:
+        pattern = parse_pattern(resource)
+        if pattern.parts[:1] != (TENANT,) or len(pattern.parts) == 1 or "*" in pattern.parts[1]:
+            continue
+        topics = found.setdefault(pattern.parts[1], set())
+        topics.update(topic for topic in pattern.parts[2:] if "*" not in topic)
+    return found
+
+
+EVERYTHING = Permissions(frozenset(GLOBAL))

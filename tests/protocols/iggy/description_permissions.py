@@ -1,0 +1,46 @@
+"""The block of a user's permissions, described with construct."""
+
+from construct import Array, If, Int8ul, Int32ul, RepeatUntil, Struct, this
+
+TOPIC = Struct("id" / Int32ul, "flags" / Array(4, Int8ul), "more" / Int8ul)
+STREAM = Struct(
+    "id" / Int32ul,
+    "flags" / Array(6, Int8ul),
+    "has_topics" / Int8ul,
+    "topics" / If(this.has_topics, RepeatUntil(lambda one, _, __: not one["more"], TOPIC)),
+    "more" / Int8ul,
+)
+BLOCK = Struct(
+    "flags" / Array(10, Int8ul),
+    "has_streams" / Int8ul,
+    "streams" / If(this.has_streams, RepeatUntil(lambda one, _, __: not one["more"], STREAM)),
+)
+
+
+def block(flags: list[int], streams: dict[int, tuple[list[int], dict[int, list[int]]]]) -> bytes:
+    """Ten flags, then by their numbers streams with six flags and topics with four."""
+    return BLOCK.build(
+        {
+            "flags": flags,
+            "has_streams": int(bool(streams)),
+            "streams": _listed(
+                [
+                    {
+                        "id": number,
+                        "flags": given,
+                        "has_topics": int(bool(topics)),
+                        "topics": _listed(
+                            [{"id": topic, "flags": four} for topic, four in topics.items()]
+                        ),
+                    }
+                    for number, (given, topics) in streams.items()
+                ]
+            ),
+        }
+    )
+
+
+def _listed(records: list[dict]) -> list[dict] | None:
+    for number, record in enumerate(records, 1):
+        record["more"] = int(number < len(records))
+    return records or None

@@ -1,0 +1,80 @@
+"""The bytes of permissions, against their description, and what is no such block."""
+
+import random
+import struct
+
+import pytest
+
+from broker.server.endings import ProtocolError
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.fields import FieldRefused
+from protocols.iggy.permission_field import PERMISSIONS, PERMITTED_MAX
+from protocols.iggy.user_messages import (
+    GLOBAL_PERMISSIONS,
+    STREAM_PERMISSIONS,
+    TOPIC_PERMISSIONS,
+    Permissions,
+    StreamPermissions,
+)
+from protocols.reader import LittleEndianReader
+from tests.protocols.iggy.description_permissions import block
+
+
+def read(data: bytes) -> Permissions | None:
+    return PERMISSIONS.read(LittleEndianReader(memoryview(data)))
+
+
+def framed(data: bytes) -> bytes:
+    return b"\x01" + struct.pack("<I", len(data)) + data
+
+
+def named(names: tuple[str, ...], flags: list[int]) -> frozenset[str]:
+    return frozenset(name for name, flag in zip(names, flags, strict=True) if flag)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_block_is_read_and_written_as_described(seed):
+    chance = random.Random(seed)
+
+    def flags(count):
+        return [chance.randrange(2) for _ in range(count)]
+
+    given = flags(10)
+    streams = {
+        chance.randrange(1 << 32): (
+            flags(6),
+            {chance.randrange(1 << 32): flags(4) for _ in range(chance.randrange(4))},
+        )
+        for _ in range(chance.randrange(4))
+    }
+    data = framed(block(given, streams))
+    expected = Permissions(
+        named(GLOBAL_PERMISSIONS, given),
+        {
+            number: StreamPermissions(
+                named(STREAM_PERMISSIONS, six),
+                {topic: named(TOPIC_PERMISSIONS, four) for topic, four in topics.items()},
+            )
+            for number, (six, topics) in streams.items()
+        },
+    )
+    assert read(data) == expected
+    assert PERMISSIONS.write(expected) == data
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            read(data[:size])
+
+
+def test_none_is_one_zero_byte_in_a_request_and_four_in_an_answer():
+    assert read(b"\0") is None
+    assert PERMISSIONS.write(None) == bytes(4)
+
+
+def test_only_so_many_are_read():
+    def permitted(count):
+        return framed(block([0] * 10, {number: ([0] * 6, {}) for number in range(count)}))
+
+    assert len(read(permitted(PERMITTED_MAX)).streams) == PERMITTED_MAX
+    with pytest.raises(FieldRefused) as refused:
+        read(permitted(PERMITTED_MAX + 1))
+    assert refused.value.code is ErrorCode.FEATURE_UNAVAILABLE

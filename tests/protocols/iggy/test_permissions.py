@@ -1,0 +1,221 @@
+"""Iggy's permissions as the broker's grants: exact back, and held to."""
+
+import random
+
+import pytest
+
+from broker.access.rules import Grant
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.permissions import GLOBAL, of_stream, of_topic
+from protocols.iggy.user_messages import (
+    GLOBAL_PERMISSIONS,
+    STREAM_PERMISSIONS,
+    TOPIC_PERMISSIONS,
+)
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.description_permissions import block
+from tests.protocols.iggy.talk import FIRST
+
+CREATE, UPDATE, PERMISSIONS, GET, DELETE = 33, 35, 36, 31, 34
+NOTHING = [0] * 10
+BOB = {"username": "bob", "password": "secret1", "status": 1}
+TP = {"stream": named("st"), "topic": named("tp")}
+
+
+def given(names, *wanted):
+    assert set(wanted) <= set(names)
+    return [int(name in wanted) for name in names]
+
+
+def everywhere(*wanted):
+    return block(given(GLOBAL_PERMISSIONS, *wanted), {})
+
+
+def stream_1(*wanted, topics=None):
+    return block(NOTHING, {1: (given(STREAM_PERMISSIONS, *wanted), topics or {})})
+
+
+def topic_1(*wanted):
+    return stream_1(topics={1: given(TOPIC_PERMISSIONS, *wanted)})
+
+
+@pytest.fixture
+async def bob(talk, connect):
+    """A user who has logged in; stream `st` (1) with the topics `tp` (1) and `other` (2)."""
+    await talk.create_topic()
+    await talk.create_topic("other")
+    await talk.send(b"x")
+    assert await talk.status(CREATE, **BOB, permissions=None) == 0
+    other = await connect()
+    await other.ask(38, username="bob", password="secret1", version="0.6.202", context="")
+    return other
+
+
+async def set_permissions(talk, permissions):
+    assert await talk.status(PERMISSIONS, user=named("bob"), permissions=permissions) == 0
+
+
+COMMANDS = {
+    "stats": lambda one: one.status(10),
+    "users": lambda one: one.status(32),
+    "new user": lambda one: one.status(
+        CREATE, username="eve", password="secret1", status=1, permissions=None
+    ),
+    "streams": lambda one: one.status(201),
+    "stream": lambda one: one.status(200, stream=named("st")),
+    "new stream": lambda one: one.status(202, stream_id=0, name="new"),
+    "change stream": lambda one: one.status(204, stream=named("st"), name="st"),
+    "topics": lambda one: one.status(301, stream=named("st")),
+    "topic": lambda one: one.status(300, **TP),
+    "new topic": lambda one: new_topic(one),
+    "other": lambda one: one.status(300, stream=named("st"), topic=named("other")),
+    "add partition": lambda one: one.status(402, **TP, count=1),
+    "group": lambda one: one.status(602, **TP, group_id=0, name="grp"),
+    "poll": lambda one: poll(one, "tp"),
+    "poll other": lambda one: poll(one, "other"),
+    "send": lambda one: one.send(b"y"),
+    "send other": lambda one: one.send(b"y", topic="other"),
+}
+
+
+async def poll(one, topic):
+    return (await one.poll(FIRST, topic=topic))["status"]
+
+
+async def new_topic(one):
+    return (await one.create_topic("new"))["status"]
+
+
+# What real clients may do by each; whoever may do something with a topic may see it here.
+SEES = {"topic", "other", "topics"}
+READS = {*SEES, "group", "poll", "poll other"}
+MANAGES = {*READS, "new topic", "add partition", "send", "send other"}
+ONE_SEES = {"topic"}
+ONE_READS = {"topic", "group", "poll"}
+WHAT = [
+    (None, set()),
+    (everywhere(), set()),
+    (everywhere("read_servers"), {"stats"}),
+    (everywhere("manage_servers"), {"stats"}),
+    (everywhere("read_users"), {"users"}),
+    (everywhere("manage_users"), {"users", "new user"}),
+    (everywhere("read_streams"), {*READS, "streams", "stream"}),
+    (
+        everywhere("manage_streams"),
+        {*MANAGES, "streams", "stream", "new stream", "change stream"},
+    ),
+    (everywhere("read_topics"), READS),
+    (everywhere("manage_topics"), MANAGES),
+    (everywhere("poll_messages"), READS),
+    (everywhere("send_messages"), {*SEES, "send", "send other"}),
+    (stream_1("read_stream"), {*READS, "stream"}),
+    (stream_1("manage_stream"), {*MANAGES, "stream", "change stream"}),
+    (stream_1("read_topics"), READS),
+    (stream_1("manage_topics"), MANAGES),
+    (stream_1("poll_messages"), READS),
+    (stream_1("send_messages"), {*SEES, "send", "send other"}),
+    (topic_1("read_topic"), ONE_READS),
+    (topic_1("manage_topic"), {*ONE_READS, "add partition", "send"}),
+    (topic_1("poll_messages"), ONE_READS),
+    (topic_1("send_messages"), {*ONE_SEES, "send"}),
+]
+
+
+@pytest.mark.parametrize(("permissions", "allowed"), WHAT)
+async def test_a_permission_is_held_to_and_told_back(talk, bob, permissions, allowed):
+    await set_permissions(talk, permissions)
+    shown = await talk.ask(GET, user=named("bob"))
+    assert shown["permissions"] == (None if permissions == everywhere() else permissions)
+    found = {}
+    for name, command in COMMANDS.items():
+        found[name] = await command(bob)
+    assert set(found.values()) <= {0, ErrorCode.UNAUTHORIZED}
+    assert {name for name, status in found.items() if status == 0} == allowed
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_whatever_is_set_is_told_back(talk, bob, seed):
+    chance = random.Random(seed)
+
+    def flags(count):
+        return [chance.randrange(2) for _ in range(count)]
+
+    topics = {number: flags(4) for number in (1, 2) if chance.random() < 0.7}
+    topics = {number: four for number, four in topics.items() if any(four)}
+    six = flags(6)
+    streams = {1: (six, topics)} if any(six) or topics else {}
+    permissions = block([1, *flags(9)], streams)
+    await set_permissions(talk, everywhere(*GLOBAL_PERMISSIONS))
+    await set_permissions(talk, permissions)
+    assert (await talk.ask(GET, user=named("bob")))["permissions"] == permissions
+
+
+def test_no_two_permissions_share_a_mark():
+    marks = [
+        rights[name][0]
+        for rights in (GLOBAL, of_stream("st"), of_topic("st", "tp"))
+        for name in rights
+    ]
+    assert len(set(marks)) == len(marks)
+    included = [
+        right
+        for rights in (GLOBAL, of_stream("st"), of_topic("st", "tp"))
+        for name in rights
+        for right in rights[name][1:]
+    ]
+    assert not set(included) & set(marks)
+    assert list(GLOBAL) == sorted(GLOBAL_PERMISSIONS, key=list(GLOBAL).index)
+    assert set(of_stream("s")) == set(STREAM_PERMISSIONS)
+    assert set(of_topic("s", "t")) == set(TOPIC_PERMISSIONS)
+
+
+async def test_a_user_is_made_with_permissions(talk, connect):
+    await talk.create_topic()
+    made = await talk.ask(CREATE, **BOB, permissions=topic_1("send_messages"))
+    assert made["permissions"] == topic_1("send_messages")
+
+
+@pytest.mark.parametrize(
+    ("permissions", "status"),
+    [
+        (block(NOTHING, {9: ([1] * 6, {})}), ErrorCode.STREAM_ID_NOT_FOUND),
+        (stream_1(topics={9: [1] * 4}), ErrorCode.TOPIC_ID_NOT_FOUND),
+        (block(NOTHING, {2: ([1] * 6, {})}), ErrorCode.FEATURE_UNAVAILABLE),
+        (block(NOTHING, {3: ([1] * 6, {})}), ErrorCode.FEATURE_UNAVAILABLE),
+    ],
+)
+async def test_what_no_grant_can_say_is_refused_and_nothing_is_kept(
+    talk, bob, broker, permissions, status
+):
+    await talk.status(202, stream_id=2, name="all*")
+    await talk.status(202, stream_id=3, name="a@b")
+    await set_permissions(talk, everywhere("read_users"))
+    before = broker.permissions.list()
+    assert await talk.status(PERMISSIONS, user=named("bob"), permissions=permissions) == status
+    eve = {**BOB, "username": "eve"}
+    assert await talk.status(CREATE, **eve, permissions=permissions) == status
+    assert broker.permissions.list() == before
+    assert broker.users.find("eve") is None
+
+
+async def test_grants_by_other_means_are_replaced_but_for_those_of_other_tenants(talk, bob, broker):
+    for resource in ("*", "public/default/orders@billing", "pub*", "cluster", "acme/x", "ac*"):
+        await broker.permissions.grant(Grant("bob", "produce", resource))
+    await set_permissions(talk, None)
+    assert {grant.resource for grant in broker.permissions.list("bob")} == {"acme/x", "ac*"}
+
+
+async def test_permissions_stay_with_a_renamed_user_and_go_with_a_deleted_one(talk, bob, broker):
+    await set_permissions(talk, topic_1("send_messages"))
+    assert await talk.status(UPDATE, user=named("bob"), username="bobby", status=None) == 0
+    assert (await talk.ask(GET, user=named("bobby")))["permissions"] == topic_1("send_messages")
+    assert await talk.status(CREATE, **BOB, permissions=None) == 0
+    assert (await talk.ask(GET, user=named("bob")))["permissions"] is None
+    assert await talk.status(DELETE, user=named("bobby")) == 0
+    assert broker.permissions.list() == []
+
+
+async def test_everybody_sees_and_changes_themselves(bob):
+    assert (await bob.ask(GET, user=named("bob")))["user"]["username"] == "bob"
+    assert await bob.status(37, user=named("bob"), old="secret1", new="secret2") == 0
+    assert await bob.status(GET, user=named("iggy")) == ErrorCode.UNAUTHORIZED
