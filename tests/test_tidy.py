@@ -230,20 +230,10 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-# Modules that need each other, for types alone or at run time. None may be added: what two of them
-# share goes into a third.
-KNOWN_CIRCLES = ({"broker.topics.partition", "broker.topics.topic"},)
-
-
-def test_there_are_no_new_circles_of_imports() -> None:
-    """Imports for types alone count: a circle of types is one of thoughts."""
-    known = [circle for circle in circles() if is_known(circle)]
-    offenders = [" - ".join(sorted(circle)) for circle in circles() if circle not in known]
+def test_there_are_no_circles_of_imports() -> None:
+    """Imports for types alone count: what two modules share goes into a third."""
+    offenders = [" - ".join(sorted(circle)) for circle in circles()]
     assert not offenders, "\n".join(offenders)
-
-
-def is_known(circle: set[str]) -> bool:
-    return any(circle <= one for one in KNOWN_CIRCLES)
 
 
 def circles() -> list[set[str]]:

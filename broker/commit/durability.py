@@ -68,9 +68,10 @@ class Durability:
         """Release the outbox's answers after each round for as long as it has pending ones."""
         self._outboxes.add(outbox)
 
-    def appended(self, partition: Awaited) -> None:
-        """Wake the partition's readers once the gathering round is on disk."""
+    def appended(self, partition: Awaited) -> int:
+        """Wake the partition's readers once the gathering round is on disk; return its ticket."""
         self._appended.add(partition)
+        return self.ticket
 
     def report_storage_error(self, error: StorageError) -> None:
         """Log a storage error that a request fails with; a fatal one stops the broker."""

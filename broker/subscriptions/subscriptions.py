@@ -18,7 +18,6 @@ from broker import errors
 from broker.commit.storage_errors import Report, as_broker_errors
 from broker.subscriptions import cursor_moves
 from broker.subscriptions.cursor_moves import CursorEvent, CursorKey
-from broker.topics.partition import Partition
 from broker.topics.topic import Topic, TopicEvent
 from broker.topics.topics import Topics
 from storage.metadata.cursors import (
@@ -260,19 +259,23 @@ class Commits:
         self._making: dict[int, Subscribed] = {}
         self._moves: list[tuple[Moved, CursorEvent | None]] = []
 
-    def add(self, partition: Partition, position: int, *, kafka: KafkaCommit | None = None) -> None:
+    def add(
+        self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
+    ) -> None:
         """One more, of a partition that has none yet.
 
-        Raises InvalidName, TopicNotFound, LimitExceeded: then it is left out.
+        Raises InvalidName, TopicNotFound, PartitionNotFound, OwnedElsewhere, LimitExceeded: then
+        it is left out.
         """
-        cursors, topic, name = self._subscriptions.cursors, partition.topic, self.name
+        topic.partition(index)
+        cursors, name = self._subscriptions.cursors, self.name
         topic_id = topic.meta.topic_id
         stored = None if topic.deleted else cursors.find(topic_id, name)
         if stored is None and topic_id not in self._making:
             _check_new(topic, name, cursors)
             self._making[topic_id] = made(topic_id, name, len(topic.partitions))
-        cursor = stored.cursors.get(partition.index) if stored else None
-        key = (topic_id, name, partition.index)
+        cursor = stored.cursors.get(index) if stored else None
+        key = (topic_id, name, index)
         self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
 
     def write(self) -> int:

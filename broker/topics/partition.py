@@ -24,13 +24,13 @@ from storage.codecs.api import BodyInfo, Buffer
 from storage.log.files import FileGone
 
 if TYPE_CHECKING:
-    from broker.commit.durability import Durability
-    from broker.commit.waiters import Wait
+    from broker.commit.storage_errors import Report
+    from broker.commit.waiters import Wait, Waiters
     from broker.topics.producer_memory import ProducerMemory
-    from broker.topics.topic import Topic
     from storage.log.batch import Batch
     from storage.log.partition_log import PartitionLog
     from storage.log.sequences import SequenceTable
+    from storage.metadata.catalogue_records import TopicMeta
 
 
 @dataclass(slots=True)
@@ -41,29 +41,41 @@ class Appended:
     ticket: int
 
 
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """What a partition calls: the same for all of them."""
+
+    on_append: Callable[[Partition], int]
+    """After an append that is not durable yet; returns the ticket that its answer waits for."""
+    gathering_ticket: Callable[[], int]
+    """The ticket of an append that would come now."""
+    report: Report
+    """Hears of every storage error."""
+    has_room: Callable[[int], bool]
+    """Whether the disk takes so many bytes more."""
+
+
 class Partition:
     """One partition of a topic. Equal only to itself; made by `broker/topics/topics.py` alone."""
 
     def __init__(
         self,
-        topic: Topic,
+        topic: TopicMeta,
         index: int,
         log: PartitionLog,
-        durability: Durability,
-        has_room: Callable[[int], bool],
         memory: ProducerMemory,
+        waiters: Waiters,
+        calls: Callbacks,
     ) -> None:
-        """`has_room` tells whether the disk takes so many bytes more; `memory` is the partition's
-        own.
-        """
-        self.topic = topic
+        """`memory` is the partition's own."""
+        self.topic = topic  # As the catalogue knows it.
         self.index = index
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
-        self._durability = durability
-        self._has_room = has_room
+        self._waiters = waiters
+        self._calls = calls
         self._memory = memory
         self._lane: trio.StrictFIFOLock | None = None
         self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
@@ -181,7 +193,7 @@ class Partition:
         """
         if self.log.high_watermark >= self.log.log_end_offset:
             return 0
-        return self._durability.ticket
+        return self._calls.gathering_ticket()
 
     def _append_failed(
         self, error: storage.errors.StorageError, size_bytes: int
@@ -194,17 +206,16 @@ class Partition:
         """Wake readers, now or once it is on disk."""
         self._no_room_for = 0
         if self.log.high_watermark > base_offset:  # durability "written": to be delivered at once
-            self._durability.waiters.wake(self)
+            self._waiters.wake(self)
             return Appended(base_offset, 0)
-        self._durability.appended(self)
-        return Appended(base_offset, self._durability.ticket)
+        return Appended(base_offset, self._calls.on_append(self))
 
     def check_room(self) -> None:
         """Raises StorageFull if the disk was full for the last append and still is.
 
         For clients that reconnect and retry forever when a record is refused (Pulsar).
         """
-        if self._no_room_for and not self._has_room(self._no_room_for):
+        if self._no_room_for and not self._calls.has_room(self._no_room_for):
             raise self._failed(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
 
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
@@ -226,18 +237,18 @@ class Partition:
             raise self._failed(error) from error
 
     def _failed(self, error: storage.errors.StorageError) -> errors.BrokerError:
-        self._durability.report_storage_error(error)
+        self._calls.report(error)
         return to_broker_error(error, f"{self.topic.name}/{self.index}")
 
     async def wait_for(self, offset: int) -> None:
         """Return when the high watermark is above `offset`, the partition is removed or the
         broker stops.
         """
-        await self._durability.waiters.wait_any([(self, offset)])
+        await self._waiters.wait_any([(self, offset)])
 
     def remove(self) -> None:
         """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
         readers wake.
         """
         self.removed = True
-        self._durability.waiters.wake(self)
+        self._waiters.wake(self)

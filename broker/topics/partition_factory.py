@@ -13,7 +13,7 @@ import trio
 
 from broker.commit.durability import Durability
 from broker.config.settings import LogConfig
-from broker.topics.partition import Partition
+from broker.topics.partition import Callbacks, Partition
 from broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from broker.topics.settings import log_settings
 from storage.errors import StorageFull
@@ -54,6 +54,12 @@ class Partitions:
         self._looked_at: float | None = None
         self._found_room = True
         self._known_settings: dict[tuple[tuple[str, Setting], ...], LogSettings] = {}
+        self._callbacks = Callbacks(
+            on_append=durability.appended,
+            gathering_ticket=lambda: durability.ticket,
+            report=durability.report_storage_error,
+            has_room=self.has_room,
+        )
         self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
 
     async def create(
@@ -86,7 +92,8 @@ class Partitions:
 
     def _of(self, topic: Topic, index: int, opened: PartitionLog) -> Partition:
         memory = ProducerMemory(opened, self.memories)
-        return Partition(topic, index, opened, self._durability, self.has_room, memory)
+        waiters = self._durability.waiters
+        return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record of that size can be stored, as far as was seen in the last moment."""

@@ -194,7 +194,9 @@ class Topics:
             topic.ticket = await self._catalogue.create_topic(planned, ids)
         meta = self._catalogue.state.topic(name)
         assert meta is not None
-        topic.meta = meta
+        topic.meta = meta  # The catalogue's own, which follows every change.
+        for partition in made:
+            partition.topic = meta
         topic.partitions.extend(made)
         self._partition_count += len(made)
         self._topics[name] = topic

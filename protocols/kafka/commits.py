@@ -91,9 +91,9 @@ def _add(
     if _characters(target.metadata) > context.options.offset_metadata_chars_max:
         return Code.OFFSET_METADATA_TOO_LARGE
     try:
-        partition = context.partition(name, index)
-        context.check_group(commits.name, partition.topic.name)
-        commits.add(partition, target.offset, kafka=_as_given(context, target))
+        topic = context.topic(name)
+        context.check_group(commits.name, topic.name)
+        commits.add(topic, index, target.offset, kafka=_as_given(context, target))
     except PartitionNotFound as error:
         # 0.8.2 takes it without a look, and version 1 never gives it back.
         return Code.NONE if version < 2 else context.refused(error)
@@ -157,9 +157,10 @@ def _committed(
     if request.group is None:
         return CommittedOffset(-1, b"", Code.UNKNOWN)
     try:
-        partition = context.partition(name, index)
-        context.check_group(request.group, partition.topic.name)
-        subscription = context.broker.subscriptions.find(partition.topic, request.group)
+        topic = context.topic(name)
+        topic.partition(index)
+        context.check_group(request.group, topic.name)
+        subscription = context.broker.subscriptions.find(topic, request.group)
         given = None if subscription is None else subscription.committed(index)
     except (TopicNotFound, PartitionNotFound) as error:
         code = context.refused(error) if request.version < 2 else Code.NONE

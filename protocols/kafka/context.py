@@ -50,10 +50,10 @@ class Context:
     # partition id -> (offset asked for, offset from where there was something left to look at)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def partition(self, name: bytes | None, index: int) -> Partition:
-        """The partition that a request names, whose action is checked.
+    def topic(self, name: bytes | None) -> Topic:
+        """The topic that a request names, whose action is checked.
 
-        Raises NotAuthorized, TopicNotFound, PartitionNotFound.
+        Raises NotAuthorized, TopicNotFound.
         """
         try:
             topic_name = self.names.topic_name(name)
@@ -64,7 +64,11 @@ class Context:
             self.connection.check(self.action, Resource.of_topic(topic_name))
             raise TopicNotFound(f"no topic {topic_name}")
         self.connection.check(self.action, topic.resource)
-        return topic.partition(index)
+        return topic
+
+    def partition(self, name: bytes | None, index: int) -> Partition:
+        """A partition of that topic. Raises as `topic`; PartitionNotFound."""
+        return self.topic(name).partition(index)
 
     def may_see(self, topic: Topic) -> bool:
         """Whether a list of topics shows this one to the client."""

@@ -99,7 +99,7 @@ class Client:
             del self.producers[producer.producer_id]
         if producer.holds_layout:
             producer.holds_layout = False
-            producer.partition.topic.layout_users -= 1
+            producer.topic.layout_users -= 1
         self.shared.producers.remove(producer)
 
     def granted(self, producer: Producer) -> None:
@@ -122,9 +122,9 @@ class Client:
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
         if consumer.dispatcher is not None:
-            if consumer.holds_layout:
-                consumer.holds_layout = False
-                consumer.dispatcher.partition.topic.layout_users -= 1
+            if consumer.holds_layout is not None:
+                consumer.holds_layout.layout_users -= 1
+                consumer.holds_layout = None
             self.shared.dispatchers.detach(consumer.dispatcher, consumer)
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:

@@ -20,6 +20,7 @@ from storage.codecs.api import Buffer
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
     from broker.server.outbox import Outbox
+    from broker.topics.topic import Topic
 
 # What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
@@ -62,7 +63,8 @@ class PulsarConsumer(Consumer):
     dispatcher: Dispatcher | None = None
     writer: messages.MessageWriter | None = None
     epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
-    holds_layout: bool = False  # It was opened by the name of a topic without partitions.
+    # The topic without partitions that it was opened by the name of, which is to stay so for it.
+    holds_layout: Topic | None = None
     connected_at_us: int = 0
 
     def attached_to(self, dispatcher: Dispatcher) -> None:

@@ -14,7 +14,6 @@ from protocols.pulsar.registry import AccessMode, Producer
 from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
     from protocols.pulsar.client import Client
 
 LANE = "producer"
@@ -75,23 +74,24 @@ async def _open_after_probe(client: Client, command: CommandProducer, opened: Pr
 
 def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
     """The producer that is asked for, not yet let in, and what its answer waits for."""
-    partition, holds_layout = resolving.open_partition(client, Action.PRODUCE, command.topic)
+    named = resolving.named_partition(client, Action.PRODUCE, command.topic)
+    topic = named.topic
     # A client whose SEND is refused connects again, and its own timeout begins anew with every
     # success (C++ and all that are made of it): it would never hear that the disk is full.
-    partition.check_room()
+    named.partition.check_room()
     opened = Producer(
         client,
-        partition,
+        topic,
+        named.partition,
         command.producer_id,
         command.producer_name or client.shared.producer_name(),
         command.epoch,
         AccessMode(command.producer_access_mode),
         command.request_id,
-        holds_layout=holds_layout,
+        holds_layout=named.holds_layout,
     )
-    ticket = partition.topic.ticket
+    ticket = topic.ticket
     if command.HasField("schema"):
-        topic = partition.topic
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket
@@ -101,7 +101,7 @@ def _admit(client: Client, command: CommandProducer, opened: Producer) -> int:
     """Let the producer in, or into the queue. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
-    opened.partition.topic.layout_users += opened.holds_layout
+    opened.topic.layout_users += opened.holds_layout
     client.producers[opened.producer_id] = opened
     try:
         return _register(client, command, opened)
@@ -119,15 +119,16 @@ def _register(client: Client, command: CommandProducer, opened: Producer) -> int
     elif opened.topic_epoch is not None:
         ticket = client.broker.producers.ticket
     if command.initial_subscription_name:
-        ticket = max(ticket, _make_subscription(client, command, opened.partition))
+        ticket = max(ticket, _make_subscription(client, command, opened))
     return ticket
 
 
-def _make_subscription(client: Client, command: CommandProducer, partition: Partition) -> int:
+def _make_subscription(client: Client, command: CommandProducer, opened: Producer) -> int:
     """The subscription that a dead letter producer wants, from the first entry on."""
     name = command.initial_subscription_name.encode()
-    client.connection.check(Action.CONSUME, Resource.of_group(name, partition.topic.name))
-    subscription = client.broker.subscriptions.open(partition.topic, name)
+    client.connection.check(Action.CONSUME, Resource.of_group(name, opened.topic.name))
+    subscription = client.broker.subscriptions.open(opened.topic, name)
+    partition = opened.partition
     return subscription.start(partition.index, partition.log_start_offset)
 
 

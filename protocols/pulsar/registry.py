@@ -49,6 +49,7 @@ class Producer:
     """One producer on a partition."""
 
     owner: ProducerOwner
+    topic: Topic
     partition: Partition
     producer_id: int
     name: str
@@ -133,7 +134,7 @@ class ProducerRegistry:
 
     def _let_in(self, there: _Producers, producer: Producer, topic_epoch: int | None) -> None:
         mode = producer.mode
-        if topic_epoch is not None and topic_epoch < self._epoch_known(producer.partition):
+        if topic_epoch is not None and topic_epoch < self._epoch_known(producer):
             raise ProducerFenced("Producer has been fenced: its topic epoch is an old one")
         if mode is AccessMode.SHARED:
             if there.exclusive or there.waiting:
@@ -156,24 +157,23 @@ class ProducerRegistry:
         self, there: _Producers, producer: Producer, topic_epoch: int | None
     ) -> None:
         """Give the producer an epoch above all that were given; a returning one keeps its own."""
-        meta = producer.partition.topic.meta
         if topic_epoch is None:
-            topic_epoch = meta.topic_epoch
-            self._raise_epoch(producer.partition.topic)
+            topic_epoch = producer.topic.meta.topic_epoch
+            self._raise_epoch(producer.topic)
         producer.topic_epoch = topic_epoch
         self._granted[producer.partition.partition_id] = topic_epoch
         there.exclusive = producer
 
-    def _epoch_known(self, partition: Partition) -> int:
+    def _epoch_known(self, producer: Producer) -> int:
         """The epoch below which a returning producer is an old one.
 
         The stored epoch is the topic's, one above the last that was given: exact for a topic with
         one partition. With more, only those given since the start of the broker are known apart.
         """
-        granted = self._granted.get(partition.partition_id, 0)
-        if len(partition.topic.partitions) > 1:
+        granted = self._granted.get(producer.partition.partition_id, 0)
+        if len(producer.topic.partitions) > 1:
             return granted
-        return max(granted, partition.topic.meta.topic_epoch - 1)
+        return max(granted, producer.topic.meta.topic_epoch - 1)
 
     def _take_out(self, there: _Producers, producer: Producer) -> None:
         del there.by_name[producer.name]
@@ -193,7 +193,7 @@ def _ready(there: _Producers) -> bool:
 
 
 def _name_taken(producer: Producer) -> ProducerBusy:
-    topic = producer.partition.topic.name
+    topic = producer.topic.name
     return ProducerBusy(
         f"Producer with name '{producer.name}' is already connected to topic '{topic}'"
     )

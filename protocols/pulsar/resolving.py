@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.access.rights import Action, Resource
@@ -48,9 +49,17 @@ async def make_missing(client: Client, action: Action, text: str) -> Topic:
     return await topics.auto_create(name)
 
 
-def open_partition(client: Client, action: Action, text: str) -> tuple[Partition, bool]:
-    """The partition that a producer or consumer means, and whether it was named as a topic without
-    partitions, which it then has to stay.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a producer or consumer asks for."""
+
+    topic: Topic
+    partition: Partition
+    holds_layout: bool  # It was named as a topic without partitions, which it then has to stay.
+
+
+def named_partition(client: Client, action: Action, text: str) -> Named:
+    """The partition that a producer or consumer means.
 
     Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
     """
@@ -63,4 +72,4 @@ def open_partition(client: Client, action: Action, text: str) -> tuple[Partition
         partition = topics.pulsar_partition(name, index)
     except InvalidRequest as error:
         raise Refused(ServerError.NotAllowedError, str(error)) from error
-    return partition, index is None and not topic.partitioned
+    return Named(topic, partition, index is None and not topic.partitioned)

@@ -29,6 +29,7 @@ from protocols.pulsar.consumers import LANE
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import CONSUMERS_MAX
 from protocols.pulsar.positions import entry_id
+from protocols.pulsar.resolving import Named
 from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode, ServerError
 
 if TYPE_CHECKING:
@@ -103,15 +104,16 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
     _check(command)
     if command.force_topic_creation:
         await resolving.make_missing(client, Action.CONSUME, command.topic)
-    partition, holds_layout = _partition(client, command)
+    named = _named(client, command)
+    topic, partition = named.topic, named.partition
     kind = KINDS[command.subType]
     dispatchers, name = client.shared.dispatchers, command.subscription.encode()
     while True:
         dispatcher = await _there(client, command, partition, consumer)
         if dispatcher is not None and dispatcher.consumers:
             break
-        cursor, ticket = await _cursor(client, command, partition, dispatcher)
-        await client.broker.durability.reached(max(ticket, partition.topic.ticket))
+        cursor, ticket = await _cursor(client, command, named, dispatcher)
+        await client.broker.durability.reached(max(ticket, topic.ticket))
         await _check_readable(partition, cursor.position)
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
@@ -127,8 +129,9 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         dispatchers.release(dispatcher)
         raise Refused(ServerError.ConsumerAssignError, str(error)) from error
     consumer.attached_to(dispatcher)
-    consumer.holds_layout = holds_layout
-    partition.topic.layout_users += holds_layout
+    if named.holds_layout:
+        consumer.holds_layout = topic
+        topic.layout_users += 1
 
 
 def _key_sharing(command: CommandSubscribe) -> KeySharing:
@@ -151,21 +154,20 @@ def _check(command: CommandSubscribe) -> None:
         )
 
 
-def _partition(client: Client, command: CommandSubscribe) -> tuple[Partition, bool]:
+def _named(client: Client, command: CommandSubscribe) -> Named:
     topics = client.broker.topics
     try:
-        opened = resolving.open_partition(client, Action.CONSUME, command.topic)
+        named = resolving.named_partition(client, Action.CONSUME, command.topic)
     except PartitionNotFound as error:
         name, _ = topics.resolve_pulsar(command.topic)
         if topics.get(name).partitioned:
             raise
         raise Refused(ServerError.NotAllowedError, str(error)) from error
-    partition, holds_layout = opened
-    group = Resource.of_group(command.subscription.encode(), partition.topic.name)
+    group = Resource.of_group(command.subscription.encode(), named.topic.name)
     client.connection.check(Action.CONSUME, group)
     if command.HasField("schema"):
-        schemas.of_consumer(client, partition.topic, command.schema)
-    return partition, holds_layout
+        schemas.of_consumer(client, named.topic, command.schema)
+    return named
 
 
 async def _there(
@@ -234,10 +236,11 @@ async def _holder_lives(client: Client, dispatcher: Dispatcher) -> bool:
 async def _cursor(
     client: Client,
     command: CommandSubscribe,
-    partition: Partition,
+    named: Named,
     dispatcher: Dispatcher | None,
 ) -> tuple[DispatchCursor, int]:
     """The position to deliver from, and the ticket after which it is on disk."""
+    partition = named.partition
     position: int | None = None
     if command.start_message_rollback_duration_sec:
         back_us = command.start_message_rollback_duration_sec * MICROSECONDS
@@ -246,7 +249,7 @@ async def _cursor(
         return await _memory_cursor(command, partition, dispatcher, position), 0
     properties = {item.key: item.value for item in command.subscription_properties}
     subscription = client.broker.subscriptions.open(
-        partition.topic, command.subscription.encode(), properties
+        named.topic, command.subscription.encode(), properties
     )
     if position is not None:
         ticket = subscription.seek(partition.index, position)

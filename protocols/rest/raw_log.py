@@ -136,7 +136,7 @@ class RawLogApi:
         topic = self._broker.topics.get(topic_name(request))
         commits = self._broker.subscriptions.commits(group_name(request))
         for index, position in given.positions.items():
-            commits.add(topic.partition(index), position)
+            commits.add(topic, index, position)
         await self._broker.durability.reached(commits.write())
         return Response(status_code=204)
 

@@ -37,7 +37,7 @@ async def test_everything_is_there_again_after_a_clean_stop_and_after_none(tmp_p
             partition = topic.partitions[0] if topic else (await make_partition(broker))
             before = partition.high_watermark
             await append(broker, partition, "kafka", [b"%d" % before])
-            subscription = broker.subscriptions.open(partition.topic, b"group")
+            subscription = broker.subscriptions.open(broker.topics.get(parse_topic("t")), b"group")
             subscription.commit(0, before + 1)
             await broker.durability.settled()
             records, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)

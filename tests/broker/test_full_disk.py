@@ -83,7 +83,7 @@ class House:
                 self.append()
         with contextlib.suppress(errors.StorageFull):
             for number in range(BLOCKS):
-                self.broker.named_groups.create(self.partition.topic, f"{number}")
+                self.broker.named_groups.create(self.broker.topics.get(T), f"{number}")
         assert self.reserve_bytes == TightDir.reserve_bytes
 
 
@@ -137,7 +137,7 @@ async def test_a_namespace_is_deleted_with_its_topics(house):
 async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
     await house.fill()
     ticket = await house.broker.topics.alter_settings(T, {"retention_bytes": 1})
-    await house.broker.retention.apply(house.partition.topic)
+    await house.broker.retention.apply(house.broker.topics.get(T))
     await house.broker.durability.reached(ticket)
     assert house.partition.log_start_offset == 8
     await until(lambda: house.disk.blocks_free > 0)
@@ -149,7 +149,7 @@ async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(h
     await house.fill()
     await house.broker.topics.alter_settings(T, {"retention_ms": 1})
     await trio.sleep(0.01)
-    await house.broker.retention.apply(house.partition.topic)
+    await house.broker.retention.apply(house.broker.topics.get(T))
     assert house.partition.log_start_offset == house.partition.log.log_end_offset
     await until(lambda: len(os.listdir(house.partition.log.folder)) < 6)
 
@@ -160,7 +160,7 @@ async def test_what_can_go_goes_though_the_reserve_is_used_up(house):
     os.truncate(os.path.join(house.broker.data_dir, RESERVE_NAME), 0)
     house.disk.fill()
     await trio.sleep(0.01)
-    await house.broker.retention.apply(house.partition.topic)
+    await house.broker.retention.apply(house.broker.topics.get(T))
     assert house.partition.log_start_offset == 8  # All but the newest segment.
 
 

@@ -179,7 +179,7 @@ async def attach(
                 raise SubscriptionBusy(f"{kind.value} consumer is already connected")
             break
         ticket = subscription.start(partition.index, initial(partition))
-        await broker.durability.reached(max(ticket, partition.topic.ticket))
+        await broker.durability.reached(max(ticket, subscription.topic.ticket))
         found = dispatchers.find(partition, name)
         if found is not None and (found.consumers or found.resetting is not None):
             continue  # Another one was quicker.

@@ -136,7 +136,7 @@ async def _after_id(text: str, partition: Partition) -> int:
 def check_place(wanted: MessageId, partition: Partition) -> None:
     """Raises BadMessageId for an id of another partition."""
     if wanted.partition not in (-1, partition.index) or (
-        wanted.partition == -1 and len(partition.topic.partitions) > 1
+        wanted.partition == -1 and len(partition.topic.partition_ids) > 1
     ):
         raise BadMessageId(f"the message id is not of partition {partition.index}")
     if wanted.ledger != partition.partition_id:

@@ -28,10 +28,6 @@ def made():
     return house
 
 
-def partition(house, name, index):
-    return house.topics.partition(name, index)
-
-
 def subscription(house, name):
     return house.subscriptions.open(house.topics.get(name), NAME)
 
@@ -52,9 +48,9 @@ def test_they_are_one_record_for_all_topics_with_the_subscriptions_that_are_new(
     heard = told_of(orders)
     records = len(house.cursor_journal.records)
     commits = house.subscriptions.commits(NAME)
-    commits.add(partition(house, ORDERS, 1), 4)
+    commits.add(house.topics.get(ORDERS), 1, 4)
     for index in (1, 2):
-        commits.add(partition(house, PAYMENTS, index), 9, kafka=KafkaCommit(9, b"m", 1))
+        commits.add(house.topics.get(PAYMENTS), index, 9, kafka=KafkaCommit(9, b"m", 1))
     assert positions(house, ORDERS) == [None, None, None]
     assert heard.take() == []
     assert commits.write() == house.cursor_journal.ticket
@@ -84,7 +80,7 @@ def test_each_does_what_it_does_alone(seed):
         for name, index in rng.sample(places, rng.randrange(1, len(places))):
             offset = rng.randrange(-2, 12)
             kafka = KafkaCommit(offset, b"", 1) if rng.random() < 0.7 else None
-            commits.add(partition(together, name, index), offset, kafka=kafka)
+            commits.add(together.topics.get(name), index, offset, kafka=kafka)
             subscription(alone, name).commit(index, offset, kafka=kafka)
         commits.write()
         index, start = rng.randrange(PARTITIONS), rng.randrange(12)
@@ -115,18 +111,18 @@ async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
     gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
     await house.topics.delete(gone.name)
     commits = house.subscriptions.commits(NAME)
-    commits.add(partition(house, ORDERS, 0), 4)
+    commits.add(house.topics.get(ORDERS), 0, 4)
     with pytest.raises(errors.TopicNotFound):
-        commits.add(gone.partitions[0], 4)
+        commits.add(gone, 0, 4)
     for index in (0, 1):
         with pytest.raises(errors.LimitExceeded):
-            commits.add(partition(house, PAYMENTS, index), 4)
+            commits.add(house.topics.get(PAYMENTS), index, 4)
     commits.write()
     assert positions(house, ORDERS) == [4, None, None]
     assert positions(house, PAYMENTS) is None
     too_long = house.subscriptions.commits(b"n" * (module.NAME_BYTES_MAX + 1))
     with pytest.raises(errors.InvalidName):
-        too_long.add(partition(house, ORDERS, 0), 4)
+        too_long.add(house.topics.get(ORDERS), 0, 4)
     assert too_long.write() == 0
 
 
@@ -136,8 +132,8 @@ def test_those_that_cannot_be_written_do_not_happen_and_nobody_is_told(house):
     heard = told_of(orders)
     commits = house.subscriptions.commits(NAME)
     for index in (0, 1):
-        commits.add(partition(house, ORDERS, index), 9)
-    commits.add(partition(house, PAYMENTS, 0), 9)
+        commits.add(house.topics.get(ORDERS), index, 9)
+    commits.add(house.topics.get(PAYMENTS), 0, 9)
     house.cursor_journal.full = True
     with pytest.raises(errors.StorageFull):
         commits.write()

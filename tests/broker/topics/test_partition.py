@@ -12,7 +12,7 @@ import storage.errors
 from broker import errors
 from broker.commit.durability import Durability
 from broker.commit.waiters import Waiters
-from broker.topics.partition import Partition
+from broker.topics.partition import Callbacks, Partition
 from storage.codecs.api import BodyInfo
 from storage.codecs.registry import codec_named
 from storage.log.committer import Committer
@@ -106,6 +106,22 @@ async def test_a_deleted_topic_wakes_its_readers_and_refuses(broker, nursery):
     await broker.durability.settled()
 
 
+def partition_over(log, durability, has_room):
+    return Partition(
+        SimpleNamespace(name=NAME),
+        0,
+        log,
+        None,
+        durability.waiters,
+        Callbacks(
+            on_append=durability.appended,
+            gathering_ticket=lambda: durability.ticket,
+            report=durability.report_storage_error,
+            has_room=has_room,
+        ),
+    )
+
+
 class ColdLog:
     """A log whose pages are not in memory."""
 
@@ -124,7 +140,7 @@ class ColdLog:
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(SimpleNamespace(name=NAME), 0, cold, durability, has_room, None)
+    partition = partition_over(cold, durability, has_room)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
     with pytest.raises(errors.OffsetOutOfRange) as caught:
@@ -157,9 +173,7 @@ class RefusingLog:
 )
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
     durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
-    partition = Partition(
-        SimpleNamespace(name=NAME), 0, RefusingLog(raised), durability, has_room, None
-    )
+    partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
@@ -175,7 +189,7 @@ async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broke
         asked.append(size)
         return len(asked) > 1
 
-    partition = Partition(SimpleNamespace(name=NAME), 0, log, broker.durability, has_room, None)
+    partition = partition_over(log, broker.durability, has_room)
     partition.check_room()
     with pytest.raises(errors.StorageFull):
         partition.append([b"abc", b"de"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)

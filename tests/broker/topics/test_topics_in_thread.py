@@ -61,7 +61,7 @@ async def test_a_topic_is_seen_once_its_folders_are_there(house):
     topic = house.topics.get(ORDERS)
     assert [partition.index for partition in topic.partitions] == [0, 1, 2]
     assert topic.partitioned
-    assert all(partition.topic is topic for partition in topic.partitions)
+    assert all(partition.topic is topic.meta for partition in topic.partitions)
     assert heard.take() == [("orders", TopicEvent.CREATED)]
     assert house.restarted().topics.get(ORDERS).meta.partition_ids == topic.meta.partition_ids
 

@@ -6,6 +6,10 @@ from storage.codecs.record import Record
 from storage.metadata.names import TopicName
 
 
+def topic_of(broker, topic="tp", stream="st"):
+    return broker.topics.get(TopicName("public", stream, topic))
+
+
 def partition_of(broker, topic="tp", stream="st", index=0):
     return broker.topics.partition(TopicName("public", stream, topic), index)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.foreign import partition_of
+from tests.protocols.iggy.foreign import topic_of
 from tests.protocols.iggy.talk import FIRST, GRP, NEXT, Talk, to_partition
 
 GET, LIST, CREATE, DELETE, JOIN, LEAVE = range(600, 606)
@@ -120,11 +120,11 @@ async def test_numbers_name_a_group_too_and_its_position_is_that_of_its_name(bro
     by_number = {"kind": 2, "id": named(1)}
     await grouped.poll(NEXT, consumer=by_number, partition=1, commit=True)
     assert await grouped.stored(consumer=GRP) == 1
-    assert broker.subscriptions.get(partition_of(broker).topic, b"grp").position(0) == 2
+    assert broker.subscriptions.get(topic_of(broker), b"grp").position(0) == 2
 
 
 async def test_group_goes_on_where_another_listener_with_its_name_is(broker, grouped):
-    topic = partition_of(broker).topic
+    topic = topic_of(broker)
     broker.subscriptions.open(topic, b"billing").commit(0, 1)
     await grouped.ask(CREATE, **TOPIC, group_id=0, name="billing")
     consumer = {"kind": 2, "id": named("billing")}
@@ -143,7 +143,7 @@ async def test_deleted_group_takes_members_and_offsets_along(broker, grouped):
     await grouped.poll(NEXT, **AUTO)
     assert await grouped.status(DELETE, **GROUP) == 0
     assert await grouped.ask(GET, **GROUP) == {"status": 0}
-    assert broker.subscriptions.find(partition_of(broker).topic, b"grp") is None
+    assert broker.subscriptions.find(topic_of(broker), b"grp") is None
     await grouped.ask(CREATE, **TOPIC, group_id=0, name="grp")
     assert (await grouped.ask(GET, **GROUP))["members"] == []
     assert await grouped.stored(consumer=GRP) is None
@@ -159,5 +159,5 @@ async def test_deleted_topic_takes_its_groups_along(grouped):
 
 async def test_topic_deleted_by_another_listener_is_no_membership_any_more(broker, grouped):
     await grouped.status(JOIN, **GROUP)
-    await broker.topics.delete(partition_of(broker).topic.name)
+    await broker.topics.delete(topic_of(broker).name)
     assert (await grouped.ask(20))["client"]["groups_count"] == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.foreign import partition_of
+from tests.protocols.iggy.foreign import topic_of
 from tests.protocols.iggy.talk import NEXT, Talk
 
 GET, STORE, DELETE = 120, 121, 122
@@ -33,7 +33,7 @@ async def test_stored_offset_is_one_below_the_position(broker, filled):
         "current_offset": 2,
         "stored_offset": 1,
     }
-    subscription = broker.subscriptions.get(partition_of(broker).topic, b"1")
+    subscription = broker.subscriptions.get(topic_of(broker), b"1")
     assert subscription.position(0) == 2
 
 
@@ -42,7 +42,7 @@ async def test_nothing_stored_is_the_empty_ok(filled):
 
 
 async def test_position_zero_of_another_listener_reads_as_nothing_stored(broker, filled):
-    broker.subscriptions.open(partition_of(broker).topic, b"1").commit(0, 0)
+    broker.subscriptions.open(topic_of(broker), b"1").commit(0, 0)
     assert await filled.ask(GET, **place()) == {"status": 0}
 
 

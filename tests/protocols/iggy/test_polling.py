@@ -8,7 +8,7 @@ import trio.testing
 
 from storage.metadata.names import TopicName
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.foreign import append, partition_of
+from tests.protocols.iggy.foreign import append, partition_of, topic_of
 from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP
 
 ALL = [b"%d" % number for number in range(10)]
@@ -144,7 +144,7 @@ async def test_each_consumer_has_its_own_position(filled):
 
 async def test_consumer_shares_the_subscription_of_its_id_as_text(broker, filled):
     await filled.payloads(NEXT, count=4, commit=True)
-    topic = partition_of(broker).topic
+    topic = topic_of(broker)
     assert broker.subscriptions.get(topic, b"1").position(0) == 4
     broker.subscriptions.get(topic, b"1").commit(0, 8)
     assert await filled.payloads(NEXT) == ALL[8:]
@@ -153,7 +153,7 @@ async def test_consumer_shares_the_subscription_of_its_id_as_text(broker, filled
 async def test_next_leaves_out_what_another_listener_acknowledged_and_auto_commit_covers_it(
     broker, filled
 ):
-    subscription = broker.subscriptions.open(partition_of(broker).topic, b"1")
+    subscription = broker.subscriptions.open(topic_of(broker), b"1")
     subscription.commit(0, 1)
     subscription.ack(0, [(2, 4), (5, 6), (9, 10)], lazy=True)
     assert await filled.payloads(NEXT, count=2) == [ALL[1], ALL[4]]
@@ -167,7 +167,7 @@ async def test_next_leaves_out_what_another_listener_acknowledged_and_auto_commi
 @pytest.mark.parametrize("seed", range(10))
 async def test_next_gives_exactly_what_is_not_acknowledged(broker, filled, seed):
     chance = random.Random(seed)
-    subscription = broker.subscriptions.open(partition_of(broker).topic, b"1")
+    subscription = broker.subscriptions.open(topic_of(broker), b"1")
     subscription.commit(0, chance.randrange(4))
     start = subscription.position(0)
     acked = sorted(chance.sample(range(start, 10), chance.randrange(1, 10 - start)))
@@ -208,14 +208,14 @@ async def test_auto_commit_covers_what_was_left_out(broker, talk):
     assert await talk.payloads(NEXT, commit=True) == [b"0"]
     await talk.payloads(NEXT, commit=True)
     assert partition_of(broker).high_watermark == 3
-    assert broker.subscriptions.get(partition_of(broker).topic, b"1").position(0) == 3
+    assert broker.subscriptions.get(topic_of(broker), b"1").position(0) == 3
 
 
 async def test_auto_commit_of_an_empty_poll_covers_what_was_left_out(broker, talk):
     await talk.create_topic()
     await append(broker, None, None)
     assert await talk.payloads(NEXT, commit=True) == []
-    assert broker.subscriptions.get(partition_of(broker).topic, b"1").position(0) == 2
+    assert broker.subscriptions.get(topic_of(broker), b"1").position(0) == 2
 
 
 async def test_poll_walks_over_what_is_left_out_to_a_message_it_can_have(broker, talk):
@@ -271,7 +271,7 @@ async def test_poll_below_the_log_start_begins_there(broker, talk):
     assert 0 < start < 5
     for kind in (OFFSET, FIRST, TIMESTAMP, NEXT, LAST):
         assert await talk.payloads(kind, count=9) == values[start:]
-    broker.subscriptions.open(partition.topic, b"1").commit(0, start - 1)
+    broker.subscriptions.open(topic_of(broker), b"1").commit(0, start - 1)
     assert await talk.payloads(NEXT, count=1) == values[start : start + 1]
     (told,) = (await talk.ask(300, stream=named("st"), topic=named("tp")))["partitions"]
     assert (told["messages"], told["current_offset"]) == (5 - start, 4)

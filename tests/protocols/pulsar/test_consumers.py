@@ -396,7 +396,7 @@ async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, cl
         Type.ACK, Type.ACK_RESPONSE, consumer_id=0, ack_type=0, message_id=[message_id(0)] * 3
     )
     assert not answer.HasField("error")
-    assert broker.subscriptions.get(partition.topic, b"s").position(0) == 1
+    assert broker.subscriptions.get(broker.topics.get(NAME), b"s").position(0) == 1
 
 
 async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(
@@ -414,7 +414,7 @@ async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_
     await client.silent()
     await client.send(Type.ACK, consumer_id=0, ack_type=0, message_id=[message_id(0)])
     await client.silent()
-    assert broker.subscriptions.get(partition.topic, b"s").position(0) == 1
+    assert broker.subscriptions.get(broker.topics.get(NAME), b"s").position(0) == 1
     await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=0)
     code, _ = await client.refused(
         Type.SUBSCRIBE, topic=TOPIC, subscription="s", subType=0, consumer_id=0

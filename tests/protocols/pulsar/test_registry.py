@@ -35,15 +35,15 @@ class Listener:
 
     def __init__(self, partitions=1, topic_epoch=0):
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
-        topic = SimpleNamespace(meta=self.meta, name="t", partitions=[None] * partitions)
-        self.partition = SimpleNamespace(partition_id=7, topic=topic)
+        self.topic = SimpleNamespace(meta=self.meta, name="t", partitions=[None] * partitions)
+        self.partition = SimpleNamespace(partition_id=7)
         self.registry = ProducerRegistry(self.raise_epoch)
 
     def raise_epoch(self, topic):
         topic.meta.topic_epoch += 1
 
     def admit(self, name, mode=SHARED, *, owner=None, epoch=None):
-        producer = Producer(owner or Owner(), self.partition, 0, name, 0, mode, 1)
+        producer = Producer(owner or Owner(), self.topic, self.partition, 0, name, 0, mode, 1)
         self.registry.admit(producer, epoch)
         return producer
 
@@ -61,7 +61,7 @@ def test_a_name_is_used_once():
 async def test_live_holder_keeps_its_name():
     listener = Listener()
     listener.admit("p")
-    newcomer = Producer(Owner(), listener.partition, 0, "p", 0, SHARED, 1)
+    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1)
     with pytest.raises(ProducerBusy):
         await listener.registry.probe(newcomer)
 
@@ -69,7 +69,7 @@ async def test_live_holder_keeps_its_name():
 async def test_deaf_holder_makes_way():
     listener = Listener()
     deaf = listener.admit("p", owner=Owner(is_deaf=True))
-    newcomer = Producer(Owner(), listener.partition, 0, "p", 0, SHARED, 1)
+    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1)
     await listener.registry.probe(newcomer)
     assert deaf.owner.heard == ["ended"]
     listener.registry.admit(newcomer, None)

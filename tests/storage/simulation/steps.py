@@ -81,11 +81,11 @@ class Workload(Life):
         if partition is None:
             return
         later_us = AGES_US if self.rng.random() < 0.3 else 0
+        topic = self.house.broker.topics.get(partition.topic.name)
         positions = [
             position
-            for name in self.house.broker.subscriptions.names(partition.topic)
-            if (position := self._found(partition.topic, name).position(partition.index))
-            is not None
+            for name in self.house.broker.subscriptions.names(topic)
+            if (position := self._found(topic, name).position(partition.index)) is not None
         ]
         now_us, position = self.house.broker.now_us() + later_us, min(positions, default=None)
         self.house.reserve.use_reserve(lambda: partition.log.retain(now_us, position))
