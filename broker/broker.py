@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 import trio
 
@@ -94,7 +95,7 @@ class Broker:
             self.catalogue,
             cursors,
             self._partitions,
-            defaults=TopicDefaults(config.topics.auto_create, config.topics.num_partitions),
+            defaults=TopicDefaults(**msgspec.structs.asdict(config.topics)),
             now_us=self.now_us,
             report=report,
             placement=self.placement,
@@ -151,6 +152,7 @@ class Broker:
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self._partitions.run)
                 nursery.start_soon(self._partitions.memories.run)
+                nursery.start_soon(self.producers.run)
                 nursery.start_soon(self.dispatchers.run)
                 await self.durability.run()
 

@@ -62,6 +62,7 @@ class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         True  # At listeners whose clients expect it; these can have their own switch.
     )
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+    deduplication: bool = False  # Of Pulsar producers; Kafka's ask for it themselves.
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -100,6 +100,12 @@ class LocalCatalogue:
         """Give a namespace this number among Iggy's clients, or the one made here again."""
         return self._change(lambda: self.state.number_namespace(tenant, namespace, iggy_id))
 
+    async def alter_namespace(
+        self, tenant: str, namespace: str, settings: Mapping[str, Setting]
+    ) -> int:
+        """Replace all settings of a namespace."""
+        return self._free(lambda: self.state.alter_namespace(tenant, namespace, dict(settings)))
+
     async def delete_namespace(self, tenant: str, namespace: str) -> int:
         """Remove a namespace that has no topics."""
         return self._free(lambda: self.state.delete_namespace(tenant, namespace))
@@ -126,6 +132,10 @@ class LocalCatalogue:
         """The number that stands for a producer's name, and the ticket behind which it does."""
         number = self._change(lambda: self.state.producer_id(name))
         return number, self.state.ticket
+
+    def forget_producers(self, numbers: Sequence[int]) -> int:
+        """Forget producers; their numbers never come again."""
+        return self._free(lambda: self.state.forget_producers([*numbers]))
 
     def _change(self, change: Callable[[], T]) -> T:
         with as_broker_errors(self._report):

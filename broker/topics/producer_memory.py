@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from storage.log.files import Files
     from storage.log.readable_log import ReadableLog
 
+__all__ = ["ProducerMemories", "ProducerMemory", "SequenceTable"]  # Listeners see the table, too.
+
 # A start after a crash walks the headers of at most about so many offsets more than are written
 # between two looks.
 SNAPSHOT_OFFSETS: Final = 50_000

@@ -1,23 +1,44 @@
 """What the catalogue keeps of producers: numbers of their names, and the epochs of topics.
 
-Knows no connection: who produces now is the protocol's.
+A number stands for a name in batch headers. It is kept while a producer of that name is connected
+and for some hours after the last one left, then the name is forgotten; the number never comes
+again. Knows no connection: who produces now is the protocol's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
+import structlog
+import trio
+
+from broker.errors import LimitExceeded, StorageFull
 from broker.topics.catalogue import LocalCatalogue
 
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
+# Apache forgets the sequences of a producer that was away for so long
+# (brokerDeduplicationProducerInactivityTimeoutMinutes).
+FORGOTTEN_AFTER_S: Final = 6 * 3600.0
+LOOK_S: Final = 600.0
+NAMES_MAX: Final = 100_000  # All topics together; some 20 MB.
+FORGOTTEN_AT_ONCE: Final = 1000
+
+log = structlog.get_logger()
+
 
 class ProducerNumbers:
     """Numbers and epochs of all producers."""
 
-    def __init__(self, catalogue: LocalCatalogue) -> None:
+    def __init__(
+        self, catalogue: LocalCatalogue, clock_s: Callable[[], float] = trio.current_time
+    ) -> None:
         self._catalogue = catalogue
+        self._clock_s = clock_s
+        self._users: dict[bytes, int] = {}  # Connected producers of a name, on any topic.
+        self._idle_since: dict[bytes, float] = {}  # Names without any; idle longest first.
 
     @property
     def ticket(self) -> int:
@@ -26,9 +47,53 @@ class ProducerNumbers:
 
     def number(self, name: bytes) -> tuple[int, int]:
         """The number, from 1 on, that stands for a name in batch headers, and the ticket that an
-        answer to its producer waits for. Raises StorageFull, StorageFailed.
+        answer to its producer waits for. To be given back with `release`.
+
+        Raises LimitExceeded, StorageFull, StorageFailed.
         """
-        return self._catalogue.producer_number(name)
+        known = self._catalogue.state.producer_numbers()
+        if name not in known and len(known) >= NAMES_MAX:
+            self._forget_idle(self._clock_s(), FORGOTTEN_AT_ONCE)
+            if len(known) >= NAMES_MAX:
+                raise LimitExceeded(f"{NAMES_MAX} producers with names of their own are connected")
+        numbered = self._catalogue.producer_number(name)
+        self._users[name] = self._users.get(name, 0) + 1
+        self._idle_since.pop(name, None)
+        return numbered
+
+    def release(self, name: bytes) -> None:
+        """A producer that asked for the number of that name has left."""
+        self._users[name] -= 1
+        if not self._users[name]:
+            del self._users[name]
+            self._idle_since[name] = self._clock_s()
+
+    async def run(self) -> None:
+        """Forget names that were not used for long, until cancelled. Raises StorageFailed."""
+        now = self._clock_s()
+        known = self._catalogue.state.producer_numbers()
+        self._idle_since = {
+            **{name: now for name in known if name not in self._users},
+            **self._idle_since,
+        }
+        while True:
+            await trio.sleep(LOOK_S)
+            try:
+                while self._forget_idle(self._clock_s() - FORGOTTEN_AFTER_S, FORGOTTEN_AT_ONCE):
+                    await trio.lowlevel.checkpoint()
+            except StorageFull:
+                log.warning("producers_not_forgotten", reason="no space for it on the disk")
+
+    def _forget_idle(self, since: float, count: int) -> int:
+        """Forget up to `count` names that nobody used after that time; returns how many."""
+        known = self._catalogue.state.producer_numbers()
+        names = [name for name, idle_since in self._idle_since.items() if idle_since <= since]
+        names = names[:count]
+        if names:
+            self._catalogue.forget_producers([known[name] for name in names])
+        for name in names:
+            del self._idle_since[name]
+        return len(names)
 
     def raise_epoch(self, topic: Topic) -> int:
         """Raise the epoch of the topic's exclusive producers by one; return the ticket.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
 LIMITS = frozenset(("retention_bytes", "retention_ms", "retention_hold_bytes", "retention_hold_ms"))
-SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged"))
+SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged", "deduplication"))
 TOPIC_SETTINGS = (
     LIMITS
     | SWITCHES
@@ -41,6 +41,7 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     schema_compatibility: typing.Literal[
         "full", "backward", "forward", "always_compatible", "always_incompatible"
     ] = "full"
+    deduplication: bool = False  # What a Pulsar producer sends again is not stored again.
 
 
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:

@@ -45,6 +45,7 @@ class TopicDefaults:
 
     auto_create: bool = True
     num_partitions: int = 1
+    deduplication: bool = False
 
 
 class Topics:
@@ -161,6 +162,18 @@ class Topics:
         if index is None and topic.partitioned:
             raise errors.InvalidRequest(f"{name} is partitioned: name one of its partitions")
         return topic.partition(index or 0)
+
+    def is_deduplicated(self, topic: Topic) -> bool:
+        """Whether what a Pulsar producer sends again is not stored again."""
+        return bool(self.setting(topic, "deduplication", self.defaults.deduplication))
+
+    def setting(self, topic: Topic, name: str, otherwise: Setting) -> Setting:
+        """A setting of the topic, else its namespace's, else this."""
+        value = topic.meta.settings.get(name)
+        if value is None:
+            namespace = self._catalogue.state.namespace(topic.name.tenant, topic.name.namespace)
+            value = None if namespace is None else namespace.settings.get(name)
+        return otherwise if value is None else value
 
     # Changing.
 

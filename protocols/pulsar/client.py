@@ -13,6 +13,7 @@ from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.lanes import Lanes
 from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State
+from protocols.pulsar.messages import NO_ENTRY
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Client:
             producer.request_id,
             producer.name,
             schema_version=producer.schema_version,
+            last_sequence_id=NO_ENTRY if producer.last_sequence is None else producer.last_sequence,
             topic_epoch=producer.topic_epoch,
             ready=producer.is_ready,
         )
@@ -100,6 +102,9 @@ class Client:
         if producer.holds_layout:
             producer.holds_layout = False
             producer.topic.layout_users -= 1
+        if producer.holds_number:
+            producer.holds_number = False
+            self.broker.producers.release(producer.name.encode())
         self.shared.producers.remove(producer)
 
     def granted(self, producer: Producer) -> None:

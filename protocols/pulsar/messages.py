@@ -176,14 +176,18 @@ def producer_success(
     name: str,
     *,
     schema_version: bytes = b"",
+    last_sequence_id: int = NO_ENTRY,
     topic_epoch: int | None = None,
     ready: bool = True,
 ) -> bytes:
-    """The producer is there under that name; not `ready`: it waits for its turn to be exclusive."""
+    """The producer is there under that name; not `ready`: it waits for its turn to be exclusive.
+
+    `last_sequence_id` is the last one stored, -1 where that is not known.
+    """
     answer = {
         "request_id": request_id,
         "producer_name": name,
-        "last_sequence_id": NO_ENTRY,
+        "last_sequence_id": last_sequence_id,
         "schema_version": schema_version,
         "producer_ready": ready,
     }
@@ -207,6 +211,16 @@ def send_error(producer_id: int, sequence_id: int, code: ServerError, text: str)
         "message": text,
     }
     return frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=refused))
+
+
+def repeat_receipt(producer_id: int, sequence_id: int, highest_sequence_id: int) -> bytes:
+    """SEND_RECEIPT of a message that was stored before: Apache names no entry."""
+    receipt = BaseCommand(type=BaseCommand.SEND_RECEIPT)
+    fields = receipt.send_receipt
+    fields.producer_id, fields.sequence_id = producer_id, sequence_id
+    fields.highest_sequence_id = highest_sequence_id
+    fields.message_id.ledgerId = fields.message_id.entryId = unsigned(NO_ENTRY)
+    return frame(receipt)
 
 
 class ReceiptWriter:

@@ -14,17 +14,20 @@ from protocols.pulsar.registry import AccessMode, Producer
 from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
 
 if TYPE_CHECKING:
+    from broker.topics.producer_memory import SequenceTable
     from protocols.pulsar.client import Client
 
 LANE = "producer"
 
 
 def producer(client: Client, command: CommandProducer) -> None:
-    """Open a producer; at once, unless its topic has to be made, or an older one of its name to be
-    probed first.
+    """Open a producer; at once, unless its topic has to be made, what is remembered of its topic's
+    producers to be read, or an older one of its name to be probed first.
     """
     lane = (LANE, command.producer_id)
-    if names.is_missing(client.broker.topics, command.topic):
+    if resolving.is_deduplicated(client, command.topic):
+        client.lanes.in_order(lane, partial(_open_remembered, client, command))
+    elif names.is_missing(client.broker.topics, command.topic):
         client.lanes.in_order(lane, partial(_open_with_topic, client, command))
     else:
         client.lanes.promptly(lane, partial(_open, client, command))
@@ -36,15 +39,30 @@ async def _open_with_topic(client: Client, command: CommandProducer) -> None:
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command)
+        if resolving.is_deduplicated(client, command.topic):
+            await _open_remembered(client, command)
+        else:
+            _open(client, command)
 
 
-def _open(client: Client, command: CommandProducer) -> None:
+async def _open_remembered(client: Client, command: CommandProducer) -> None:
+    """Open a producer whose messages are not to be stored twice."""
+    try:
+        named = resolving.named_partition(client, Action.PRODUCE, command.topic)
+        table = await named.partition.sequences()
+    except (BrokerError, Refused) as error:
+        client.refuse(command.request_id, error)
+    else:
+        _open(client, command, table)
+
+
+def _open(client: Client, command: CommandProducer, stored: SequenceTable | None = None) -> None:
+    """`stored`: what the partition's producers have stored, where nothing may be stored twice."""
     known = client.producers.get(command.producer_id)
     if known is not None:
         if command.epoch <= known.epoch:
             known.request_id = command.request_id
-            client.answer_producer(known, 0)
+            client.answer_producer(known, known.partition.gathering_ticket)
             return
         client.drop_producer(known)  # The same one after a reconnection that we did not notice.
     try:
@@ -53,23 +71,25 @@ def _open(client: Client, command: CommandProducer) -> None:
             raise Refused(ServerError.NotAllowedError, text)
         opened, ticket = _prepare(client, command)
         if client.shared.producers.in_the_way(opened) is not None:
-            work = partial(_open_after_probe, client, command, opened)
+            work = partial(_open_after_probe, client, command, opened, stored)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        ticket = max(ticket, _admit(client, command, opened))
+        ticket = max(ticket, _admit(client, command, opened, stored))
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
         client.answer_producer(opened, ticket)
 
 
-async def _open_after_probe(client: Client, command: CommandProducer, opened: Producer) -> None:
+async def _open_after_probe(
+    client: Client, command: CommandProducer, opened: Producer, stored: SequenceTable | None
+) -> None:
     try:
         await client.shared.producers.probe(opened)
     except BrokerError as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command)
+        _open(client, command, stored)
 
 
 def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
@@ -97,25 +117,34 @@ def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
     return opened, ticket
 
 
-def _admit(client: Client, command: CommandProducer, opened: Producer) -> int:
+def _admit(
+    client: Client, command: CommandProducer, opened: Producer, stored: SequenceTable | None
+) -> int:
     """Let the producer in, or into the queue. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
     opened.topic.layout_users += opened.holds_layout
     client.producers[opened.producer_id] = opened
     try:
-        return _register(client, command, opened)
+        ticket = _register(client, command, opened, is_remembered=stored is not None)
+        if stored is not None:
+            state = stored.find(opened.number)
+            opened.last_sequence = messages.NO_ENTRY if state is None else state.last_sequence
+            ticket = max(ticket, opened.partition.gathering_ticket)
+        return ticket
     except (BrokerError, Refused):
         client.drop_producer(opened)
         raise
 
 
-def _register(client: Client, command: CommandProducer, opened: Producer) -> int:
+def _register(
+    client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
+) -> int:
     """What the catalogue and the cursors are to know of the producer. Returns a ticket."""
     ticket = 0
-    if command.producer_name and command.user_provided_producer_name:
-        name = command.producer_name.encode()
-        opened.number, ticket = client.broker.producers.number(name)
+    if is_remembered or (command.producer_name and command.user_provided_producer_name):
+        opened.number, ticket = client.broker.producers.number(opened.name.encode())
+        opened.holds_number = True
     elif opened.topic_epoch is not None:
         ticket = client.broker.producers.ticket
     if command.initial_subscription_name:

@@ -56,11 +56,13 @@ class Producer:
     epoch: int
     mode: AccessMode
     request_id: int  # Of its PRODUCER: a producer that waits is answered twice.
-    number: int = 0  # The catalogue's for its name, if the client chose the name.
+    number: int = 0  # The catalogue's for its name: the client chose it, or nothing is repeated.
+    holds_number: bool = False
     holds_layout: bool = False  # It was opened by the name of a topic without partitions.
     topic_epoch: int | None = None
     is_ready: bool = True
     schema_version: bytes = b""
+    last_sequence: int | None = None  # The highest stored; None: without deduplication.
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.access.rights import Action, Resource
-from broker.errors import InvalidRequest, NamespaceNotFound, TopicNotFound
+from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.names import parse
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -31,6 +31,16 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
     except NamespaceNotFound:
         raise NamespaceNotFound("Namespace not found") from None  # Apache's words.
     return name, index
+
+
+def is_deduplicated(client: Client, text: str) -> bool:
+    """Whether the name is that of a topic that is there, and stores nothing twice."""
+    topics = client.broker.topics
+    try:
+        topic = topics.find(parse(topics, text)[0])
+    except (BrokerError, Refused):
+        return False
+    return topic is not None and topics.is_deduplicated(topic)
 
 
 async def make_missing(client: Client, action: Action, text: str) -> Topic:

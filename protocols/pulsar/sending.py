@@ -6,8 +6,6 @@ metadata size) on exactly as they came; only their metadata is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -18,9 +16,10 @@ from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.alike import Alike
 from protocols.pulsar.errors import refusal
-from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo, Buffer
+from protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
+from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
-from storage.codecs.pulsar import ENTRY_PREFIX, SendInfo, parse_send
+from storage.codecs.pulsar import SendInfo, parse_send
 from storage.errors import CorruptBody
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
 
-# Entries of this size or less are copied together before they are written: a thousand pieces cost
-# more than their bytes.
-JOINED_ENTRY_BYTES: Final = 4096
-
 # So many SENDs in turn differ in no more than their numbers before the next ones are looked for: to
 # make what they are compared with costs as much as parsing four.
 ALIKE_MIN: Final = 4
@@ -48,72 +43,6 @@ ALIKE_PAUSE: Final = 1000  # The same after looking in vain: this client writes 
 # at first, since another command may come next.
 ALIKE_WINDOW_BYTES_MIN: Final = 8 * 1024
 ALIKE_WINDOW_BYTES_MAX: Final = 64 * 1024
-
-# One SEND of a run: its sequence id, its highest sequence id, how many records of the run come
-# before its own, why it is refused. A plain tuple: there is one for every message.
-Sent = tuple[int, int, int, tuple[ServerError, str] | None]
-
-
-@dataclass(slots=True)
-class Run:
-    """Sends of one producer, to be stored together."""
-
-    producer: Producer
-    sent: list[Sent] = field(default_factory=list)
-    parts: list[Buffer] = field(default_factory=list)
-    info: BodyInfo = field(default_factory=lambda: BodyInfo(0))
-    first_sequence: int = 0  # As clients send them, which is unsigned.
-    last_sequence: int = 0
-
-    def add(
-        self, command: CommandSend, payload: memoryview, send: SendInfo
-    ) -> None:  # hot: see make bench
-        """Append one entry."""
-        delta = self.info.record_count
-        sequence_id = command.sequence_id
-        highest = messages.NO_SEQUENCE
-        if command.HasField("highest_sequence_id"):
-            highest = command.highest_sequence_id
-        elif send.chunk is not None and send.chunk.chunk_id == send.chunk.chunk_count - 1:
-            highest = 0  # As Apache answers the last piece of a chunked message.
-        self.sent.append((sequence_id, highest, delta, None))
-        self.parts += (ENTRY_PREFIX.pack(len(payload), delta, send.record_count), payload)
-        self._count(sequence_id, send.record_count, send)
-
-    def extend(
-        self, first_sequence_id: int, payloads: Sequence[bytes], send: SendInfo
-    ) -> None:  # hot: see make bench
-        """Append entries of one record each that are like this one, with the next numbers."""
-        info, sent, parts, pack = self.info, self.sent, self.parts, ENTRY_PREFIX.pack
-        first = delta = info.record_count
-        for sequence_id, payload in enumerate(payloads, first_sequence_id):
-            sent.append((sequence_id, messages.NO_SEQUENCE, delta, None))
-            parts += (pack(len(payload), delta, 1), payload)
-            delta += 1
-        self._count(first_sequence_id, delta - first, send)
-        self.last_sequence = first_sequence_id + len(payloads) - 1
-
-    def _count(self, sequence_id: int, records: int, send: SendInfo) -> None:
-        """Count in what the batch's header says of them all."""
-        info = self.info
-        if not info.record_count:
-            self.first_sequence = sequence_id
-        self.last_sequence = sequence_id
-        info.record_count += records
-        info.flags |= send.flags
-        publish_us = send.publish_us
-        if publish_us is not None:
-            if info.max_publish_us is None:
-                info.first_publish_us = info.max_publish_us = publish_us
-            elif publish_us > info.max_publish_us:
-                info.max_publish_us = publish_us
-
-    def body(self) -> tuple[Sequence[Buffer], int]:
-        """The entries as one body, in parts, and its size."""
-        size = sum(map(len, self.parts))
-        if size <= len(self.sent) * JOINED_ENTRY_BYTES:
-            return [b"".join(self.parts)], size
-        return self.parts, size
 
 
 class Sending:
@@ -224,10 +153,10 @@ class Sending:
     def _store(self, run: Run) -> None:
         client, producer = self._client, run.producer
         base_offset, ticket = 0, 0
+        if run.has_repeats:  # They are told once what they repeat is on disk.
+            ticket = producer.partition.gathering_ticket
         if run.parts:
             body, size = run.body()
-            run.info.first_sequence = messages.signed(run.first_sequence)
-            run.info.last_sequence = messages.signed(run.last_sequence)
             run.info.producer_id = producer.number
             run.info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
             try:
@@ -243,7 +172,8 @@ class Sending:
             except BrokerError as error:
                 self._refuse_all(run, error)
             else:
-                base_offset, ticket = appended.base_offset, appended.ticket
+                base_offset, ticket = appended.base_offset, max(ticket, appended.ticket)
+                producer.last_sequence = run.accepted
                 client.broker.metrics.records_in(
                     client.connection.protocol,
                     producer.partition.topic.name.full,
@@ -257,6 +187,15 @@ class Sending:
         producer_id = run.producer.producer_id
         self._receipts.begin(producer_id, run.producer.partition.partition_id)
         write = self._receipts.write
+        if run.has_repeats:
+            return [
+                messages.send_error(producer_id, sequence_id, *refused)
+                if refused is not None
+                else messages.repeat_receipt(producer_id, sequence_id, highest)
+                if delta == REPEATED
+                else write(sequence_id, base_offset + delta, highest)
+                for sequence_id, highest, delta, refused in run.sent
+            ]
         return [
             write(sequence_id, base_offset + delta, highest)
             if refused is None

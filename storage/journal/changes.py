@@ -13,7 +13,8 @@ import msgspec
 from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
 from storage.metadata.ranges import RangeSet
 
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
+READABLE: Final = frozenset((b"\x01", b"\x02"))  # What this program knows of either can be read.
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
 # A journal is written anew when what was added since the last snapshot is a quarter of that
@@ -194,7 +195,7 @@ class ChangeJournal(Generic[ChangeT]):
 
     def _changes(self, body: bytes, lost: Callable[[DamagedLog], None] | None) -> Iterable[ChangeT]:
         """The changes of a record as it was found; with `lost`, those of them that can be read."""
-        if body[:1] != PREFIX and body:
+        if body[:1] not in READABLE and body:
             raise UnknownRecord(f"{self._name}: a record has the unknown layout {body[:1].hex()}")
         try:
             return self._decode(body)

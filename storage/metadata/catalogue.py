@@ -23,8 +23,10 @@ from storage.metadata.catalogue_records import (
     NamespaceGone,
     NamespaceMade,
     NamespaceMeta,
+    NamespaceSettingsSet,
     PartitionsSet,
     ProducerNamed,
+    ProducersForgotten,
     SchemaAdded,
     SchemaMeta,
     Setting,
@@ -62,9 +64,8 @@ class Catalogue:
         self._by_id: dict[int, TopicMeta] = {}
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
         self._producers: dict[bytes, int] = {}
-        self._next_producer = FIRST_NUMBER
         self.users = UserBook()
-        self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST)
+        self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, FIRST_NUMBER)
         self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
             journal, CatalogueChange, "catalogue"
         )
@@ -114,8 +115,15 @@ class Catalogue:
         made_id = meta.made_id
         if iggy_id is None and meta.iggy_id is not None and made_id in self._streams:
             made_id = self._free_made_id(self._streams)  # A client chose it in the meantime.
-        numbered = NamespaceMeta(tenant, namespace, meta.created_us, iggy_id, made_id)
+        numbered = NamespaceMeta(
+            tenant, namespace, meta.created_us, iggy_id, made_id, meta.settings
+        )
         return self._change(NamespaceMade(numbered))
+
+    def alter_namespace(self, tenant: str, namespace: str, settings: dict[str, Setting]) -> int:
+        """Replace all settings of a namespace that is there; return the ticket."""
+        assert (tenant, namespace) in self._namespaces
+        return self._change(NamespaceSettingsSet(tenant, namespace, dict(settings)))
 
     def delete_namespace(self, tenant: str, namespace: str) -> int:
         """Remove a namespace that has no topics; return the ticket."""
@@ -246,9 +254,17 @@ class Catalogue:
         """
         number = self._producers.get(name)
         if number is None:
-            number = self._next_producer
+            number = self._counters.next_producer
             self._change(ProducerNamed(number, name))
         return number
+
+    def producer_numbers(self) -> dict[bytes, int]:
+        """The number of every producer that is remembered, by name; to be read only."""
+        return self._producers
+
+    def forget_producers(self, numbers: list[int]) -> int:
+        """Forget producers; their numbers never come again. Return the ticket."""
+        return self._change(ProducersForgotten(numbers))
 
     # Users and permissions.
 
@@ -316,6 +332,9 @@ class Catalogue:
         meta = self._namespaces.pop((change.tenant, change.namespace))
         del self._streams[self.stream_id(meta)]
 
+    def _apply_namespace_settings(self, change: NamespaceSettingsSet) -> None:
+        self._namespaces[change.tenant, change.namespace].settings = change.settings
+
     def _apply_topic(self, change: TopicMade) -> None:
         meta = change.meta
         there = self._topics.get(meta.name)
@@ -359,7 +378,13 @@ class Catalogue:
 
     def _apply_producer(self, change: ProducerNamed) -> None:
         self._producers[change.name] = change.number
-        self._next_producer = max(self._next_producer, change.number + 1)
+        counters = self._counters
+        counters.next_producer = max(counters.next_producer, change.number + 1)
+
+    def _apply_producers_forgotten(self, change: ProducersForgotten) -> None:
+        gone = set(change.numbers)
+        for name in [name for name, number in self._producers.items() if number in gone]:
+            del self._producers[name]
 
     def _apply_users(self, change: UserChange) -> None:
         self.users.apply(change)
@@ -378,5 +403,7 @@ APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     GroupMade: Catalogue._apply_group,
     GroupGone: Catalogue._apply_group_gone,
     ProducerNamed: Catalogue._apply_producer,
+    ProducersForgotten: Catalogue._apply_producers_forgotten,
+    NamespaceSettingsSet: Catalogue._apply_namespace_settings,
     **dict.fromkeys(USER_CHANGES, Catalogue._apply_users),
 }

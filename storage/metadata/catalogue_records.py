@@ -46,6 +46,7 @@ class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     created_us: int
     iggy_id: int | None
     made_id: int
+    settings: dict[str, Setting] = {}  # For topics that do not set them.
 
 
 class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -146,6 +147,21 @@ class CountersSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
     next_topic_id: int
     next_partition_id: int
     next_made_id: int
+    next_producer: int = 1
+
+
+class ProducersForgotten(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=13):
+    """Nobody remembers these producers; their numbers never come again."""
+
+    numbers: list[int]
+
+
+class NamespaceSettingsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=14):
+    """A namespace has these settings now, and no others."""
+
+    tenant: str
+    namespace: str
+    settings: dict[str, Setting]
 
 
 CatalogueChange = (
@@ -161,5 +177,7 @@ CatalogueChange = (
     | GroupGone
     | ProducerNamed
     | CountersSet
+    | ProducersForgotten
+    | NamespaceSettingsSet
     | UserChange
 )

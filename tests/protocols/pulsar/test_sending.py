@@ -29,6 +29,7 @@ class FakeClient:
     version_text: str = "Pulsar-Java-v4"
     stored: list = field(default_factory=list)
     answered: bytes = b""
+    last_sequence: int | None = None  # Of both producers; None: without deduplication.
 
     def __post_init__(self):
         self.machine.connected()
@@ -38,10 +39,17 @@ class FakeClient:
         self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics)
         self._end = 100
         topic = SimpleNamespace(name=SimpleNamespace(full="public/default/t"))
-        partition = SimpleNamespace(append=self._append, partition_id=7, topic=topic)
+        partition = SimpleNamespace(
+            append=self._append, partition_id=7, topic=topic, gathering_ticket=0
+        )
         self.producers = {
             number: SimpleNamespace(
-                partition=partition, producer_id=number, number=0, epoch=0, is_ready=True
+                partition=partition,
+                producer_id=number,
+                number=0,
+                epoch=0,
+                is_ready=True,
+                last_sequence=self.last_sequence,
             )
             for number in (1, 2)
         }
@@ -118,9 +126,9 @@ ODD = [
 ]
 
 
-def one_by_one(frames):
+def one_by_one(frames, last_sequence=None):
     """All of them parsed."""
-    client = FakeClient()
+    client = FakeClient(last_sequence=last_sequence)
     taking = Sending(client)
     for one in frames:
         command = client.machine.decode(memoryview(one))
@@ -129,9 +137,9 @@ def one_by_one(frames):
     return client
 
 
-def in_runs(frames, rng):
+def in_runs(frames, rng, last_sequence=None):
     """As receives bring them, cut anywhere; how many were taken without being parsed."""
-    client = FakeClient()
+    client = FakeClient(last_sequence=last_sequence)
     taking = Sending(client)
     parsed = 0
     client.machine.next_send = counting = CountingNext(client.machine.next_send)
@@ -169,10 +177,14 @@ def test_runs_are_stored_and_answered_as_single_sends_are(seed, monkeypatch):
     monkeypatch.setattr(sending, "ALIKE_PAUSE", 2)
     rng = random.Random(seed)
     frames = sends(rng, 600)
-    client, unparsed = in_runs(frames, rng)
-    expected = one_by_one(frames)
+    known = rng.choice([None, None, -1, 200, 5100])
+    client, unparsed = in_runs(frames, rng, known)
+    expected = one_by_one(frames, known)
     assert client.stored == expected.stored, f"seed {seed}"
     assert client.answered == expected.answered, f"seed {seed}"
+    assert [client.producers[n].last_sequence for n in (1, 2)] == [
+        expected.producers[n].last_sequence for n in (1, 2)
+    ]
     assert unparsed > 60
 
 

@@ -1,0 +1,116 @@
+"""The SENDs of one producer in one receive, on their way to be one stored batch.
+
+Knows which of them were stored before, where that is asked for ("Deduplication" in Apache Pulsar's
+documentation), and nothing of the log. "Command Send" in the binary protocol document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from protocols.pulsar.messages import NO_SEQUENCE, signed
+from storage.codecs.api import BodyInfo, Buffer
+from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
+from storage.codecs.pulsar import ENTRY_PREFIX, SendInfo
+
+if TYPE_CHECKING:
+    from protocols.pulsar.registry import Producer
+
+# Entries of this size or less are copied together before they are written: a thousand pieces cost
+# more than their bytes.
+JOINED_ENTRY_BYTES: Final = 4096
+SEQUENCE_MIN: Final = -(2**63)
+REPEATED: Final = -1  # In place of a delta: it was stored before, and is not again.
+
+# One SEND of a run: its sequence id, its highest sequence id, how many records of the run come
+# before its own, why it is refused. A plain tuple: there is one for every message.
+Sent = tuple[int, int, int, tuple[ServerError, str] | None]
+
+
+@dataclass(slots=True)
+class Run:
+    """Sends of one producer, to be stored together."""
+
+    producer: Producer
+    sent: list[Sent] = field(default_factory=list)
+    parts: list[Buffer] = field(default_factory=list)
+    info: BodyInfo = field(default_factory=lambda: BodyInfo(0))
+    accepted: int | None = None  # Highest sequence stored, with this run; None: nobody asks.
+    has_repeats: bool = False
+
+    def __post_init__(self) -> None:
+        self.accepted = self.producer.last_sequence
+
+    def add(
+        self, command: CommandSend, payload: memoryview, send: SendInfo
+    ) -> None:  # hot: see make bench
+        """Append one entry, unless it is known to be stored already."""
+        sequence_id = command.sequence_id
+        last, highest = signed(sequence_id), NO_SEQUENCE
+        first = last
+        if command.HasField("highest_sequence_id"):
+            highest = command.highest_sequence_id
+            last = max(last, signed(highest))
+        elif send.chunk is not None:
+            if send.chunk.chunk_id == send.chunk.chunk_count - 1:
+                highest = 0  # As Apache answers the last piece of a chunked message.
+            else:
+                # The message is not whole yet: it must be taken again after a crash.
+                last = max(last - 1, SEQUENCE_MIN)
+        if self.accepted is not None:
+            if first <= self.accepted:
+                self._repeat(sequence_id, highest)
+                return
+            self.accepted = max(self.accepted, last)
+        delta = self.info.record_count
+        self.sent.append((sequence_id, highest, delta, None))
+        self.parts += (ENTRY_PREFIX.pack(len(payload), delta, send.record_count), payload)
+        self._count(first, last, send.record_count, send)
+
+    def _repeat(self, sequence_id: int, highest: int) -> None:
+        self.has_repeats = True
+        self.sent.append((sequence_id, highest, REPEATED, None))
+
+    def extend(
+        self, first_sequence_id: int, payloads: Sequence[bytes], send: SendInfo
+    ) -> None:  # hot: see make bench
+        """Append entries of one record each that are like this one, with the next numbers."""
+        if self.accepted is not None:
+            while payloads and signed(first_sequence_id) <= self.accepted:
+                self._repeat(first_sequence_id, NO_SEQUENCE)
+                first_sequence_id, payloads = first_sequence_id + 1, payloads[1:]
+            if not payloads:
+                return
+            self.accepted = signed(first_sequence_id + len(payloads) - 1)
+        info, sent, parts, pack = self.info, self.sent, self.parts, ENTRY_PREFIX.pack
+        before = delta = info.record_count
+        for sequence_id, payload in enumerate(payloads, first_sequence_id):
+            sent.append((sequence_id, NO_SEQUENCE, delta, None))
+            parts += (pack(len(payload), delta, 1), payload)
+            delta += 1
+        last = signed(first_sequence_id + len(payloads) - 1)
+        self._count(signed(first_sequence_id), last, delta - before, send)
+
+    def _count(self, first: int, last: int, records: int, send: SendInfo) -> None:
+        """Count in what the batch's header says of them all."""
+        info = self.info
+        if not info.record_count:
+            info.first_sequence = first
+        info.last_sequence = last
+        info.record_count += records
+        info.flags |= send.flags
+        publish_us = send.publish_us
+        if publish_us is not None:
+            if info.max_publish_us is None:
+                info.first_publish_us = info.max_publish_us = publish_us
+            elif publish_us > info.max_publish_us:
+                info.max_publish_us = publish_us
+
+    def body(self) -> tuple[Sequence[Buffer], int]:
+        """The entries as one body, in parts, and its size."""
+        size = sum(map(len, self.parts))
+        if size <= len(self.sent) * JOINED_ENTRY_BYTES:
+            return [b"".join(self.parts)], size
+        return self.parts, size

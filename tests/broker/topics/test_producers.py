@@ -1,0 +1,64 @@
+"""Numbers of producers: kept while somebody uses them, forgotten after hours, never given again."""
+
+import pytest
+
+from broker.errors import LimitExceeded
+from broker.topics import producers
+from broker.topics.catalogue import LocalCatalogue
+from broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
+from storage.metadata.catalogue import Catalogue
+from tests.broker.metadata_fakes import MemoryJournal
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+def opened(journal, clock):
+    state = Catalogue(journal, now_us=1)
+    catalogue = LocalCatalogue(state, use_reserve=lambda change: change(), report=print)
+    return ProducerNumbers(catalogue, clock)
+
+
+def test_a_name_keeps_its_number_while_it_is_used(journal):
+    clock = Clock()
+    numbers = opened(journal, clock)
+    assert numbers.number(b"a")[0] == 1
+    assert numbers.number(b"a")[0] == 1
+    numbers.release(b"a")
+    clock.now += 2 * FORGOTTEN_AFTER_S
+    assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 0
+    assert numbers.number(b"a")[0] == 1
+
+
+def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
+    clock = Clock()
+    numbers = opened(journal, clock)
+    numbers.number(b"a")
+    numbers.number(b"b")
+    numbers.release(b"b")
+    clock.now += FORGOTTEN_AFTER_S + 1
+    assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 1
+    numbers._catalogue.state.rewrite()
+    again = opened(journal.reopened(), clock)
+    assert again.number(b"b")[0] == 3
+    assert again.number(b"a")[0] == 1
+
+
+def test_when_there_are_too_many_the_one_idle_longest_goes(journal, monkeypatch):
+    monkeypatch.setattr(producers, "NAMES_MAX", 2)
+    numbers = opened(journal, Clock())
+    numbers.number(b"a")
+    numbers.number(b"b")
+    with pytest.raises(LimitExceeded):
+        numbers.number(b"c")
+    numbers.release(b"a")
+    assert numbers.number(b"c")[0] == 3

@@ -1,0 +1,123 @@
+"""What a producer sends again is stored once: section 9."""
+
+import pytest
+
+from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from tests.protocols.pulsar.talk import (
+    NAME,
+    TOPIC,
+    command_bytes,
+    entry,
+    talking,
+)
+from tests.protocols.pulsar.test_producers import stored
+
+NO_NUMBER = 2**64 - 1
+ON = pytest.mark.parametrize("broker", [{"topics.deduplication": "true"}], indirect=True)
+
+
+async def send(client, sequence_id, *bodies, **fields):
+    """Receipts of SENDs with ascending sequence ids, as (ledger, entry) signed."""
+    frames = [
+        command_bytes(Type.SEND, body, producer_id=0, sequence_id=number, **fields)
+        for number, body in enumerate(bodies, sequence_id)
+    ]
+    await client.stream.send_all(b"".join(frames))
+    receipts = [await client.next(Type.SEND_RECEIPT) for _ in bodies]
+    return [
+        tuple(-1 if n == NO_NUMBER else n for n in (r.message_id.ledgerId, r.message_id.entryId))
+        for r in receipts
+    ]
+
+
+async def payloads(broker):
+    return [body[-1:] for _, bodies in await stored(broker) for body in bodies]
+
+
+async def test_without_the_setting_everything_is_stored(broker, client):
+    await client.produce(producer_name="p", user_provided_producer_name=True)
+    assert await send(client, 0, entry(b"a")) == [(1, 0)]
+    assert await send(client, 0, entry(b"a")) == [(1, 1)]
+
+
+@ON
+async def test_a_message_sent_again_is_not_stored_again(broker, client):
+    success = await client.produce(producer_name="p", user_provided_producer_name=True)
+    assert success.last_sequence_id == -1
+    assert await send(client, 0, entry(b"a"), entry(b"b"), entry(b"c")) == [(1, 0), (1, 1), (1, 2)]
+    again = await send(client, 1, entry(b"b"), entry(b"c"), entry(b"d"))
+    assert again == [(-1, -1), (-1, -1), (1, 3)]
+    assert await payloads(broker) == [b"a", b"b", b"c", b"d"]
+
+
+@ON
+async def test_another_connection_is_told_where_the_producer_stands(broker, client, open_client):
+    async with talking(open_client) as first:
+        await first.produce(producer_name="p")
+        await send(first, 7, entry(b"a"), entry(b"b"))
+    success = await client.produce(producer_name="p", epoch=1)
+    assert success.last_sequence_id == 8
+    assert await send(client, 8, entry(b"b"), entry(b"c")) == [(-1, -1), (1, 2)]
+    other = await client.produce(producer_id=1, producer_name="q")
+    assert other.last_sequence_id == -1
+
+
+@ON
+async def test_a_topic_can_do_without(broker, client):
+    await broker.topics.create(NAME, 1, settings={"deduplication": False})
+    await client.produce(producer_name="p")
+    assert await send(client, 0, entry(b"a")) == [(1, 0)]
+    assert await send(client, 0, entry(b"a")) == [(1, 1)]
+
+
+async def test_a_topic_can_ask_for_it(broker, client):
+    await broker.topics.create(NAME, 1, settings={"deduplication": True})
+    await client.produce()
+    assert await send(client, 0, entry(b"a")) == [(1, 0)]
+    assert await send(client, 0, entry(b"a")) == [(-1, -1)]
+
+
+@ON
+async def test_a_batch_counts_by_its_highest_sequence(broker, client):
+    await client.produce(producer_name="p")
+    batch = entry(count=3)
+    assert await send(client, 0, batch, highest_sequence_id=2) == [(1, 0)]
+    assert await send(client, 0, batch, highest_sequence_id=2) == [(-1, -1)]
+    assert await send(client, 2, entry()) == [(-1, -1)]
+    assert await send(client, 3, entry()) == [(1, 3)]
+
+
+@ON
+async def test_the_pieces_of_one_message_have_one_sequence(broker, client, open_client):
+    def piece(number):
+        return entry(uuid="u", num_chunks_from_msg=3, chunk_id=number, total_chunk_msg_size=15)
+
+    async with talking(open_client) as first:
+        await first.produce(producer_name="p")
+        for number in (0, 1):
+            await send(first, 5, piece(number), is_chunk=True)
+    success = await client.produce(producer_name="p", epoch=1)
+    assert success.last_sequence_id == 4  # It never came whole.
+    for number in (0, 1, 2):
+        assert await send(client, 5, piece(number), is_chunk=True) != [(-1, -1)]
+    for number in (0, 1, 2):
+        assert await send(client, 5, piece(number), is_chunk=True) == [(-1, -1)]
+
+
+@ON
+async def test_a_missing_topic_is_made_and_remembers(broker, client):
+    await client.produce(producer_name="p")
+    assert broker.topics.find(NAME) is not None
+    await send(client, 0, entry())
+    assert await send(client, 0, entry()) == [(-1, -1)]
+
+
+@ON
+async def test_a_producer_that_leaves_gives_its_number_back(broker, client):
+    await client.produce(producer_name="p")
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=1, producer_name="p")
+    assert code == ServerError.ProducerBusy
+    assert broker.producers._users == {b"p": 1}
+    await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
+    assert broker.producers._users == {}
