@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from broker.access.passwords import new_token
+from broker.access.users import ROOT_USER_ID
 from broker.config.settings import FIRST_ADMIN
 
 if TYPE_CHECKING:
@@ -23,20 +24,29 @@ log = structlog.get_logger()
 
 
 async def make_first_admin(broker: Broker) -> None:
-    """Make the user `admin` if there is no user at all and clients must be some. Its password is on
-    disk before the user is.
+    """Make the user `admin` if there is no user at all, but for a protocol's own root, and clients
+    must be some. Its password is on disk before the user is.
 
     Raises OSError, StorageFull, StorageFailed.
     """
-    if not broker.authentication.required or broker.users.all():
+    others = [user for user in broker.users.all() if user.user_id != ROOT_USER_ID]
+    if not broker.authentication.required or others:
         return
-    password = new_token()
     path = Path(broker.data_dir) / PASSWORD_FILE
+    _, ticket = await broker.users.create(FIRST_ADMIN, write_new_password(path))
+    await broker.durability.reached(ticket)
+    log.warning("first_admin_made", user=FIRST_ADMIN, password_file=str(path))
+
+
+def write_new_password(path: Path) -> str:
+    """A password of chance, on disk in a file that only the broker's own account can read.
+
+    Raises OSError.
+    """
+    password = new_token()
     path.unlink(missing_ok=True)  # Of a start that ended before the user was made.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(password + "\n")
         file.flush()
         os.fsync(file.fileno())
-    _, ticket = await broker.users.create(FIRST_ADMIN, password)
-    await broker.durability.reached(ticket)
-    log.warning("first_admin_made", user=FIRST_ADMIN, password_file=str(path))
+    return password

@@ -86,6 +86,15 @@ class Preparing(Protocol):
         """
 
 
+class Starting(Protocol):
+    """An adapter may have this besides."""
+
+    async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
+        """Do what must be done before the first client can connect. Raises OSError, StorageFull,
+        StorageFailed.
+        """
+
+
 class OptionsCheck(Protocol):
     """An adapter may have this besides: rules between its options and the place where it
     listens.
@@ -115,6 +124,11 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
     """Whether the adapter wants to import what serving takes before anything is opened."""
     return hasattr(adapter, "prepare")
+
+
+def has_start(adapter: object) -> TypeGuard[Starting]:
+    """Whether the adapter has something to do before its listener is opened."""
+    return hasattr(adapter, "start")
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:

@@ -26,7 +26,7 @@ from broker.broker import Broker
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
 from broker.limits import KIB
-from broker.server.adapters import is_framed, is_serving
+from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.listener import Listener, accept, make_listeners
 from storage.errors import DamagedLog, StorageError, StorageFailed
@@ -111,6 +111,8 @@ async def serve_listeners(
     try:
         await make_first_admin(broker)
         for listener in listeners:
+            if has_start(listener.adapter):
+                await listener.adapter.start(broker, listener.options, loopback=listener.loopback)
             listener.open()
             broker.listeners[listener.name] = listener
             if not listener.loopback and (listener.tls is None or not broker.access.rules):

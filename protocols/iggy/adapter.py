@@ -1,16 +1,15 @@
-"""The Iggy listener, as `broker/` finds it.
-
-Dialect D2 is served: Rust crate 0.5 and 0.6, iggy-py 0.2.3 to 0.4.
-"""
+"""The Iggy listener, as `broker/` finds it. Every dialect is served (`all_dialects.py`)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from broker.config.settings import is_loopback
 from broker.server.connection import address_text
 from protocols.iggy.context import Shared
 from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
+from protocols.iggy.root import make_root
 from protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
@@ -35,16 +34,24 @@ class IggyAdapter:
         shared = self._shared.setdefault(broker, Shared())
         return IggySession(broker, connection, options, shared)
 
+    async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:
+        """Give root a password where other machines can connect and none is set. Raises OSError,
+        StorageFull, StorageFailed.
+        """
+        if not loopback and options.password_file is None:
+            await make_root(broker, options.username)
+
     def check(self, options: IggyOptions, *, loopback: bool) -> None:
-        """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
-        options.check(loopback=loopback)
+        """Whether somebody can log in. Raises ValueError, with one line."""
+        options.check()
 
     def describe(self, host: str, port: int, options: IggyOptions) -> str:
         """How a client connects, to copy and paste; a password of one's own is not told."""
-        password = "PASSWORD" if options.password_file is not None else f'"{ROOT_PASSWORD}"'
+        is_known = options.password_file is None and is_loopback(host)
+        password = f'"{ROOT_PASSWORD}"' if is_known else "PASSWORD"
         return (
-            f'iggy-py: client = IggyClient("{address_text((host, port))}"); await client.connect();'
-            f' await client.login_user("{options.username}", {password})'
+            f'apache-iggy: client = IggyClient("{address_text((host, port))}");'
+            f' await client.connect(); await client.login_user("{options.username}", {password})'
         )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from broker.errors import NotAuthorized
 from protocols.iggy.all_dialects import D2
 from protocols.iggy.dialects import Dialect, Manners
@@ -54,7 +56,7 @@ class Shared:
     """
 
     clients: dict[int, Client] = field(default_factory=dict)
-    groups: Groups = field(default_factory=Groups)
+    groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
 
 

@@ -68,6 +68,7 @@ class Habits:
     group_takes_partition: bool = True  # A group's member that names a partition gets that one.
     # A member reads only what is its own, and names it; an empty poll tells that it is not.
     owned_only: bool = False
+    joins_gently: bool = False  # Who joins a group takes no more than its share from others.
     leave_is_checked: bool = False  # Who is no member cannot leave.
     number_first: bool = False  # Of a taken number and a taken name, the number is told.
     users_from: int = 0  # The number of root, the first user.

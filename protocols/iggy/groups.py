@@ -61,7 +61,12 @@ async def join_group(context: Context, request: m.JoinGroup) -> Answer:
     """Make the connection a member; once more is fine. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
-    context.shared.groups.join(topic.meta.topic_id, group.name, context.client.client_id)
+    context.shared.groups.join(
+        topic.meta.topic_id,
+        group.name,
+        context.client.client_id,
+        gently=context.dialect.habits.joins_gently,
+    )
     return Answer()
 
 
@@ -86,7 +91,7 @@ async def sync_group(context: Context, request: m.SyncGroup) -> Answer:
     member = groups.member(topic_id, group.name, context.client.client_id, len(topic.partitions))
     if member is None:
         return Answer()
-    return Answer([r.Assignment(groups.generation(topic_id, group.name), member.partitions)])
+    return Answer([r.Assignment(groups.generation(topic_id, group.name), member.polled_ones)])
 
 
 def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupInfo:

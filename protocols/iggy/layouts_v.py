@@ -175,7 +175,7 @@ V = Dialect(
     silent=frozenset({int(Code.LOGOUT_USER)}),
     key_partition=xxhash32_from_zero,
     form=forms.BATCH_FORM,
-    habits=Habits(owned_only=True, leave_is_checked=True, zero_polls=True),
+    habits=Habits(owned_only=True, joins_gently=True, leave_is_checked=True, zero_polls=True),
     error_numbers={
         ErrorCode.STREAM_NAME_NOT_FOUND: ErrorCode.STREAM_ID_NOT_FOUND,
         ErrorCode.TOPIC_NAME_NOT_FOUND: ErrorCode.TOPIC_ID_NOT_FOUND,

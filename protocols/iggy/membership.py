@@ -1,78 +1,209 @@
 """Consumer groups whose partitions the broker deals out: who is a member, and whose turn is which
 partition.
 
-Membership lives in memory only and ends with the connection; which groups exist, and how far each
-has read, is in the catalogue and the cursor store. Knows no protocol, no connection and no topic
-but their numbers.
+Whoever leaves has everything dealt anew. Whoever joins, in the later dialects, is given no more
+than its share, and a partition that was polled and not committed stays with its owner until that
+commits, for REVOKE_S at most. Membership lives in memory only and ends with the connection; which
+groups exist, and how far each has read, is in the catalogue and the cursor store. Knows no
+protocol, no connection and no topic but their numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 GroupKey = tuple[int, str]  # The catalogue's topic id, the group's name.
+
+# For an owner to commit what it polled of a partition that is to go to another member.
+REVOKE_S = 30.0
 
 
 @dataclass(slots=True)
 class Member:
     """One reader of a group.
 
-    `current` is the partition of its latest turn, or its first before that.
+    `partitions` are its own; of those it must not poll what is in `leaving`. `current` is the
+    partition of its latest turn, or its first before that.
     """
 
     member_id: int
     partitions: list[int] = field(default_factory=list)
+    leaving: set[int] = field(default_factory=set)
     current: int | None = None
     has_polled: bool = False
     _turn: int = 0
 
+    @property
+    def polled_ones(self) -> list[int]:
+        """The partitions that it may poll."""
+        if not self.leaving:
+            return self.partitions
+        return [one for one in self.partitions if one not in self.leaving]
+
     def next_partition(self) -> int | None:
         """The partition whose turn it is; None for a member without any."""
-        if not self.partitions:
+        mine = self.polled_ones
+        if not mine:
             return None
-        self.current = self.partitions[self._turn]
+        self.current = mine[self._turn % len(mine)]
         self.has_polled = True
-        self._turn = (self._turn + 1) % len(self.partitions)
+        self._turn = (self._turn + 1) % len(mine)
         return self.current
 
     def deal(self, partitions: list[int]) -> None:
         """Give the member these partitions instead; its turns begin anew."""
         self.partitions = partitions
+        self.leaving = set()
         self.current = partitions[0] if partitions else None
         self.has_polled = False
         self._turn = 0
+
+    def give(self, partition: int) -> None:
+        """Give the member one more."""
+        self.partitions = sorted((*self.partitions, partition))
+        if self.current is None:
+            self.current = partition
+
+    def take(self, partition: int) -> None:
+        """Take one of its own away."""
+        self.partitions = [one for one in self.partitions if one != partition]
+        self.leaving.discard(partition)
+        if self.current == partition:
+            self.current = self.partitions[0] if self.partitions else None
+
+
+@dataclass(slots=True)
+class Move:
+    """A partition on its way to another member."""
+
+    owner: Member
+    to: Member
+    due_s: float
+
+
+class Group:
+    """The members of one group, and what each has."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self.members: dict[int, Member] = {}
+        self.generation = 0  # Rises whenever a partition changes its owner.
+        self._clock_s = clock_s
+        self._dealt: int | None = None  # Partitions at the last deal; None: all are dealt anew.
+        self._joined: list[Member] = []  # Since then, and wanting no more than their share.
+        self._uncommitted: dict[int, int] = {}  # By partition: the offset after what was polled.
+        self._moves: dict[int, Move] = {}  # By partition.
+
+    def join(self, member_id: int, *, gently: bool) -> None:
+        """Add a member. `gently`: others keep what they have, but for its share."""
+        member = self.members[member_id] = Member(member_id)
+        if gently:
+            self._joined.append(member)
+        else:
+            self._dealt = None
+
+    def leave(self, member_id: int) -> None:
+        """Take a member out."""
+        del self.members[member_id]
+        self._dealt = None
+
+    def settle(self, partitions_count: int) -> None:
+        """Deal so many partitions, as far as it is not done yet."""
+        if self._dealt != partitions_count:
+            self._deal_all(partitions_count)
+        elif self._joined:
+            self._deal_shares(partitions_count)
+        if self._moves:
+            now = self._clock_s()
+            for partition, move in list(self._moves.items()):
+                if now >= move.due_s:
+                    self._finish(partition)
+
+    def polled(self, member_id: int, partition: int, next_offset: int) -> None:
+        """A member was handed what lies before an offset, and has not committed it."""
+        member = self.members.get(member_id)
+        if member is not None and partition in member.partitions:
+            self._uncommitted[partition] = max(self._uncommitted.get(partition, 0), next_offset)
+
+    def committed(self, partition: int, position: int) -> None:
+        """What lies before a position is committed."""
+        if position >= self._uncommitted.get(partition, 0):
+            self._uncommitted.pop(partition, None)
+            if partition in self._moves:
+                self._finish(partition)
+
+    def _deal_all(self, count: int) -> None:
+        """Partition `i` goes to member `i mod m`, and every member's turns begin anew."""
+        members = list(self.members.values())
+        for number, member in enumerate(members):
+            member.deal(list(range(number, count, len(members))))
+        self._dealt = count
+        self._joined.clear()
+        self._moves.clear()
+        self._uncommitted.clear()
+        self.generation += 1
+
+    def _deal_shares(self, count: int) -> None:
+        """Give those who joined their share of what the others have most of."""
+        share = count // len(self.members)
+        sizes = {one.member_id: len(one.partitions) for one in self.members.values()}
+        for move in self._moves.values():
+            sizes[move.owner.member_id] -= 1
+            sizes[move.to.member_id] += 1
+        for member in self._joined:
+            for _ in range(share):
+                fullest = max(self.members.values(), key=lambda one: sizes[one.member_id])
+                if sizes[fullest.member_id] <= share:
+                    break
+                self._begin(fullest, member)
+                sizes[fullest.member_id] -= 1
+                sizes[member.member_id] += 1
+        self._joined.clear()
+
+    def _begin(self, owner: Member, to: Member) -> None:
+        """Move a partition, one that nothing waits for if there is any."""
+        free = owner.polled_ones
+        partition = next((p for p in reversed(free) if p not in self._uncommitted), free[-1])
+        self._moves[partition] = Move(owner, to, self._clock_s() + REVOKE_S)
+        owner.leaving.add(partition)
+        if partition not in self._uncommitted:
+            self._finish(partition)
+
+    def _finish(self, partition: int) -> None:
+        move = self._moves.pop(partition)
+        self._uncommitted.pop(partition, None)
+        move.owner.take(partition)
+        move.to.give(partition)
+        self.generation += 1
 
 
 class Groups:
     """The members of every group of a broker."""
 
-    def __init__(self) -> None:
-        self._members: dict[GroupKey, dict[int, Member]] = {}
-        self._dealt: dict[GroupKey, int] = {}  # Number of partitions at the last deal.
-        self._generations: dict[GroupKey, int] = {}  # Rises with every deal.
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        """`clock_s` is a steady clock in seconds."""
+        self._clock_s = clock_s
+        self._groups: dict[GroupKey, Group] = {}  # Those with members, or that had some.
         self._joined: dict[int, list[GroupKey]] = {}
 
-    def join(self, topic_id: int, name: str, member_id: int) -> None:
-        """Make somebody a member; joining twice changes nothing."""
+    def join(self, topic_id: int, name: str, member_id: int, *, gently: bool = False) -> None:
+        """Make somebody a member; joining twice changes nothing. `gently`: see the module."""
         key = (topic_id, name)
-        members = self._members.setdefault(key, {})
-        if member_id not in members:
-            members[member_id] = Member(member_id)
+        group = self._groups.setdefault(key, Group(self._clock_s))
+        if member_id not in group.members:
+            group.join(member_id, gently=gently)
             self._joined.setdefault(member_id, []).append(key)
-            self._dealt.pop(key, None)
 
     def leave(self, topic_id: int, name: str, member_id: int) -> bool:
         """End a membership; False: there was none."""
         key = (topic_id, name)
-        members = self._members.get(key, {})
-        if members.pop(member_id, None) is None:
+        group = self._groups.get(key)
+        if group is None or member_id not in group.members:
             return False
+        group.leave(member_id)
         self._joined[member_id].remove(key)
         if not self._joined[member_id]:
             del self._joined[member_id]
-        self._dealt.pop(key, None)
-        if not members:
-            del self._members[key]
         return True
 
     def leave_all(self, member_id: int) -> None:
@@ -82,36 +213,46 @@ class Groups:
 
     def drop(self, topic_id: int, name: str) -> None:
         """End every membership of a group that is gone."""
-        for member_id in list(self._members.get((topic_id, name), ())):
+        group = self._groups.get((topic_id, name))
+        for member_id in list(group.members if group else ()):
             self.leave(topic_id, name, member_id)
-        self._generations.pop((topic_id, name), None)
+        self._groups.pop((topic_id, name), None)
 
     def generation(self, topic_id: int, name: str) -> int:
-        """How often the partitions of a group were dealt while it was known."""
-        return self._generations.get((topic_id, name), 0)
+        """How often partitions of a group changed their owner while it was known."""
+        group = self._groups.get((topic_id, name))
+        return group.generation if group else 0
 
     def joined(self, member_id: int) -> list[GroupKey]:
         """The groups of a member, in the order in which they were joined."""
         return list(self._joined.get(member_id, ()))
 
     def members(self, topic_id: int, name: str, partitions_count: int) -> list[Member]:
-        """The members in the order in which they joined, with their partitions.
-
-        All partitions are dealt anew after a change of the members or of the number of partitions:
-        partition `i` goes to member `i mod m`, and every member's turns begin anew.
-        """
-        key = (topic_id, name)
-        members = list(self._members.get(key, {}).values())
-        if members and self._dealt.get(key) != partitions_count:
-            for number, member in enumerate(members):
-                member.deal(list(range(number, partitions_count, len(members))))
-            self._dealt[key] = partitions_count
-            self._generations[key] = self._generations.get(key, 0) + 1
-        return members
+        """The members in the order in which they joined, with their partitions."""
+        group = self._groups.get((topic_id, name))
+        if group is None or not group.members:
+            return []
+        group.settle(partitions_count)
+        return list(group.members.values())
 
     def member(
         self, topic_id: int, name: str, member_id: int, partitions_count: int
     ) -> Member | None:
         """One member, with its partitions; None if it has not joined."""
-        self.members(topic_id, name, partitions_count)
-        return self._members.get((topic_id, name), {}).get(member_id)
+        group = self._groups.get((topic_id, name))
+        if group is None or member_id not in group.members:
+            return None
+        group.settle(partitions_count)
+        return group.members[member_id]
+
+    def polled(self, key: GroupKey, member_id: int, partition: int, next_offset: int) -> None:
+        """See `Group.polled`."""
+        group = self._groups.get(key)
+        if group is not None:
+            group.polled(member_id, partition, next_offset)
+
+    def committed(self, key: GroupKey, partition: int, position: int) -> None:
+        """See `Group.committed`; whoever committed it."""
+        group = self._groups.get(key)
+        if group is not None:
+            group.committed(partition, position)

@@ -13,7 +13,8 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Options of one Iggy listener; `listeners.NAME.` stands before each in the settings."""
 
     username: str = ROOT_NAME
-    # A file whose first line is the password. Without it the password is `iggy`, on loopback only.
+    # A file whose first line is the password. Without it the password is `iggy` on loopback, and
+    # elsewhere one that is made at the first start.
     password_file: str | None = None
 
     # Whether the oldest dialect, which has no login, is served; None: on loopback only.
@@ -23,15 +24,8 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Whether clients that cannot log in are served on such a listener."""
         return loopback if self.without_login is None else self.without_login
 
-    def check(self, *, loopback: bool) -> None:
-        """Whether somebody can log in, and not everybody. Raises ValueError, with one line."""
-        if self.password_file is None:
-            if not loopback:
-                raise ValueError(
-                    "everybody knows Iggy's first password: password_file must name a file with"
-                    " another one where other machines can connect"
-                )
-            return
+    def check(self) -> None:
+        """Whether the password can be read. Raises ValueError, with one line."""
         try:
             password = self.password()
         except (OSError, UnicodeDecodeError) as error:

@@ -45,6 +45,8 @@ async def poll(context: Context, request: m.PollMessages) -> Answer:
         # Lazy: on disk within the flush interval. What a lost answer held counts as read, as in
         # Iggy.
         found.commit(context, taken.next_offset, lazy=True)
+    elif taken.count and request.consumer.kind is m.ConsumerKind.GROUP:
+        found.polled(context, taken.next_offset)
     context.broker.metrics.records_out(PROTOCOL, topic.name.full, taken.count, taken.size)
     head = r.PolledHead(found.index, current_offset(found.partition), taken.count)
     return Answer([head], tail=await shown(context, found.partition, taken.parts))

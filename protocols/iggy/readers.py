@@ -12,7 +12,7 @@ from broker.topics.topic import Topic
 from protocols.iggy import names
 from protocols.iggy.context import Context
 from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.membership import Member
+from protocols.iggy.membership import GroupKey, Member
 from protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.
@@ -53,7 +53,18 @@ class Target:
     def commit(self, context: Context, position: int, *, lazy: bool = False) -> int:
         """Set the next offset wanted; return the ticket."""
         subscription = context.broker.subscriptions.open(self.topic, self.name)
-        return subscription.commit(self.index, position, lazy=lazy)
+        ticket = subscription.commit(self.index, position, lazy=lazy)
+        context.shared.groups.committed(self._group, self.index, position)
+        return ticket
+
+    def polled(self, context: Context, next_offset: int) -> None:
+        """A group's member, if it is one, was handed what lies before an offset."""
+        member_id = context.client.client_id
+        context.shared.groups.polled(self._group, member_id, self.index, next_offset)
+
+    @property
+    def _group(self) -> GroupKey:
+        return (self.topic.meta.topic_id, self.name.decode())
 
 
 def target(
@@ -81,7 +92,7 @@ def target(
             raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
         chosen: int | None = FIRST_PARTITION if partition is None else partition
     elif habits.owned_only and owned:
-        chosen = _owned(context, topic, name, partition)
+        chosen = _owned(context, topic, name, partition, turn=turn)
     elif partition is not None and habits.group_takes_partition:
         chosen = partition
     else:
@@ -100,14 +111,18 @@ def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | 
     return member.current
 
 
-def _owned(context: Context, topic: Topic, name: str, partition: int | None) -> int | None:
-    """The partition that a member names, if it is its own. Raises NotOwned."""
+def _owned(
+    context: Context, topic: Topic, name: str, partition: int | None, *, turn: bool
+) -> int | None:
+    """The partition that a member names, if it is its own; to be polled, if it stays so. Raises
+    NotOwned.
+    """
     if partition is None:
         return None
     member = context.shared.groups.member(
         topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
     )
-    if member is None or partition not in member.partitions:
+    if member is None or partition not in (member.polled_ones if turn else member.partitions):
         raise NotOwned
     return partition
 

@@ -24,11 +24,11 @@ def test_it_listens_where_iggy_does():
     assert (listener.listen, listener.options) == (("127.0.0.1", 8090), IggyOptions())
 
 
-def test_other_machines_are_let_in_with_a_password_of_ones_own_only(tmp_path):
+def test_a_password_of_ones_own_is_read_from_its_file(tmp_path):
     everywhere = [("iggy.listen", "0.0.0.0:8090"), ("iggy.insecure", "true")]
-    with pytest.raises(ConfigError, match="password_file"):
-        listeners(*everywhere)
     file = tmp_path / "password"
+    with pytest.raises(ConfigError, match="password_file"):
+        listeners(*everywhere, ("iggy.password_file", str(file)))
     file.write_text("s3cret\n")
     (listener,) = listeners(*everywhere, ("iggy.password_file", str(file)))
     assert listener.options.password() == "s3cret"
@@ -38,6 +38,10 @@ def test_line_for_a_client_names_the_address_and_the_login():
     line = ADAPTER.describe("127.0.0.1", 8090, IggyOptions())
     assert '"127.0.0.1:8090"' in line
     assert 'login_user("iggy", "iggy")' in line
+
+
+def test_line_for_a_client_names_no_password_that_was_made_by_chance():
+    assert 'login_user("iggy", PASSWORD)' in ADAPTER.describe("0.0.0.0", 8090, IggyOptions())
 
 
 def test_line_for_a_client_does_not_name_a_password_of_ones_own(tmp_path):

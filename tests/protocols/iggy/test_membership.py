@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from protocols.iggy.membership import Groups
+from protocols.iggy.membership import REVOKE_S, Groups
 
 TOPIC, NAME = 7, "grp"
 
@@ -17,21 +17,21 @@ def dealt(groups: Groups, partitions_count: int) -> dict[int, list[int]]:
 
 
 def test_partition_i_goes_to_member_i_mod_m():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     for member_id in (11, 22):
         groups.join(TOPIC, NAME, member_id)
     assert dealt(groups, 5) == {11: [0, 2, 4], 22: [1, 3]}
 
 
 def test_member_takes_its_partitions_in_turn():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     member = groups.member(TOPIC, NAME, 11, 3)
     assert [member.next_partition() for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_current_partition_is_the_first_before_any_turn_and_the_last_taken_afterwards():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     member = groups.member(TOPIC, NAME, 11, 2)
     assert member.current == 0
@@ -39,7 +39,7 @@ def test_current_partition_is_the_first_before_any_turn_and_the_last_taken_after
 
 
 def test_member_without_partition_has_no_turn():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     for member_id in (11, 22, 33):
         groups.join(TOPIC, NAME, member_id)
     idle = groups.member(TOPIC, NAME, 33, 2)
@@ -47,7 +47,7 @@ def test_member_without_partition_has_no_turn():
 
 
 def test_leaving_deals_anew_and_restarts_turns():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     for member_id in (11, 22):
         groups.join(TOPIC, NAME, member_id)
     groups.member(TOPIC, NAME, 11, 4).next_partition()
@@ -58,14 +58,14 @@ def test_leaving_deals_anew_and_restarts_turns():
 
 
 def test_growing_topic_deals_anew():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     assert dealt(groups, 1) == {11: [0]}
     assert dealt(groups, 3) == {11: [0, 1, 2]}
 
 
 def test_joining_twice_neither_adds_nor_restarts():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     groups.member(TOPIC, NAME, 11, 2).next_partition()
     groups.join(TOPIC, NAME, 11)
@@ -74,14 +74,14 @@ def test_joining_twice_neither_adds_nor_restarts():
 
 
 def test_leaving_without_having_joined_is_no_fault():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.leave(TOPIC, NAME, 11)
     groups.leave_all(11)
     assert groups.members(TOPIC, NAME, 3) == []
 
 
 def test_gone_connection_leaves_every_group():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     for name in ("a", "b"):
         groups.join(TOPIC, name, 11)
         groups.join(TOPIC, name, 22)
@@ -92,7 +92,7 @@ def test_gone_connection_leaves_every_group():
 
 
 def test_dropped_group_has_no_members():
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     groups.join(TOPIC, "other", 11)
     groups.drop(TOPIC, NAME)
@@ -103,12 +103,12 @@ def test_dropped_group_has_no_members():
 @pytest.mark.parametrize("seed", range(20))
 def test_every_partition_has_exactly_one_owner_whatever_happened(seed):
     chance = random.Random(seed)
-    groups = Groups()
+    groups = Groups(lambda: 0.0)
     inside: set[int] = set()
     for _ in range(60):
         member_id = chance.randrange(6)
         if chance.random() < 0.5:
-            groups.join(TOPIC, NAME, member_id)
+            groups.join(TOPIC, NAME, member_id, gently=chance.random() < 0.5)
             inside.add(member_id)
         else:
             groups.leave(TOPIC, NAME, member_id)
@@ -120,3 +120,87 @@ def test_every_partition_has_exactly_one_owner_whatever_happened(seed):
             assert sorted(index for mine in owners.values() for index in mine) == list(range(count))
             sizes = [len(mine) for mine in owners.values()]
             assert max(sizes) - min(sizes) <= 1
+
+
+class Clock:
+    """Turned by a test."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def two(clock: Clock, partitions: int = 4) -> Groups:
+    """A member that has everything, and one that has just joined gently."""
+    groups = Groups(clock)
+    groups.join(TOPIC, NAME, 11, gently=True)
+    assert dealt(groups, partitions) == {11: list(range(partitions))}
+    return groups
+
+
+KEY = (TOPIC, NAME)
+
+
+def test_who_joins_gently_takes_its_share_and_others_keep_the_rest():
+    groups = two(Clock())
+    groups.member(TOPIC, NAME, 11, 4).next_partition()
+    generation = groups.generation(TOPIC, NAME)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 4) == {11: [0, 1], 22: [2, 3]}
+    assert groups.member(TOPIC, NAME, 11, 4).next_partition() == 1  # Its turns go on.
+    assert groups.generation(TOPIC, NAME) > generation
+    groups.join(TOPIC, NAME, 33, gently=True)
+    assert dealt(groups, 4) == {11: [0], 22: [2, 3], 33: [1]}
+    groups.join(TOPIC, NAME, 44, gently=True)
+    assert dealt(groups, 4) == {11: [0], 22: [2], 33: [1], 44: [3]}
+    groups.join(TOPIC, NAME, 55, gently=True)  # No share is left.
+    assert dealt(groups, 4)[55] == []
+
+
+def test_what_is_polled_and_not_committed_moves_with_the_commit():
+    groups = two(Clock(), partitions=2)
+    for partition in (0, 1):
+        groups.polled(KEY, 11, partition, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2) == {11: [0, 1], 22: []}
+    first = groups.member(TOPIC, NAME, 11, 2)
+    assert first.polled_ones == [0]  # Nothing more of what is to go.
+    assert [first.next_partition() for _ in range(2)] == [0, 0]
+    generation = groups.generation(TOPIC, NAME)
+    groups.committed(KEY, 1, 4)
+    assert dealt(groups, 2) == {11: [0, 1], 22: []}
+    groups.committed(KEY, 1, 5)
+    assert dealt(groups, 2) == {11: [0], 22: [1]}
+    assert groups.generation(TOPIC, NAME) == generation + 1
+
+
+def test_what_nobody_has_polled_goes_first():
+    groups = two(Clock(), partitions=2)
+    groups.polled(KEY, 11, 1, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2) == {11: [1], 22: [0]}
+
+
+def test_who_never_commits_keeps_a_partition_for_so_long():
+    clock = Clock()
+    groups = two(clock, partitions=2)
+    for partition in (0, 1):
+        groups.polled(KEY, 11, partition, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2)[22] == []
+    clock.now_s = REVOKE_S
+    assert dealt(groups, 2) == {11: [0], 22: [1]}
+
+
+@pytest.mark.parametrize("gone", [11, 22])
+def test_who_leaves_while_a_partition_is_under_way_has_all_dealt_anew(gone):
+    groups = two(Clock(), partitions=2)
+    for partition in (0, 1):
+        groups.polled(KEY, 11, partition, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    dealt(groups, 2)
+    groups.leave(TOPIC, NAME, gone)
+    assert list(dealt(groups, 2).values()) == [[0, 1]]
+    groups.committed(KEY, 1, 5)
+    assert list(dealt(groups, 2).values()) == [[0, 1]]

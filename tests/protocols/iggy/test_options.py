@@ -5,12 +5,10 @@ import pytest
 from protocols.iggy.options import IggyOptions
 
 
-def test_iggys_own_first_password_is_for_loopback_only():
+def test_without_a_file_root_is_that_of_a_fresh_iggy_server():
     options = IggyOptions()
-    options.check(loopback=True)
+    options.check()
     assert (options.username, options.password()) == ("iggy", "iggy")
-    with pytest.raises(ValueError, match="password_file"):
-        options.check(loopback=False)
 
 
 @pytest.mark.parametrize("text", ["s3cret", "s3cret\n", "s3cret\r\n", "s3cret\nignored\n"])
@@ -18,7 +16,7 @@ def test_password_is_the_first_line_of_its_file(tmp_path, text):
     file = tmp_path / "password"
     file.write_bytes(text.encode())
     options = IggyOptions(password_file=str(file))
-    options.check(loopback=False)
+    options.check()
     assert options.password() == "s3cret"
 
 
@@ -36,4 +34,4 @@ def test_password_file_that_gives_no_password_is_told(tmp_path, content):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ValueError, match="password_file"):
-        IggyOptions(password_file=str(file)).check(loopback=True)
+        IggyOptions(password_file=str(file)).check()

@@ -1,0 +1,38 @@
+"""Root's password where nobody set one and other machines can connect: by chance, told in a file at
+the first start, kept as a hash.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.access.first_admin import write_new_password
+from broker.access.users import ROOT_USER_ID
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+PASSWORD_FILE = "iggy-password"  # In the data directory.
+
+log = structlog.get_logger()
+
+
+async def make_root(broker: Broker, name: str) -> None:
+    """Give root a password if it has none yet; a user who has its name already is let alone.
+
+    It is on disk before the user is. Raises OSError, StorageFull, StorageFailed.
+    """
+    root = broker.users.by_id(ROOT_USER_ID)
+    if (root is not None and root.password_hash) or (root is None and broker.users.find(name)):
+        return
+    path = Path(broker.data_dir) / PASSWORD_FILE
+    password = write_new_password(path)
+    if root is None:
+        _, ticket = await broker.users.create(name, password, user_id=ROOT_USER_ID)
+    else:
+        ticket = await broker.users.set_password(root, password)
+    await broker.durability.reached(ticket)
+    log.warning("iggy_root_made", user=name, password_file=str(path))

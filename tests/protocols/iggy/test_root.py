@@ -1,0 +1,68 @@
+"""Root where other machines can connect and no password is set: one is made, once."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from broker.access.users import ROOT_USER_ID
+from protocols.iggy.adapter import ADAPTER
+from protocols.iggy.errors import ErrorCode
+from protocols.iggy.options import IggyOptions
+from protocols.iggy.root import PASSWORD_FILE
+
+
+@pytest.fixture
+def reachable(broker):
+    """Have the listener of the test be taken for one that other machines can reach."""
+
+    async def start():
+        await ADAPTER.start(broker, IggyOptions(), loopback=False)
+        for connection in broker.connections:
+            connection.loopback = False
+
+    return start
+
+
+async def test_a_password_by_chance_is_told_in_a_file_and_kept_as_a_hash(
+    broker, connect, reachable
+):
+    talk = await connect()
+    await talk.status(1)
+    await reachable()
+    file = Path(broker.data_dir) / PASSWORD_FILE
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    password = file.read_text().strip()
+    assert await talk.login() == ErrorCode.INVALID_CREDENTIALS
+    assert await talk.login(password=password) == 0
+    root = broker.users.by_id(ROOT_USER_ID)
+    assert password not in repr(root)
+    file.unlink()
+    await reachable()  # The next start.
+    assert not file.exists()
+    assert broker.users.by_id(ROOT_USER_ID) is root
+
+
+async def test_iggys_own_password_lets_nobody_in_even_if_root_is_deleted(
+    broker, connect, reachable
+):
+    talk = await connect()
+    await talk.status(1)
+    await reachable()
+    await broker.users.delete(broker.users.by_id(ROOT_USER_ID))
+    assert await talk.login() == ErrorCode.INVALID_CREDENTIALS
+
+
+async def test_on_loopback_and_with_a_password_file_nothing_is_made(broker, tmp_path):
+    await ADAPTER.start(broker, IggyOptions(), loopback=True)
+    file = tmp_path / "password"
+    file.write_text("s3cret")
+    await ADAPTER.start(broker, IggyOptions(password_file=str(file)), loopback=False)
+    assert broker.users.all() == []
+
+
+async def test_a_user_of_that_name_stays_who_it_is(broker):
+    await broker.users.create("iggy", "their own")
+    await ADAPTER.start(broker, IggyOptions(), loopback=False)
+    assert [user.name for user in broker.users.all()] == ["iggy"]
+    assert not (Path(broker.data_dir) / PASSWORD_FILE).exists()
