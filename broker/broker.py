@@ -29,6 +29,7 @@ from broker.metrics import Metrics
 from broker.server.admission import Admission
 from broker.server.loop_turns import measuring_turns
 from broker.server.output_budget import OutputBudget
+from broker.server.poller import Poller
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_connections
 from broker.subscriptions.subscriptions import Subscriptions
@@ -66,6 +67,7 @@ class Broker:
         self.ready = trio.Event()  # every listener accepts
         self.connections: set[OpenConnection] = set()
         self.listeners: dict[str, OpenListener] = {}  # open ones by the name of their listener
+        self.poller = Poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.placement = Placement()
@@ -147,6 +149,7 @@ class Broker:
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
         with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms):
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.poller.run)
                 nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.delivery.entries import record_places
 from broker.reading.transcode import Reader, ReadResult
+from broker.steps import run
 from storage.codecs.api import Decoded
 from storage.codecs.record import Record
 
@@ -48,7 +49,7 @@ async def read_records(
     read ends before it.
     """
     reader = _RecordReader(partition, offset, bytes_max, records_max)
-    await reader.run()
+    await run(reader.steps())
     return RecordsRead(reader.records, reader.result.next_offset)
 
 

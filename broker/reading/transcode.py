@@ -30,6 +30,7 @@ from broker.limits import (
 )
 from broker.reading.chunks import join_chunks
 from broker.reading.unpacking import run_unpacking
+from broker.steps import Steps, run
 from storage.codecs.api import (
     RECORDS_MAX,
     BatchFlag,
@@ -88,8 +89,22 @@ async def read_as(
     Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
     cannot be read; where that is a later one, the read ends before it.
     """
+    return await run(
+        read_steps(partition, codec, offset, bytes_max=bytes_max, records_max=records_max)
+    )
+
+
+def read_steps(
+    partition: Partition,
+    codec: Codec,
+    offset: int,
+    *,
+    bytes_max: int,
+    records_max: int | None = None,
+) -> Steps[ReadResult]:
+    """`read_as` in steps: what is in memory in the reader's format is read without a wait."""
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
-    await reader.run()
+    yield from reader.steps()
     return reader.result
 
 
@@ -115,7 +130,7 @@ class Reader(abc.ABC):
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._ended = False
 
-    async def run(self) -> None:
+    def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError where there is nothing to be given before."""
         result = self.result
         partition, offset = self._partition, self._asked_offset
@@ -123,7 +138,7 @@ class Reader(abc.ABC):
         if told is not None and offset >= partition.log_start_offset and not partition.removed:
             raise UnreadableRecord(told)
         try:
-            while not self.is_full and await self._take_next():
+            while not self.is_full and (yield from self._take_next()):
                 pass
         except BrokerError:
             if not result.record_count:
@@ -159,11 +174,14 @@ class Reader(abc.ABC):
             return DECODE_RECORDS_MAX
         return self._records_max - self.result.record_count
 
-    async def _take_next(self) -> bool:
+    def _take_next(self) -> Steps[bool]:
         """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
-        batches = await self._partition.read(self.result.next_offset, self.bytes_wanted)
+        offset, wanted = self.result.next_offset, self.bytes_wanted
+        batches = self._partition.read_warm(offset, wanted)
+        if batches is None:
+            batches = yield self._partition.read(offset, wanted)
         for batch in batches:
-            await self._take(batch)
+            yield from self._take(batch)
             if self.is_full:
                 break
         if batches:
@@ -177,7 +195,7 @@ class Reader(abc.ABC):
         if batch.header.body_format == self._format and self.result.parts:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
-    async def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch) -> Steps[None]:
         """Add what the batch has for this reader, from `next_offset` on."""
         header = batch.header
         if header.flags & BatchFlag.GAP:
@@ -185,7 +203,7 @@ class Reader(abc.ABC):
         elif header.body_format == self._format:
             self._take_stored(batch)
         else:
-            await self._take_foreign(batch)
+            yield from self._take_foreign(batch)
 
     @abc.abstractmethod
     def _take_stored(self, batch: Batch) -> None:
@@ -195,7 +213,7 @@ class Reader(abc.ABC):
     def _give(self, batch: Batch, decoded: Decoded) -> None:
         """Add what was decoded as far as there is room, and go on behind it."""
 
-    async def _take_foreign(self, batch: Batch) -> None:
+    def _take_foreign(self, batch: Batch) -> Steps[None]:
         try:
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
@@ -203,11 +221,12 @@ class Reader(abc.ABC):
             return
         self._walked_bytes += len(batch.body)
         while self.result.next_offset < batch.next_offset and not self.is_full:
-            decoded = await self._decode(stored, batch)
+            decoded: Decoded = yield self._decode(stored, batch)
             if not decoded.records and decoded.failed is None:
                 self.result.next_offset = batch.next_offset
             else:
-                await self._join(stored, batch, decoded)
+                if batch.header.flags & BatchFlag.CHUNK:
+                    yield self._join(stored, batch, decoded)
                 self._give(batch, decoded)
 
     async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
@@ -246,8 +265,6 @@ class Reader(abc.ABC):
 
     async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
         """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
-        if not batch.header.flags & BatchFlag.CHUNK:
-            return
         whole: list[Record] = []
         for record in decoded.records:
             if record.chunk is None:

@@ -1,18 +1,16 @@
 """One client connection of a framed protocol: the driver that every such adapter shares. Knows no
 protocol.
 
-It owns the receive buffer, hands whole frames to the session in order, sends what is ready once a
-turn, keeps time, and ends the connection in good order. A peer that breaks the rules or a bug ends
-this connection and nothing else.
+It has the poller serve the connection for as long as nothing waits, awaits in a task of its own
+what does, keeps time, and ends the connection in good order. A peer that breaks the rules or a bug
+ends this connection and nothing else.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-import time
-import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -23,21 +21,15 @@ from broker.limits import (
     CLOSE_S,
     LINGER_BYTES_MAX,
     LINGER_S,
-    RECEIVE_MEMORY_S,
-    STALL_BYTES,
-    TURN_FRAMES_MAX,
-    TURN_S_MAX,
 )
 from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
-from broker.server.receive_buffer import OutOfBuffers, ReceiveBuffer
-from broker.server.sessions import Session, takes_runs
-from broker.server.tls import TlsSocket
+from broker.server.receiver import Receiver, Turn, Waiting
+from broker.server.sessions import Session
+from broker.server.tls import Stream, TlsSocket
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-
-Stream = socket.socket | TlsSocket
 
 DISCARD_BYTES = 64 * 1024
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
@@ -89,49 +81,49 @@ class Connection:
             on_broken=self._on_broken,
         )
         self.nursery: trio.Nursery  # tasks of the session; cancelled when the connection ends
-        self.heard_at = trio.current_time()  # time of the last bytes received, in trio's seconds
         self._broker = broker
         self._listener = listener
         self._sock = sock
-        self._inlet = ReceiveBuffer(broker.buffers)
         self._io: trio.Nursery
-        self._session: Session | None = None
-        self._receiving = False
-        self._emptied = False  # the last receive took all that the socket had
+        self._session: Session | None = None  # None before the conversation has begun
+        self._receiver: Receiver
+        self._parked: trio.lowlevel.Task | None = None  # our task, while the poller serves us
+        self._in_turn = False  # the poller is at it
+        self._met: tuple[Turn, Waiting] | Exception | None = None  # what ended its service
         self._leaving = False
-        self._begun = 0  # frames given to the session
-        self._done = 0  # of which it has handled so many
         self._begun_seen = 0  # at the last `is_gone`
-        self._received = 0  # bytes
-        # What was received and begun when something last moved, and when that was seen.
-        self._progress = (0, 0)
-        self._progress_at = self.heard_at
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
         self._broker.access.check(self.principal, action, resource)
 
+    @property
+    def heard_at(self) -> float:
+        """Time of the last bytes received, in trio's seconds."""
+        return self._receiver.heard_at
+
     def end(self, reason: str) -> None:
         """End the connection from any of its tasks; what was answered still leaves."""
         self._note("connection_ended", "", reason=reason)
-        self._leaving = True
+        self._leave()
         self.nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
         """The broker is stopping: tell the client, read nothing more, finish what was begun."""
         if self._leaving or self._session is None:
             return
-        self._leaving = True
+        self._leave()
         try:
             self._session.goodbye()
         except Exception:
             self.log.exception("goodbye_failed")
-        trio.lowlevel.notify_closing(self._sock)
+        if self._parked is not None:
+            self._unpark(None)
 
     def cut_off(self, reason: str) -> None:
         """End the connection at once: the peer does not take what is for it."""
         self._note("connection_cut_off", "", reason=reason)
-        self._leaving = True
+        self._leave()
         self.outbox.abandon()
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
         self.nursery.cancel_scope.cancel()
@@ -144,25 +136,21 @@ class Connection:
     @property
     def held_bytes(self) -> int:
         """Memory for what it has received and not handled."""
-        return self._inlet.held_bytes
+        return self._receiver.held_bytes
 
     def stalled_s(self, now: float) -> float:
         """For how long next to nothing of a frame that has begun has come in, as far as was seen
         by those who asked.
         """
-        received, begun = self._progress
-        moves = self._received - received >= STALL_BYTES or self._begun != begun
-        if moves or not (self._receiving and len(self._inlet)):
-            self._progress = (self._received, self._begun)
-            self._progress_at = now
-        return now - self._progress_at
+        return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
     def is_gone(self) -> bool:
         """Whether the peer has closed the connection while a handler of it is at work, and was so
         when this was asked before: nobody waits for the answer.
         """
-        is_same, self._begun_seen = self._begun == self._begun_seen, self._begun
-        if not is_same or self._begun == self._done:
+        begun = self._receiver.begun
+        is_same, self._begun_seen = begun == self._begun_seen, begun
+        if not is_same or begun == self._receiver.done:
             return False
         info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
@@ -188,7 +176,9 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
-                self._session = self._listener.open_session(self._broker, self)
+                session = self._listener.open_session(self._broker, self)
+                self._receiver = Receiver(self._sock, self._broker.buffers, self.outbox, session)
+                self._session = session
                 nursery.start_soon(self._keep_time)
                 await self._read()
                 nursery.cancel_scope.cancel()
@@ -196,8 +186,8 @@ class Connection:
             self._ended_by(error)
         finally:
             self._leaving = True  # No goodbye of a stopping broker comes behind the last answer.
-            self._inlet.close()
             if self._session is not None:
+                self._receiver.close()
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):
                     await self._session.closed()
 
@@ -234,121 +224,78 @@ class Connection:
             log.warning(event, cause=cause, **bound, **fields)
 
     async def _read(self) -> None:
-        outbox = self.outbox
-        while not self._leaving and await self._receive():
-            while await _sending_before_waits(self._turn(), outbox):
+        """Have every frame handled, until the end of the stream or of the connection."""
+        receiver = self._receiver
+        turn, waiting = receiver.turn(), None  # The first one finds what TLS has already decrypted.
+        while True:
+            if waiting is None:
+                waiting = turn.advance()
+            await turn.finish(waiting)
+            if self._leaving or receiver.at_end:
+                return
+            if receiver.has_more:
                 await trio.lowlevel.checkpoint()
-            if outbox.over_limit:
-                await outbox.drained()
-            if not outbox.has_answers_room:
-                await outbox.answers_room()
+                turn, waiting = receiver.turn(), None
+                continue
+            met = await self._served_by_poller()
+            if met is None:
+                return
+            turn, waiting = met
 
-    async def _receive(self) -> bool:
-        """Take what the socket has, or wait for it; False at the end of the stream. One checkpoint,
-        either way.
+    async def _served_by_poller(self) -> tuple[Turn, Waiting] | None:
+        """Need no task until something waits: that turn and what it waits for, or None at the end.
+        Raises what handlers raise.
         """
-        waited = False
-        while not self._leaving:
-            if self._emptied:  # Asking it again for nothing costs as much as a small request.
-                self._emptied = False
-                self._inlet.rest()
-                waited = True
-                await self._wait_readable()
-                continue
-            try:
-                room = self._inlet.room()
-                size = self._sock.recv_into(room)
-            except BlockingIOError:
-                self._emptied = True
-                continue
-            except OutOfBuffers as error:
-                await self._wait_for_memory(error)
-                waited = True
-                continue
-            self._emptied = size < len(room)
-            self.heard_at = trio.current_time()
-            self._inlet.received(size)
-            self._received += size
-            if not waited:
-                await trio.lowlevel.checkpoint()
-            return size > 0
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            if self._in_turn:  # It wakes us at the end of that turn.
+                return trio.lowlevel.Abort.FAILED
+            self._parked = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._parked = trio.lowlevel.current_task()
+        self._broker.poller.watch(self._sock.fileno(), self._serve)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        finally:
+            self._broker.poller.unwatch(self._sock.fileno())
+        met, self._met = self._met, None
+        if isinstance(met, Exception):
+            raise met
+        return met
+
+    def _serve(self) -> bool:  # hot: see make bench
+        """One turn in the poller's task; True if there is more to do."""
+        if self._parked is None:  # It was woken in this pass.
+            return False
+        receiver = self._receiver
+        turn = receiver.turn()
+        self._in_turn = True
+        try:
+            waiting = turn.advance()
+        except Exception as error:
+            self._unpark(error)
+            return False
+        finally:
+            self._in_turn = False
+        if waiting is not None:
+            self._unpark((turn, waiting))
+        elif self._leaving or receiver.at_end:
+            self._unpark(None)
+        else:
+            return receiver.has_more
         return False
 
-    async def _wait_for_memory(self, error: OutOfBuffers) -> None:
-        """Receive nothing until others have given memory back. Raises EndConnection if they do
-        not.
-        """
-        with trio.move_on_after(RECEIVE_MEMORY_S):
-            await self._broker.buffers.freed()
-            return
-        raise EndConnection(f"no memory to receive into: {error}")
+    def _unpark(self, met: tuple[Turn, Waiting] | Exception | None) -> None:
+        assert self._parked is not None
+        self._met = met
+        task, self._parked = self._parked, None
+        trio.lowlevel.reschedule(task)
 
-    async def _wait_readable(self) -> None:
-        self._receiving = True
-        try:
-            await trio.lowlevel.wait_readable(self._sock)
-        except trio.ClosedResourceError:
-            pass  # `drain` wakes us so; the caller looks at `_leaving`.
-        finally:
-            self._receiving = False
-
-    async def _turn(self) -> bool:
-        """Hand over the whole frames received; True if more of them are left than one turn may
-        take.
-        """
-        assert self._session is not None
-        try:
-            more = await self._hand_over(self._session)
-        except EndConnection:
-            await self._end_turn(self._session)
-            raise
-        await self._end_turn(self._session)
-        return more
-
-    async def _end_turn(self, session: Session) -> None:
-        waiting = session.turn_ended()
-        if waiting is not None:
-            await waiting
-
-    async def _hand_over(self, session: Session) -> bool:  # hot: see make bench
-        inlet, outbox = self._inlet, self.outbox
-        frame_size, handle = session.frame_size, session.handle
-        handle_run = session.handle_run if takes_runs(session) else None
-        left = TURN_FRAMES_MAX
-        clock: _TurnClock | None = None
-        while left > 0:
-            filled = inlet.filled()
-            if not filled:
-                return False
-            if left < TURN_FRAMES_MAX:
-                clock = clock or _TurnClock()
-                if clock.is_over():
-                    return True
-            size = frames = 0
-            if handle_run is not None:
-                size, frames = handle_run(filled, left)
-            if frames:
-                inlet.consume(size)
-                left -= frames
-                self._done = self._begun = self._begun + frames
-            else:
-                needed = frame_size(filled)
-                if needed is None or needed > len(filled):
-                    inlet.expect(needed or 0)
-                    return False
-                inlet.consume(needed)
-                self._begun += 1
-                waiting = handle(filled[:needed])
-                if waiting is not None:
-                    await waiting
-                self._done = self._begun
-                left -= 1
-            if outbox.over_limit:
-                outbox.flush()
-                await outbox.drained()
-            if self._leaving:  # Nobody will read the answers.
-                return False
-        return True
+    def _leave(self) -> None:
+        self._leaving = True
+        if self._session is not None:
+            self._receiver.stopped = True
 
     async def _keep_time(self) -> None:
         assert self._session is not None
@@ -389,61 +336,8 @@ class Connection:
 
     def _on_broken(self, error: OSError) -> None:
         self.log.debug("connection_lost", reason=str(error))
-        self._leaving = True
+        self._leave()
         self.nursery.cancel_scope.cancel()
-
-
-class _TurnClock:
-    """Tells when a turn has taken TURN_S_MAX of the processor, or up to twice as much.
-
-    The wall's clock is quick to ask, and says when to ask the processor's, which is not.
-    """
-
-    __slots__ = ("_ask_at", "_begun")
-
-    def __init__(self) -> None:
-        self._ask_at = time.perf_counter() + TURN_S_MAX
-        self._begun: float | None = None
-
-    def is_over(self) -> bool:
-        """Whether others are to have their turn."""
-        now = time.perf_counter()
-        if now < self._ask_at:
-            return False
-        self._ask_at = now + TURN_S_MAX
-        used = time.thread_time()
-        if self._begun is None:
-            self._begun = used
-        return used - self._begun >= TURN_S_MAX / 2
-
-
-@types.coroutine
-def _sending_before_waits(
-    turn: Coroutine[Any, Any, bool], outbox: Outbox
-) -> Generator[Any, Any, bool]:
-    """Await a turn whose output leaves with one send at its end, or as soon as it really waits for
-    something.
-
-    So pipelined requests share a send, and no answer waits behind a handler that does (a long
-    poll).
-    """
-    resume: Any = turn.send
-    argument: Any = None
-    while True:
-        outbox.gathering = True
-        try:
-            awaited = resume(argument)
-        except StopIteration as stop:
-            return bool(stop.value)
-        finally:
-            outbox.gathering = False
-            outbox.flush()
-        try:
-            argument = yield awaited
-            resume = turn.send
-        except BaseException as error:
-            argument = error
-            resume = turn.throw
 
 
 def _leaves(error: BaseException) -> Generator[BaseException, None, None]:

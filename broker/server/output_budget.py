@@ -66,12 +66,21 @@ class OutputBudget:
 
         At least OUTPUT_SHARE_BYTES_MIN or all that is wanted; waits while there is not so much.
         """
-        return Reservation(self, await self.allowance(wanted) if wanted > 0 else 0)
+        if wanted > 0:
+            await self.some_free()
+        return self.reserve_now(wanted)
 
-    async def allowance(self, wanted: int) -> int:
-        """How large an answer that is made at once may be; waits as `reserve` does."""
+    def reserve_now(self, wanted: int) -> Reservation:
+        """The same for whoever has waited already, or wants nothing."""
+        return Reservation(self, self.allowance(wanted) if wanted > 0 else 0)
+
+    async def some_free(self) -> None:
+        """Wait while everything is used."""
         while self.is_spent:
             await self._freed.park()
+
+    def allowance(self, wanted: int) -> int:
+        """How large an answer that is made at once may be."""
         free = self._bytes_max - self.used
         part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE
         return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))

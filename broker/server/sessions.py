@@ -4,8 +4,8 @@ no broker and no socket.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Protocol, TypeGuard
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeGuard
 
 
 class Session(Protocol):
@@ -20,14 +20,14 @@ class Session(Protocol):
         Raises ProtocolError for what can never become a frame, before anything is buffered for it.
         """
 
-    def handle(self, frame: memoryview) -> Awaitable[None] | None:
-        """Serve one whole frame; what is returned is awaited before the next frame. A plain
-        function returns None and costs no coroutine.
+    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        """Serve one whole frame. None: it is served. A coroutine is awaited in the connection's
+        own task before the next frame: return one only where something may really wait.
 
         The view is valid until `turn_ended` is over, and writable.
         """
 
-    def turn_ended(self) -> Awaitable[None] | None:
+    def turn_ended(self) -> Coroutine[Any, Any, None] | None:
         """All whole frames of one receive have been handled; also called when one of them raised
         ProtocolError. May wait as `handle` may.
         """

@@ -208,6 +208,9 @@ class TlsSocket:
         self.close()
 
 
+Stream = socket.socket | TlsSocket
+
+
 def _missing(config: TlsConfig) -> str:
     files = (config.certificate_file, config.key_file, config.client_ca_file)
     return next((file for file in files if file and not Path(file).exists()), files[0] or "")

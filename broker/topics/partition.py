@@ -225,14 +225,23 @@ class Partition:
         high watermark. Runs inline when the pages are in memory, in a thread otherwise.
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
+        batches = self.read_warm(offset, bytes_max)
+        if batches is not None:
+            return batches
+        try:
+            bytes_max = min(bytes_max, READ_BYTES_MAX)
+            return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
+        except storage.errors.StorageError as error:
+            raise self._failed(error) from error
+
+    def read_warm(self, offset: int, bytes_max: int) -> list[Batch] | None:
+        """The same of what is in memory; None where the disk has to be asked."""
         if self.removed:
             raise errors.TopicNotFound(self.topic.name.full)
-        bytes_max = min(bytes_max, READ_BYTES_MAX)
         try:
-            try:
-                return self.log.read(offset, bytes_max, wait=False)
-            except storage.errors.WouldBlock:
-                return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
+            return self.log.read(offset, min(bytes_max, READ_BYTES_MAX), wait=False)
+        except storage.errors.WouldBlock:
+            return None
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 

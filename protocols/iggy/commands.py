@@ -5,11 +5,12 @@ Knows no bytes and no connection; a request without a line here is not served in
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.access.rights import Action, Resource
+from broker.steps import Steps
 from protocols.iggy import (
     groups,
     offsets,
@@ -28,7 +29,7 @@ from protocols.iggy.context import Answer, Context
 if TYPE_CHECKING:
     from broker.broker import Broker
 
-Handler = Callable[[Context, Any], Awaitable[Answer]]
+Handler = Callable[[Context, Any], Answer | Steps[Answer] | Coroutine[Any, Any, Answer]]
 Resources = Callable[["Broker", Any], Iterable[Resource]]
 
 

@@ -90,11 +90,16 @@ class Context:
         if rules is not None and not rules.allows(principal, action, resource):
             raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
 
+    @property
+    def has_own_writes(self) -> bool:
+        """Whether something that this connection has sent before cannot be read yet."""
+        return self.connection.outbox.pending_answers > 0
+
     async def own_writes(self) -> None:
         """Wait until what this connection was promised an answer for can be read.
 
         Answers leave in order, so a poll that was sent behind a SEND would wait behind its answer
         anyway.
         """
-        if self.connection.outbox.pending_answers:
+        if self.has_own_writes:
             await self.broker.durability.settled()

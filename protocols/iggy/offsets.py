@@ -14,7 +14,7 @@ from protocols.iggy.readers import target
 from protocols.iggy.topics import current_offset
 
 
-async def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
+def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     """The last offset consumed; nothing stored, or nothing consumed yet, is absent.
 
     Raises Absent, Refusal.
@@ -31,7 +31,7 @@ async def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     return Answer([r.OffsetInfo(found.index, current_offset(found.partition), stored)])
 
 
-async def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
+def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
     """Everything up to this offset is consumed. 0 is taken on an empty partition too.
 
     Raises Refusal.
@@ -45,7 +45,7 @@ async def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answ
     return Answer(ticket=found.commit(context, request.offset + 1))
 
 
-async def delete_offset(context: Context, request: m.DeleteConsumerOffset) -> Answer:
+def delete_offset(context: Context, request: m.DeleteConsumerOffset) -> Answer:
     """Back to "never stored" on that partition. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     found = target(context, topic, request.consumer, request.partition, turn=False)

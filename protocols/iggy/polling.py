@@ -5,8 +5,9 @@ There is no waiting in this protocol.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
+from broker.steps import Steps
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
@@ -20,10 +21,10 @@ from protocols.iggy.topics import current_offset
 # Iggy's readers.
 LAST_WIDENINGS_MAX = 8
 
-Strategy = Callable[[Context, Target, m.PollMessages], Awaitable[tuple[int, Taken]]]
+Strategy = Callable[[Context, Target, m.PollMessages], Steps[tuple[int, Taken]]]
 
 
-async def poll(context: Context, request: m.PollMessages) -> Answer:
+def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
     """Up to `count` messages of one partition.
 
     Raises Refusal, PartitionNotFound and what a read raises.
@@ -40,7 +41,7 @@ async def poll(context: Context, request: m.PollMessages) -> Answer:
         return Answer([r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)])
     if request.count == 0:
         return Answer([r.PolledHead(found.index, current_offset(found.partition), 0)])
-    start, taken = await STRATEGIES[request.strategy.kind](context, found, request)
+    start, taken = yield from STRATEGIES[request.strategy.kind](context, found, request)
     if request.auto_commit and taken.next_offset > start:
         # Lazy: on disk within the flush interval. What a lost answer held counts as read, as in
         # Iggy.
@@ -49,55 +50,61 @@ async def poll(context: Context, request: m.PollMessages) -> Answer:
         found.polled(context, taken.next_offset)
     context.broker.metrics.records_out(PROTOCOL, topic.name.full, taken.count, taken.size)
     head = r.PolledHead(found.index, current_offset(found.partition), taken.count)
-    return Answer([head], tail=await shown(context, found.partition, taken.parts))
+    tail = yield from shown(context, found.partition, taken.parts)
+    return Answer([head], tail=tail)
 
 
-async def _from_offset(
+def _from_offset(
     context: Context, found: Target, request: m.PollMessages
-) -> tuple[int, Taken]:
+) -> Steps[tuple[int, Taken]]:
     start = max(request.strategy.value, found.partition.log_start_offset)
-    return start, await read(context, found.partition, start, request.count)
+    return start, (yield from read(context, found.partition, start, request.count))
 
 
-async def _from_first(
+def _from_first(
     context: Context, found: Target, request: m.PollMessages
-) -> tuple[int, Taken]:
+) -> Steps[tuple[int, Taken]]:
     start = found.partition.log_start_offset
-    return start, await read(context, found.partition, start, request.count)
+    return start, (yield from read(context, found.partition, start, request.count))
 
 
-async def _from_timestamp(
+def _from_timestamp(
     context: Context, found: Target, request: m.PollMessages
-) -> tuple[int, Taken]:
-    start = await first_not_older(found.partition, request.strategy.value)
-    return start, await read(context, found.partition, start, request.count)
+) -> Steps[tuple[int, Taken]]:
+    start: int = yield first_not_older(found.partition, request.strategy.value)
+    return start, (yield from read(context, found.partition, start, request.count))
 
 
-async def _from_last(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
+def _from_last(
+    context: Context, found: Target, request: m.PollMessages
+) -> Steps[tuple[int, Taken]]:
     """The last `count` messages; further back where some records there are left out for Iggy."""
     partition = found.partition
     end, first = partition.high_watermark, partition.log_start_offset
     span = request.count
     for _ in range(LAST_WIDENINGS_MAX):
         start = max(end - span, first)
-        taken = await read(context, partition, start, span)
+        taken = yield from read(context, partition, start, span)
         if taken.count >= request.count or start == first or taken.next_offset < end:
             break
         span *= 2
     return start, last_of(context, taken, request.count)
 
 
-async def _from_next(context: Context, found: Target, request: m.PollMessages) -> tuple[int, Taken]:
+def _from_next(
+    context: Context, found: Target, request: m.PollMessages
+) -> Steps[tuple[int, Taken]]:
     """From where the subscription is, without what another listener acknowledged one by one."""
     partition, subscription = found.partition, found.subscription(context)
     position = subscription.position(found.index) if subscription else None
     if subscription is None or position is None:
-        return await _from_first(context, found, request)
+        return (yield from _from_first(context, found, request))
     start = max(position, partition.log_start_offset)
     acked = subscription.acked(found.index)
     if not acked:
-        return start, await read(context, partition, start, request.count)
-    return start, await read_unless(context, partition, start, request.count, acked.next_gap)
+        return start, (yield from read(context, partition, start, request.count))
+    taken = yield from read_unless(context, partition, start, request.count, acked.next_gap)
+    return start, taken
 
 
 STRATEGIES: dict[m.PollingKind, Strategy] = {

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.reading.transcode import read_as
+from broker.reading.transcode import read_steps
+from broker.steps import Steps
 from broker.topics.partition import Partition
 from protocols.iggy.context import PROTOCOL, Context
 from protocols.iggy.forms import MessageForm
@@ -33,9 +34,9 @@ class Taken:
     count: int = 0
 
 
-async def read(
+def read(
     context: Context, partition: Partition, start: int, count: int, *, size: int = 0
-) -> Taken:
+) -> Steps[Taken]:
     """Up to `count` messages from `start` on, when an answer of POLL_BYTES_MAX, or of what memory
     there is, holds `size` bytes already.
 
@@ -46,9 +47,12 @@ async def read(
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
     if walked_from <= start < walked_to:
         taken.next_offset = walked_to
-    room = await context.connection.outbox.budget.allowance(POLL_BYTES_MAX)
+    budget = context.connection.outbox.budget
+    if budget.is_spent:
+        yield budget.some_free()
+    room = budget.allowance(POLL_BYTES_MAX)
     while not taken.count and taken.next_offset < partition.high_watermark:
-        result = await read_as(
+        result = yield from read_steps(
             partition,
             context.dialect.form.codec,
             taken.next_offset,
@@ -65,17 +69,20 @@ async def read(
     return taken
 
 
-async def read_unless(
+def read_unless(
     context: Context, partition: Partition, start: int, count: int, next_gap: Callable[[int], int]
-) -> Taken:
+) -> Steps[Taken]:
     """The same without what is acknowledged: `next_gap` gives the first offset from one on that is
     not.
     """
     taken = Taken(start)
-    room = await context.connection.outbox.budget.allowance(POLL_BYTES_MAX)
+    budget = context.connection.outbox.budget
+    if budget.is_spent:
+        yield budget.some_free()
+    room = budget.allowance(POLL_BYTES_MAX)
     while taken.count < count and taken.size < room:
         position = next_gap(taken.next_offset)
-        more = await read(context, partition, position, count - taken.count, size=taken.size)
+        more = yield from read(context, partition, position, count - taken.count, size=taken.size)
         if more.next_offset == taken.next_offset:
             break
         taken.next_offset = more.next_offset
@@ -119,7 +126,7 @@ def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memor
         yield from context.dialect.form.split(memoryview(part))
 
 
-async def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Sequence[Buffer]:
+def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[Sequence[Buffer]]:
     """Messages in the form in which the dialect polls them, made in pieces where it is not the
     stored one.
     """
@@ -129,7 +136,7 @@ async def shown(context: Context, partition: Partition, parts: list[Buffer]) -> 
     made: list[Buffer] = []
     for piece in _pieces(form, parts):
         made.extend(form.shown(piece, partition.index))
-        await trio.lowlevel.checkpoint()
+        yield trio.lowlevel.checkpoint()
     return made
 
 

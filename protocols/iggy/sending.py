@@ -35,7 +35,7 @@ class CutMessages(Exception):
     """
 
 
-async def send(context: Context, request: m.SendMessages) -> Answer:
+def send(context: Context, request: m.SendMessages) -> Answer:
     """Append all messages to one partition.
 
     Raises Refusal, CutMessages, PartitionNotFound and what an append raises.

@@ -6,10 +6,12 @@ that says to which command they belong.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from broker.errors import BrokerError
 from broker.server.endings import EndConnection, ProtocolError
+from broker.steps import Steps, begin, step_into
 from protocols.iggy import messages as m
 from protocols.iggy import sending
 from protocols.iggy import user_messages as u
@@ -62,17 +64,20 @@ class IggySession:
         """Whole size of the next frame, None until it is known. Raises ProtocolError."""
         return self._machine.frame_size(view)
 
-    async def handle(self, frame: memoryview) -> None:
-        """Serve one frame. Raises ProtocolError where Iggy's server hangs up, and EndConnection if
-        nobody is there to read the answer.
+    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        """Serve one frame; what waits is returned. Raises ProtocolError where Iggy's server hangs
+        up, and EndConnection if nobody is there to read the answer.
         """
+        return begin(self._serve(frame))
+
+    def _serve(self, frame: memoryview) -> Steps[None]:
         if self._outbox.is_broken:
             raise EndConnection("the client is gone")
         event = self._machine.decode(frame)
         if isinstance(event, Refused):
             self._refuse(event)
             return
-        answer = await self._carry_out(event)
+        answer = yield from self._carry_out(event)
         if answer is not None:
             head = self._machine.encode(event, answer.records, sum(map(len, answer.tail)))
             self._outbox.answer([head, *answer.tail], answer.ticket)
@@ -99,7 +104,7 @@ class IggySession:
         shared.groups.leave_all(client_id)
         del shared.clients[client_id]
 
-    async def _carry_out(self, command: Command) -> Answer | None:
+    def _carry_out(self, command: Command) -> Steps[Answer | None]:
         """The answer of a command; None if it was refused, which has been answered then."""
         kind = type(command.request)
         context, machine = self._context, self._machine
@@ -111,11 +116,11 @@ class IggySession:
             self._fail(command, ErrorCode.FEATURE_UNAVAILABLE, reason)
             return None
         self._counted[kind].inc()
-        if kind is not m.SendMessages:  # Those may share a sync.
-            await context.own_writes()
+        if kind is not m.SendMessages and context.has_own_writes:  # SENDs may share a sync.
+            yield context.own_writes()
         try:
             self._check(command)
-            answer = await served.handler(context, command.request)
+            answer = yield from step_into(served.handler(context, command.request))
         except Absent as error:
             if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
                 self._fail(command, error.code, str(error))

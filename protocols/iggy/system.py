@@ -15,17 +15,17 @@ CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
 SCOPE_TOPIC = 1  # Of an option; 2 is a stream, 3 a user.
 
 
-async def ping(context: Context, request: m.Ping) -> Answer:
+def ping(context: Context, request: m.Ping) -> Answer:
     """An empty OK, before login too."""
     return Answer()
 
 
-async def get_me(context: Context, request: m.GetMe) -> Answer:
+def get_me(context: Context, request: m.GetMe) -> Answer:
     """The caller's connection with its groups."""
     return Answer(_client_records(context, context.client))
 
 
-async def get_client(context: Context, request: m.GetClient) -> Answer:
+def get_client(context: Context, request: m.GetClient) -> Answer:
     """Any connection with its groups. Raises Absent."""
     client = context.shared.clients.get(request.client_id)
     if client is None:
@@ -33,7 +33,7 @@ async def get_client(context: Context, request: m.GetClient) -> Answer:
     return Answer(_client_records(context, client))
 
 
-async def get_clients(context: Context, request: m.GetClients) -> Answer:
+def get_clients(context: Context, request: m.GetClients) -> Answer:
     """All connections, without their groups."""
     clients = context.shared.clients.values()
     return Answer([_client_records(context, client)[0] for client in clients])
@@ -44,13 +44,13 @@ async def get_stats(context: Context, request: m.GetStats) -> Answer:
     return Answer([await broker_figures(context.broker, len(context.shared.clients))])
 
 
-async def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
+def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
     """One node: this broker, at the address that this client can reach it by."""
     host, port = context.connection.advertised
     return Answer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
 
 
-async def describe_options(context: Context, request: m.DescribeOptions) -> Answer:
+def describe_options(context: Context, request: m.DescribeOptions) -> Answer:
     """The options that a topic can have; nothing else has any."""
     options = described() if request.scope == SCOPE_TOPIC else []
     return Answer([r.Count(len(options)), *options])

@@ -11,6 +11,7 @@ from itertools import islice
 import trio
 
 from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from broker.steps import Steps
 from broker.subscriptions.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
@@ -24,7 +25,6 @@ from protocols.kafka.messages import (
     OffsetFetchRequest,
 )
 from protocols.kafka.names import visible
-from protocols.turns import in_turns
 
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
@@ -36,7 +36,7 @@ MEMBERS_VERSION = 2  # from here on a generation is that of a member; 0.8 ignore
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
 
 
-async def commit_offsets(context: Context, request: OffsetCommitRequest) -> Answer:
+def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answer]:
     """Keep each position as given, also beyond the log; the consumer's generation is ignored.
 
     Many are written at once, and each is answered for itself.
@@ -54,7 +54,7 @@ async def commit_offsets(context: Context, request: OffsetCommitRequest) -> Answ
             answers[name][index] = code
         ticket = max(ticket, needed)
         if len(piece) == PIECE_COMMITS:
-            await trio.lowlevel.checkpoint()
+            yield trio.lowlevel.checkpoint()
     return Answer(OffsetCommitReply(answers), ticket)
 
 
@@ -120,16 +120,18 @@ def _characters(text: bytes | None) -> int:
     return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
-async def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Answer:
+def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
     """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
     wanted = request.topics
     if wanted is None:
-        wanted = await _all_committed(context, request.group or b"")
+        wanted = yield _all_committed(context, request.group or b"")
     topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
     for name, indexes in wanted.items():
         found = topics[name] = {}
-        async for index in in_turns(indexes, PIECE_COMMITS):
+        for number, index in enumerate(indexes, 1):
             found[index] = _committed(context, request, name, index)
+            if number % PIECE_COMMITS == 0:
+                yield trio.lowlevel.checkpoint()
     return Answer(OffsetFetchReply(topics))
 
 

@@ -85,15 +85,19 @@ class Context:
         self.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
         return code
 
+    @property
+    def has_own_writes(self) -> bool:
+        """Whether something that this connection has sent before cannot be read yet."""
+        return (
+            self.connection.outbox.pending_answers > 0
+            or self.written_ticket > self.broker.durability.durable_ticket
+        )
+
     async def own_writes(self) -> None:
         """Wait until what this connection has sent before can be read, acks 0 or not.
 
         Answers leave in order: a read that was sent behind a produce must see what that appended,
         and would only wait behind its answer, with all the bytes read in memory.
         """
-        durability = self.broker.durability
-        if (
-            self.connection.outbox.pending_answers
-            or self.written_ticket > durability.durable_ticket
-        ):
-            await durability.settled()
+        if self.has_own_writes:
+            await self.broker.durability.settled()

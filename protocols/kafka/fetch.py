@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
-from broker.reading.transcode import read_as
+from broker.reading.transcode import read_steps
 from broker.server.output_budget import Reservation
+from broker.steps import Steps, run
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
-from protocols.turns import in_turns
 from storage.codecs.api import Buffer, Codec
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
@@ -52,27 +52,31 @@ class Reading:
     beyond: int = 0  # bytes that are there besides, and cannot be added
 
 
-async def fetch(context: Context, request: FetchRequest) -> Answer:
+def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     """Answer once `bytes_min` are there, or an error is, at the latest after `wait_ms_max`.
 
     Every replica id reads as a consumer: there are no followers.
     """
-    await context.own_writes()
+    if context.has_own_writes:
+        yield context.own_writes()
     topics: dict[bytes | None, dict[int, Reading]] = {}
     readings: list[Reading] = []
     for name, targets in request.topics.items():
         found = topics[name] = {}
-        async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
+        for index, target in targets.items():
             found[index] = reading = _begin(context, name, index, target)
             readings.append(reading)
+            if len(readings) % PARTITIONS_PER_TURN == 0:
+                yield trio.lowlevel.checkpoint()
     with Reservation(context.connection.outbox.budget, 0) as held:
         fetching = _Fetching(context, request, readings, held)
-        await fetching.read_all()
+        yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
-            with trio.move_on_after(request.wait_ms_max / 1000):
-                await fetching.wait()
-        async for reading in in_turns(readings, PARTITIONS_PER_TURN):
+            yield fetching.wait(request.wait_ms_max / 1000)
+        for number, reading in enumerate(readings, 1):
             _settle(context, reading)
+            if number % PARTITIONS_PER_TURN == 0:
+                yield trio.lowlevel.checkpoint()
     fetched = {
         name: {index: _fetched(reading) for index, reading in partitions.items()}
         for name, partitions in topics.items()
@@ -131,19 +135,20 @@ class _Fetching:
             size += reading.size + reading.beyond
         return size >= self._bytes_min or not self._readings
 
-    async def wait(self) -> None:
-        """Read whatever comes until it is enough. Cancelled when the time is up."""
+    async def wait(self, seconds: float) -> None:
+        """Read whatever comes until it is enough, or the time is up."""
         broker = self._context.broker
-        while not self.is_enough() and not broker.stopping.is_set():
-            awaited = [
-                (one.partition, one.partition.high_watermark if one.full else one.offset)
-                for one in self._readings
-                if one.partition is not None
-            ]
-            await broker.wait_any(awaited)
-            await self.read_all()
+        with trio.move_on_after(seconds):
+            while not self.is_enough() and not broker.stopping.is_set():
+                awaited = [
+                    (one.partition, one.partition.high_watermark if one.full else one.offset)
+                    for one in self._readings
+                    if one.partition is not None
+                ]
+                await broker.wait_any(awaited)
+                await run(self.read_all())
 
-    async def read_all(self) -> None:
+    def read_all(self) -> Steps[None]:
         """Add to every partition what is there, within the limit for the whole answer and what
         memory there is for it.
 
@@ -156,27 +161,30 @@ class _Fetching:
             self._context.fetch_turn += 1
             first = self._context.fetch_turn
         wanted = min(self._bytes_max - held.size, sum(map(_wanted, readings)))
-        with await self._context.connection.outbox.budget.reserve(max(wanted, 0)) as room:
+        budget = self._context.connection.outbox.budget
+        if wanted > 0 and budget.is_spent:
+            yield budget.some_free()
+        with budget.reserve_now(wanted) as room:
             self._room = room.size
             turn_bytes = 0
-            rotated = (readings[(at + first) % len(readings)] for at in range(len(readings)))
-            async for reading in in_turns(rotated, PARTITIONS_PER_TURN):
+            for number in range(1, len(readings) + 1):
+                reading = readings[(number - 1 + first) % len(readings)]
+                if turn_bytes >= BYTES_PER_TURN or number % PARTITIONS_PER_TURN == 0:
+                    yield trio.lowlevel.checkpoint()
+                    turn_bytes = 0
                 if reading.partition is None or reading.code != Code.NONE:
                     continue
-                if turn_bytes >= BYTES_PER_TURN:
-                    await trio.lowlevel.checkpoint()
-                    turn_bytes = 0
                 before = reading.size
-                await self._read_on(reading, reading.partition)
+                yield from self._read_on(reading, reading.partition)
                 if reading.size > before:
                     self._room -= reading.size - before
                     turn_bytes += reading.size - before + READ_COST_BYTES
             held.keep(sum(reading.size for reading in readings))
 
-    async def _read_on(self, reading: Reading, partition: Partition) -> None:
+    def _read_on(self, reading: Reading, partition: Partition) -> Steps[None]:
         try:
             if not reading.full:
-                await self._read(reading, partition)
+                yield from self._read(reading, partition)
             if reading.full and reading.size < self._bytes_min:
                 _count_beyond(reading, partition)
         except BrokerError as error:
@@ -184,7 +192,7 @@ class _Fetching:
             if not reading.size:  # Else the next fetch begins there, and is told.
                 reading.code = self._context.refused(error)
 
-    async def _read(self, reading: Reading, partition: Partition) -> None:
+    def _read(self, reading: Reading, partition: Partition) -> Steps[None]:
         """Read on to the high watermark or as far as there is room; others get their turn between
         two reads. Raises BrokerError.
         """
@@ -196,9 +204,9 @@ class _Fetching:
                 _close(reading, partition)
                 return
             if reading.parts:
-                await trio.lowlevel.checkpoint()
+                yield trio.lowlevel.checkpoint()
             wanted = min(max(room, 1), BYTES_PER_TURN)
-            result = await read_as(partition, self._codec, reading.offset, bytes_max=wanted)
+            result = yield from read_steps(partition, self._codec, reading.offset, bytes_max=wanted)
             if not result.parts and result.next_offset == reading.offset:
                 return
             before = reading.size

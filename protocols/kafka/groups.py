@@ -106,7 +106,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
     return member.assignment
 
 
-async def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
+def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
     """A member is alive: it is told when it has to join again."""
     try:
         group, member = _member(context, request)
@@ -117,7 +117,7 @@ async def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
     return Answer(HeartbeatReply(Code.REBALANCE_IN_PROGRESS if preparing else Code.NONE))
 
 
-async def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
+def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
     """End memberships; the others share out anew."""
     try:
         group = context.groups.find(_checked_name(context, request.group))

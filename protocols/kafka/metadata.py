@@ -14,6 +14,7 @@ import trio
 
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidName
+from broker.steps import Steps
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.fields import ENTRIES_INLINE_MAX
@@ -41,16 +42,16 @@ CLUSTER_ID = b"braidlog"
 GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
 
 
-async def metadata(context: Context, request: MetadataRequest) -> Answer:
+def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
     """Tell who leads which partition; topics that are asked for by name are made if need be."""
     described = _Described(context, request.auto_create and context.options.auto_create)
     for name in dict.fromkeys(request.topics or ()):
-        await _describe_named(context, described, name)
+        yield from _describe_named(context, described, name)
     if request.topics is None or (not request.topics and not context.version):
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):
             if visible(topic.name) and context.may_see(topic) and not topic.deleted:
-                await described.add(topic)
+                yield from described.add(topic)
     address = context.address
     reply = MetadataReply([address], described.topics, CLUSTER_ID, address.node_id)
     return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
@@ -67,41 +68,41 @@ class _Described:
     entries: int = 0  # topics and partitions
     made: int = 0  # topics that this request has made
 
-    async def add(self, topic: Topic) -> None:
+    def add(self, topic: Topic) -> Steps[None]:
         """Describe a topic."""
         partitions: list[PartitionMetadata] = []
         node = [self.context.address.node_id]
         for partition in tuple(topic.partitions):
             partitions.append(PartitionMetadata(Code.NONE, partition.index, node[0], node, node))
-            await self._count()
+            yield from self._count()
         self.topics.append(TopicMetadata(Code.NONE, topic.name.topic.encode(), partitions))
         self.ticket = max(self.ticket, topic.ticket)
-        await self._count()
+        yield from self._count()
 
-    async def refuse(self, code: Code, name: bytes | None) -> None:
+    def refuse(self, code: Code, name: bytes | None) -> Steps[None]:
         """Tell why there is nothing to tell of a topic."""
         self.topics.append(TopicMetadata(code, name))
-        await self._count()
+        yield from self._count()
 
-    async def _count(self) -> None:
+    def _count(self) -> Steps[None]:
         self.entries += 1
         if self.entries % ENTRIES_PER_TURN == 0:
-            await trio.lowlevel.checkpoint()
+            yield trio.lowlevel.checkpoint()
 
 
-async def _describe_named(context: Context, described: _Described, name: bytes | None) -> None:
+def _describe_named(context: Context, described: _Described, name: bytes | None) -> Steps[None]:
     try:
-        topic = await _topic(context, described, name)
+        topic = yield from _topic(context, described, name)
     except BrokerError as error:
-        await described.refuse(context.refused(error), name)
+        yield from described.refuse(context.refused(error), name)
         return
     if topic is None:
-        await described.refuse(Code.LEADER_NOT_AVAILABLE, name)
+        yield from described.refuse(Code.LEADER_NOT_AVAILABLE, name)
     else:
-        await described.add(topic)
+        yield from described.add(topic)
 
 
-async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
+def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
     """Every group's positions are here; only a null name has no coordinator, as in 0.8.2."""
     if request.key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -116,7 +117,7 @@ async def consumer_metadata(context: Context, request: ConsumerMetadataRequest) 
     return Answer(ConsumerMetadataReply(Code.NONE, context.address))
 
 
-async def _topic(context: Context, described: _Described, name: bytes | None) -> Topic | None:
+def _topic(context: Context, described: _Described, name: bytes | None) -> Steps[Topic | None]:
     """The topic, made if need be; None where one request may make no more: its client asks again,
     as it does of a 0.8 broker that has not made a topic yet. Raises BrokerError.
     """
@@ -129,9 +130,11 @@ async def _topic(context: Context, described: _Described, name: bytes | None) ->
     context.connection.check(context.action, resource)
     if not described.makes:
         return topics.get(topic_name)
-    if topics.find(topic_name) is None:
+    found = topics.find(topic_name)
+    if found is None:
         context.connection.check(Action.CREATE, resource)
         if described.made >= TOPICS_MADE_MAX:
             return None
         described.made += 1
-    return await topics.auto_create(topic_name)
+        found = yield topics.auto_create(topic_name)
+    return found

@@ -12,6 +12,7 @@ from broker.commit.storage_errors import to_broker_error
 from broker.errors import BrokerError
 from broker.reading.unpacking import run_unpacking
 from broker.server.endings import EndConnection
+from broker.steps import Steps
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
@@ -47,7 +48,7 @@ PACK_TRIES_MAX = 4
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
 
-async def produce(context: Context, request: ProduceRequest) -> Answer | None:
+def produce(context: Context, request: ProduceRequest) -> Steps[Answer | None]:
     """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
 
     No client hangs on replicas that a single broker does not have. All acks but 0 mean "on disk".
@@ -66,9 +67,9 @@ async def produce(context: Context, request: ProduceRequest) -> Answer | None:
         results = topics[name] = {}
         for index, message_set in sets.items():
             if done >= BYTES_PER_TURN:
-                await trio.lowlevel.checkpoint()
+                yield trio.lowlevel.checkpoint()
                 done = 0
-            results[index] = await producing.append(name, index, message_set)
+            results[index] = yield from producing.append(name, index, message_set)
             failed += results[index].error != Code.NONE
             done += len(message_set) + SET_COST_BYTES
     context.written_ticket = max(context.written_ticket, producing.ticket)
@@ -89,7 +90,7 @@ class _Producing:
         self._batch_bytes_max = context.options.batch_bytes_max
         self._inflated_left = context.options.inflated_bytes_max
 
-    async def append(self, name: bytes | None, index: int, message_set: memoryview) -> Produced:
+    def append(self, name: bytes | None, index: int, message_set: memoryview) -> Steps[Produced]:
         """What became of one set."""
         context = self._context
         try:
@@ -98,27 +99,27 @@ class _Producing:
             if magic == kafka_batches.MAGIC:
                 return self._append_batches(partition, message_set)
             if magic == kafka_timed.MAGIC:
-                return await self._append_timed(partition, message_set)
-            checked = await self._check(partition, message_set)
+                return (yield from self._append_timed(partition, message_set))
+            checked = yield from self._check(partition, message_set)
             if checked is None:
-                return await self._append_compressed(partition, message_set)
+                return (yield from self._append_compressed(partition, message_set))
             return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
         except BodyError as error:
             return Produced(context.refused(to_broker_error(error)), -1)
         except BrokerError as error:
             return Produced(context.refused(error), -1)
 
-    async def _check(self, partition: Partition, message_set: memoryview) -> Messages | None:
+    def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
         """The messages of a set, None where one is compressed. Others get their turn meanwhile."""
         base_offset, limit = partition.next_offset, self._message_bytes_max
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
             checked = so_far
             if len(message_set) > BYTES_PER_TURN:
-                await trio.lowlevel.checkpoint()
+                yield trio.lowlevel.checkpoint()
         return checked
 
-    async def _append_compressed(self, partition: Partition, message_set: memoryview) -> Produced:
+    def _append_compressed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         if len(message_set) <= INLINE_INFLATED_MAX:
             try:
                 messages = self._unwrap(message_set, INLINE_INFLATED_MAX)
@@ -127,6 +128,10 @@ class _Producing:
             else:
                 packed = self._pack(messages, partition.next_offset)
                 return self._store(partition, KAFKA, packed)
+        produced: Produced = yield self._append_in_thread(partition, message_set)
+        return produced
+
+    async def _append_in_thread(self, partition: Partition, message_set: memoryview) -> Produced:
         async with partition.lane:  # Another's append would make what is packed here useless.
             messages = await run_unpacking(lambda: self._unwrap(message_set, self._inflated_left))
             return await self._pack_and_store(partition, messages)
@@ -146,7 +151,7 @@ class _Producing:
         )
         return self._store(partition, KAFKA_BATCHES, prepared)
 
-    async def _append_timed(self, partition: Partition, message_set: memoryview) -> Produced:
+    def _append_timed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         """Format 1 is stored as format 2, which has a place for its times."""
 
         def convert() -> tuple[list[Record], int]:
@@ -156,7 +161,7 @@ class _Producing:
         if len(message_set) <= INLINE_INFLATED_MAX and not kafka_timed.is_compressed(message_set):
             found, size = convert()
         else:
-            found, size = await run_unpacking(convert)
+            found, size = yield run_unpacking(convert)
         self._inflated_left -= size
         base_offset, now_us = partition.next_offset, self._context.broker.now_us()
         for offset, record in enumerate(found, base_offset):

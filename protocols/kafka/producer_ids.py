@@ -13,7 +13,7 @@ from protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
 ID_MIN = 1 << 62
 
 
-async def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer:
+def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer:
     """Give an id of its own to a producer without transactions, and refuse the others for good."""
     if request.transactional_id is not None:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -7,7 +7,7 @@ disk: its answer joins the outbox's ordered queue and the next request is read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import trio
 
 from broker.access.rights import Action
 from broker.server.endings import EndConnection
+from broker.steps import Steps, begin, step_into
 from protocols.kafka import admin_messages as a
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.connection import Connection
 
-Handler = Callable[[Context, Any], Awaitable[Answer | None]]
+Result = Answer | None
+Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +115,19 @@ class KafkaSession:
         """Whole size of the next request, None until it is known. Raises ProtocolError."""
         return self._machine.frame_size(view)
 
-    async def handle(self, frame: memoryview) -> None:
-        """Serve one request. Raises ProtocolError for what cannot be parsed: 0.8 closes then."""
+    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        """Serve one request; what waits is returned. Raises ProtocolError for what cannot be
+        parsed: 0.8 closes then.
+        """
+        return begin(self._serve(frame))
+
+    def _serve(self, frame: memoryview) -> Steps[None]:
         machine = self._machine
         is_large = False
         try:
             request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
         except ManyEntries:
-            request = await trio.to_thread.run_sync(machine.decode, frame)
+            request = yield trio.to_thread.run_sync(machine.decode, frame)
             is_large = True
         kind = type(request.body)
         self._counted[kind].inc()
@@ -129,12 +136,12 @@ class KafkaSession:
         context.action = command.action or Action.DESCRIBE
         context.version = request.version
         context.client_id = request.client_id
-        answer = await command.handler(context, request.body)
+        answer = yield from step_into(command.handler(context, request.body))
         if answer is None:
             return
         if is_large or answer.is_large:
             encode = machine.encode
-            parts = await trio.to_thread.run_sync(encode, request.correlation_id, answer.reply)
+            parts = yield trio.to_thread.run_sync(encode, request.correlation_id, answer.reply)
         else:
             parts = machine.encode(request.correlation_id, answer.reply)
         # What was sent before with acks 0 can be read by everybody once this is answered.

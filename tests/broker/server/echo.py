@@ -26,6 +26,7 @@ from broker.server.connection import Connection
 from broker.server.endings import EndConnection, ProtocolError
 from broker.server.listener import Listener
 from broker.server.output_budget import OutputBudget
+from broker.server.poller import Poller
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_connections
 
@@ -184,6 +185,7 @@ class Bench:
         self.budget = OutputBudget(output_bytes)
         self.broker = SimpleNamespace(
             durability=self.tickets,
+            poller=Poller(),
             buffers=self.pool,
             output=self.budget,
             metrics=Metrics(),
@@ -194,6 +196,7 @@ class Bench:
         self.connections = []
         self.clients = []  # kept: a stream that nobody holds is closed
         self.ended = []
+        nursery.start_soon(self.broker.poller.run)
         nursery.start_soon(watch_connections, self.connections, self.pool, self.budget)
 
     async def connect(self, **options):

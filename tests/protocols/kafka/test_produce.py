@@ -14,6 +14,7 @@ import trio.testing
 
 from broker.broker import Broker
 from broker.reading.unpacking import unpacking_limiter
+from broker.steps import run
 from protocols.kafka import messages as m
 from protocols.kafka.context import Context
 from protocols.kafka.group_table import GroupTable
@@ -259,7 +260,7 @@ async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
             return pack(messages, base_offset, 1 << 20)
 
     large = gzipped(incompressible(70))
-    produced = await Restless(context_of(broker)).append(FOO, 0, memoryview(large))
+    produced = await run(Restless(context_of(broker)).append(FOO, 0, memoryview(large)))
     assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
     await broker.durability.settled()
     (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)
