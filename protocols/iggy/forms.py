@@ -7,12 +7,11 @@ A form is pure: bytes in, bytes out. Two of them are what is stored (`storage/co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from storage.codecs import iggy, iggy_typed
-from storage.codecs.api import Buffer, Codec, Prepared
-from storage.codecs.iggy import IGGY, body_from_send
+from storage.codecs.api import Buffer, Prepared
+from storage.codecs.iggy import IGGY, PolledCodec, body_from_send
 from storage.codecs.iggy_forms import (
     batches,
     body_from_batch,
@@ -25,15 +24,14 @@ from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed, checksum_of
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """`codec` is the stored form that is read for it, `split` gives each record and its offset.
+    """`codec` is the stored form that is read for it.
 
     `body` makes a stored body of the messages of a SEND: its arguments are those, their number
     where the dialect says it, base offset, append time and partitioning key. `shown` turns stored
     records of a partition into what a poll is answered with; None: they are shown as they are.
     """
 
-    codec: Codec
-    split: Callable[[memoryview], Iterator[tuple[int, memoryview]]]
+    codec: PolledCodec
     body: Callable[[memoryview, int | None, int, int, bytes | None], Prepared]
     shown: Callable[[memoryview, int], Iterable[Buffer]] | None = None
 
@@ -62,18 +60,16 @@ def _batch_body(
     return body_from_batch(messages, count or 0, offset, append_us, key=key)
 
 
-OLDEST_FORM = MessageForm(IGGY, iggy.polled, _oldest_body)  # D0 to D2
+OLDEST_FORM = MessageForm(IGGY, _oldest_body)  # D0 to D2
 CRC_FORM = MessageForm(  # D3
     IGGY_TYPED,
-    iggy_typed.polled,
     _untyped_body,
     lambda messages, _: (untyped(messages, crc32_wide),),
 )
 XXH_FORM = MessageForm(  # D4
     IGGY_TYPED,
-    iggy_typed.polled,
     _untyped_body,
     lambda messages, _: (untyped(messages, checksum_of),),
 )
-TYPED_FORM = MessageForm(IGGY_TYPED, iggy_typed.polled, _typed_body)  # D5
-BATCH_FORM = MessageForm(IGGY_TYPED, iggy_typed.polled, _batch_body, batches)  # V
+TYPED_FORM = MessageForm(IGGY_TYPED, _typed_body)  # D5
+BATCH_FORM = MessageForm(IGGY_TYPED, _batch_body, batches)  # V

@@ -123,7 +123,7 @@ def last_of(context: Context, taken: Taken, count: int) -> Taken:
 def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
     """Offset and bytes of each message, in the stored form that the dialect reads."""
     for part in parts:
-        yield from context.dialect.form.split(memoryview(part))
+        yield from context.dialect.form.codec.polled(memoryview(part))
 
 
 def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[Sequence[Buffer]]:
@@ -148,7 +148,7 @@ def _pieces(form: MessageForm, parts: list[Buffer]) -> Iterator[memoryview]:
             yield view
             continue
         start = end = 0
-        for _, message in form.split(view):
+        for _, message in form.codec.polled(view):
             if end > start and end + len(message) - start > SHOWN_PIECE_BYTES:
                 yield view[start:end]
                 start = end

@@ -5,25 +5,24 @@ and which is the records' key to everyone else, then the polled records. Knows n
 or consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
 """
 
+import abc
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
     Prepared,
-    without_frames,
 )
+from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
 from storage.codecs.lazy import LazyModule
 from storage.codecs.record import Header, HeaderKind, Record
-from storage.errors import BodyError, CorruptBody, RecordTooLarge
+from storage.errors import CorruptBody, RecordTooLarge
 
 BODY_HEAD = struct.Struct("<HH")  # partitioning key's length (0: none), reserved
 # offset, state, timestamp, id, CRC-32 of the payload; a headers block and the payload follow.
@@ -110,13 +109,46 @@ def body_from_send(
     return Prepared(b"".join(parts), BodyInfo(offset - base_offset))
 
 
-class IggyCodec:
+class PolledCodec(BodyCodec):
+    """What both forms share: the head with the partitioning key, which readers are not shown."""
+
+    @abc.abstractmethod
+    def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
+        """Offset, start and end of each record from `pos` on. Raises CorruptBody."""
+
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
+        """(offset, pos) of each record."""
+        view = memoryview(body)
+        for offset, pos, _ in self.places(view, read_key(view)[0]):
+            if offset >= start_offset:
+                yield offset, pos
+
+    def readable(self, body: Buffer) -> memoryview:
+        """The polled records, without the head."""
+        return memoryview(body)[read_key(body)[0] :]
+
+    def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
+        """Offset and bytes of each polled record. Our own codec made them: they are sound."""
+        for offset, pos, stop in self.places(records, 0):
+            yield offset, records[pos:stop]
+
+
+class IggyCodec(PolledCodec):
     """Body format 4. See the module."""
 
     name = "iggy"
     format = int(BodyFormat.IGGY)
-    version = 1
     column_decoder = "storage.spark.decode.iggy:columns_of"
+
+    def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
+        """As `PolledCodec.places`."""
+        end, offset_at = len(view), STAMP.unpack_from
+        while pos < end:  # hot: see make bench
+            _, stop = _record_end(view, pos, end)
+            yield offset_at(view, pos)[0], pos, stop
+            pos = stop
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the records. Classic Iggy messages carry no time of their client's."""
@@ -129,51 +161,10 @@ class IggyCodec:
             count, pos = count + 1, stop
         return BodyInfo(count)
 
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
-        """(offset, pos) of each record."""
-        view = memoryview(body)
-        pos, _ = read_key(view)
-        starts: list[tuple[int, int]] = []
-        end, offset_at = len(view), STAMP.unpack_from
-        while pos < end and len(starts) < starts_max:  # hot: see make bench
-            _, stop = _record_end(view, pos, end)
-            offset = offset_at(view, pos)[0]
-            if offset >= start_offset:
-                starts.append((offset, pos))
-            pos = stop
-        return starts
-
-    def readable(self, body: Buffer) -> memoryview:
-        """The polled records, without the head."""
-        return memoryview(body)[read_key(body)[0] :]
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Records with the SEND's partitioning key as their key; their time is the append's."""
-        decoded = Decoded(next_offset=base_offset)
-        data = bytes(body)
-        try:
-            pos, key = read_key(data)
-            _decode_records(data, pos, key, start_offset, records_max, decoded)
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        pos, key = read_key(data)
+        _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """Records in poll layout; each key is a header, since foreign keys differ in a batch."""
@@ -183,7 +174,7 @@ class IggyCodec:
             message_id = record.message_id.to_bytes(16, "little") if record.message_id else NO_ID
             headers = b""
             if record.headers or record.key is not None:
-                headers = _pack_headers(record)
+                headers = packed_headers(record, _pack_header)
             parts += (
                 RECORD_HEAD.pack(
                     record.offset, AVAILABLE, record.append_us, message_id, crc32(value)
@@ -226,15 +217,6 @@ def _equal_body(
         return None
     body = quick.body_of_equal(view, head, base_offset, append_us, random_bytes)
     return None if body is None else Prepared(body, BodyInfo(len(view) // step))
-
-
-def polled(records: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Offset and bytes of each polled record. Our own codec made them: they are sound."""
-    pos, end = 0, len(records)
-    while pos < end:
-        _, stop = _record_end(records, pos, end)
-        yield STAMP.unpack_from(records, pos)[0], records[pos:stop]
-        pos = stop
 
 
 def read_key(body: Buffer) -> tuple[int, bytes | None]:
@@ -284,12 +266,11 @@ def _decode_records(
     data: bytes,
     pos: int,
     key: bytes | None,
-    start_offset: int,
-    records_max: int,
+    wanted: Wanted,
     decoded: Decoded,
 ) -> None:
     head, length_at = RECORD_HEAD.unpack_from, U32.unpack_from
-    records = decoded.records
+    records, start_offset, records_max = decoded.records, wanted.start_offset, wanted.records_max
     end = len(data)
     while pos < end and len(records) < records_max:  # hot: see make bench
         if end - pos < RECORD_MIN:
@@ -342,26 +323,28 @@ def headers_of(block: Buffer) -> list[Header]:
     return headers
 
 
-def _pack_headers(record: Record) -> bytes:
-    """The headers that Iggy can hold, and the record's key where it is one of them."""
-    parts = []
-    for header in record.headers:
-        kind = header.kind
-        if kind == HeaderKind.STRING and not is_text(header.value):
-            kind = HeaderKind.RAW
-        parts.append(_pack_header(header.name, header.value, kind))
+def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -> bytes:
+    """The headers that Iggy can hold, and the record's key where it is one of them; `pack` makes
+    one of a name, a value and a kind.
+    """
+    held = [(header.name, header.value, header.kind) for header in record.headers]
     if record.key is not None:
         # Last: clients keep headers in a map, and the key wins over a header of its name.
-        parts.append(_pack_header(KEY_HEADER, record.key, HeaderKind.RAW))
+        held.append((KEY_HEADER, record.key, HeaderKind.RAW))
+    parts = []
+    for name, value, kind in held:
+        # What Iggy has no form for is left out: its clients refuse the whole poll otherwise.
+        if not (1 <= len(name) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
+            continue
+        if not is_text(name):
+            continue
+        if kind == HeaderKind.STRING and not is_text(value):
+            kind = HeaderKind.RAW
+        parts.append(pack(name, value, kind))
     return b"".join(parts)
 
 
 def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
-    """Nothing where Iggy has no form for it: its clients refuse the whole poll otherwise."""
-    if not (1 <= len(name) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
-        return b""
-    if not is_text(name):
-        return b""
     return b"".join((U32.pack(len(name)), name, bytes((kind,)), U32.pack(len(value)), value))
 
 

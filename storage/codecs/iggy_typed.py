@@ -13,27 +13,27 @@ from collections.abc import Callable, Iterator, Sequence
 import xxhash
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
     Prepared,
 )
+from storage.codecs.base import Wanted
 from storage.codecs.headers import is_text
 from storage.codecs.iggy import (
     HEADER_BYTES_MAX,
-    KEY_HEADER,
     NO_ID,
     PAYLOAD_BYTES_MAX,
     TEXT_BYTES_MAX,
+    PolledCodec,
     fresh_ids,
     pack_key,
+    packed_headers,
     read_key,
 )
 from storage.codecs.record import Header, HeaderKind, Record
-from storage.errors import BodyError, CorruptBody, RecordTooLarge
+from storage.errors import CorruptBody, RecordTooLarge
 
 # checksum, id, offset, append time, client's time, bytes of headers, bytes of payload, reserved.
 # Payload and headers follow.
@@ -58,13 +58,20 @@ class BrokenRule(CorruptBody):
         self.rule = rule
 
 
-class IggyTypedCodec:
+class IggyTypedCodec(PolledCodec):
     """Body format 5. See the module."""
 
     name = "iggy_typed"
     format = int(BodyFormat.IGGY_TYPED)
-    version = 1
     column_decoder = "storage.spark.decode.iggy_typed:columns_of"
+
+    def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
+        """As `PolledCodec.places`."""
+        end, offset_at = len(view), U64.unpack_from
+        while pos < end:  # hot: see make bench
+            _, stop = record_end(view, pos, end)
+            yield offset_at(view, pos + STAMP_POS)[0], pos, stop
+            pos = stop
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count the records; their clients' times are publish times."""
@@ -79,51 +86,10 @@ class IggyTypedCodec:
             count, pos = count + 1, stop
         return times.info(count)
 
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
-        """(offset, pos) of each record."""
-        view = memoryview(body)
-        pos, _ = read_key(view)
-        starts: list[tuple[int, int]] = []
-        end, offset_at = len(view), U64.unpack_from
-        while pos < end and len(starts) < starts_max:  # hot: see make bench
-            _, stop = record_end(view, pos, end)
-            offset = offset_at(view, pos + STAMP_POS)[0]
-            if offset >= start_offset:
-                starts.append((offset, pos))
-            pos = stop
-        return starts
-
-    def readable(self, body: Buffer) -> memoryview:
-        """The records, without the head."""
-        return memoryview(body)[read_key(body)[0] :]
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Records with the SEND's partitioning key as their key."""
-        decoded = Decoded(next_offset=base_offset)
-        data = bytes(body)
-        try:
-            pos, key = read_key(data)
-            _decode_records(data, pos, key, start_offset, records_max, decoded)
-        except BodyError as error:
-            decoded.failed = error
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        pos, key = read_key(data)
+        _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """Records in poll layout; each key is a header, since foreign keys differ in a batch."""
@@ -132,7 +98,7 @@ class IggyTypedCodec:
             value = record.value or b""
             headers = b""
             if record.headers or record.key is not None:
-                headers = _pack_headers(record)
+                headers = packed_headers(record, pack_header)
             sent_us = record.append_us if record.publish_us is None else record.publish_us
             checked = HEAD.pack(
                 0,
@@ -257,15 +223,6 @@ class SendCheck:
         return self._times.info(self._count)
 
 
-def polled(records: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Offset and bytes of each polled record. Our own codec made them: they are sound."""
-    pos, end = 0, len(records)
-    while pos < end:
-        _, stop = record_end(records, pos, end)
-        yield U64.unpack_from(records, pos + STAMP_POS)[0], records[pos:stop]
-        pos = stop
-
-
 def record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
     """Start of the headers, and end, of the record at `pos`. Raises CorruptBody."""
     if end - pos < HEAD.size:
@@ -334,11 +291,11 @@ def _decode_records(
     data: bytes,
     pos: int,
     key: bytes | None,
-    start_offset: int,
-    records_max: int,
+    wanted: Wanted,
     decoded: Decoded,
 ) -> None:
-    records, end = decoded.records, len(data)
+    records, start_offset, records_max = decoded.records, wanted.start_offset, wanted.records_max
+    end = len(data)
     while pos < end and len(records) < records_max:  # hot: see make bench
         headers_pos, stop = record_end(data, pos, end)
         _, message_id, offset, append_us, sent_us, _, _, _ = HEAD.unpack_from(data, pos)
@@ -360,24 +317,3 @@ def _decode_records(
             )
         decoded.next_offset = offset + 1
         pos = stop
-
-
-def _pack_headers(record: Record) -> bytes:
-    """The headers that Iggy can hold, and the record's key where it is one of them."""
-    parts = []
-    for header in record.headers:
-        kind = header.kind
-        if kind == HeaderKind.STRING and not is_text(header.value):
-            kind = HeaderKind.RAW
-        parts.append(_fitting_header(header.name, header.value, kind))
-    if record.key is not None:
-        # Last: clients keep headers in a map, and the key wins over a header of its name.
-        parts.append(_fitting_header(KEY_HEADER, record.key, HeaderKind.RAW))
-    return b"".join(parts)
-
-
-def _fitting_header(key: bytes, value: bytes, kind: int) -> bytes:
-    """Nothing where Iggy has no form for it: its clients refuse the whole poll otherwise."""
-    if not (1 <= len(key) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
-        return b""
-    return pack_header(key, value, kind) if is_text(key) else b""

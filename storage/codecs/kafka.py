@@ -7,18 +7,16 @@ ByteBufferMessageSet.scala of apache/kafka 0.8.2.2.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
-    without_frames,
 )
+from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX, crc32
 from storage.codecs.kafka_layout import (
     CODEC_BITS,
@@ -38,15 +36,14 @@ from storage.codecs.kafka_layout import (
     plain_value,
 )
 from storage.codecs.record import Record
-from storage.errors import BodyError, CorruptBody
+from storage.errors import CorruptBody
 
 
-class KafkaCodec:
+class KafkaCodec(BodyCodec):
     """Body format 2. See the module."""
 
     name = "kafka"
     format = int(BodyFormat.KAFKA)
-    version = 1
     column_decoder = "storage.spark.decode.kafka:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
@@ -64,20 +61,14 @@ class KafkaCodec:
             pos = stop
         return BodyInfo(count, flags=flags)
 
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
         """Entry starts; a wrapper's offset is the one after the entry before it.
 
         Entries below start_offset are only stepped over: each carries its last offset.
         """
         data = memoryview(body)
-        starts: list[tuple[int, int]] = []
         first, pos, end = base_offset, 0, len(data)
         step = ENTRY.unpack_from
         while end - pos >= ENTRY_MIN:  # hot: see make bench
@@ -85,35 +76,16 @@ class KafkaCodec:
             if last >= start_offset or size < MESSAGE_MIN:
                 break
             first, pos = last + 1, pos + ENTRY.size + size
-        while pos < end and len(starts) < starts_max:
+        while pos < end:
             attributes, stop = entry(data, pos)
             offset = OFFSET.unpack_from(data, pos)[0]
-            starts.append((first if attributes & CODEC_BITS else offset, pos))
+            yield first if attributes & CODEC_BITS else offset, pos
             first, pos = offset + 1, stop
-        return starts
 
-    def readable(self, body: Buffer) -> memoryview:
-        """All of the body."""
-        return memoryview(body)
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Messages as records. Format 0 has no times: append_us is all that they get."""
-        decoded = Decoded(next_offset=base_offset)
-        try:
-            _decode_set(bytes(body), append_us, start_offset, (records_max, bytes_max), decoded)
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        limits = (wanted.records_max, wanted.bytes_max)
+        _decode_set(data, append_us, wanted.start_offset, limits, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """An uncompressed set with the key and value of each record; it has no place for more."""
@@ -130,10 +102,6 @@ class KafkaCodec:
             parts.append(ENTRY_CRC.pack(record.offset, 4 + len(message), crc32(message)))
             parts.append(message)
         return b"".join(parts)
-
-    def carries(self, record: Record) -> bool:
-        """Always: format 0 has every key and value, absent ones too."""
-        return True
 
 
 KAFKA = KafkaCodec()

@@ -12,21 +12,19 @@ from crc32c import crc32c
 
 from storage.codecs import compression
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
     Prepared,
-    without_frames,
 )
+from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.headers import header_text
 from storage.codecs.kafka_records import RecordsOf, decode_records, varint_bytes
 from storage.codecs.record import Record
-from storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
+from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and greatest
 # time in ms, producer id and epoch, first sequence, count
@@ -41,7 +39,6 @@ MAGIC_POS = 16
 EPOCH_POS, CRC_POS, CHECKED_POS = 12, 17, 21
 CODEC_BITS = 7
 APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
-NO_LIMIT = 1 << 31
 # A batch of the smallest records that a frame can hold has fewer; what is compressed may say more.
 BATCH_RECORDS_MAX = 1 << 20
 RECORD_MIN = 7  # one byte for each of its fields
@@ -155,12 +152,11 @@ def us_of(time_ms: int) -> int | None:
     return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * US_PER_MS
 
 
-class KafkaBatchesCodec:
+class KafkaBatchesCodec(BodyCodec):
     """Body format 7. See the module."""
 
     name = "kafka_batches"
     format = int(BodyFormat.KAFKA_BATCHES)
-    version = 1
     column_decoder = "storage.spark.decode.kafka_batches:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
@@ -173,60 +169,29 @@ class KafkaBatchesCodec:
             info.producer_id = 0
         return info
 
-    def stamp(self, body: Buffer, base_offset: int, append_us: int) -> Buffer:
-        """As `prepare`, without its limit on sizes."""
-        return prepare(body, base_offset, message_bytes_max=NO_LIMIT).body
-
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
         """One start for each batch."""
-        starts = [
-            (ref.base_offset, ref.pos)
-            for ref in refs(body)
-            if ref.base_offset + ref.last_offset_delta >= start_offset
-        ]
-        return starts[:starts_max]
+        for ref in refs(body):
+            if ref.base_offset + ref.last_offset_delta >= start_offset:
+                yield ref.base_offset, ref.pos
 
-    def readable(self, body: Buffer) -> memoryview:
-        """All of the body."""
-        return memoryview(body)
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Records with their times and headers; control records are walked over."""
-        decoded = Decoded(next_offset=base_offset)
-        data = bytes(body)
-        try:
-            for ref in refs(data):
-                following = ref.base_offset + ref.last_offset_delta + 1
-                if following > start_offset and not ref.attributes & CONTROL:
-                    whole = RecordsOf(bytes(opened(data, ref)), ref.base_offset, append_us)
-                    whole.base_ms, whole.count = ref.base_ms, ref.count
-                    whole.last_offset_delta = ref.last_offset_delta
-                    whole.all_us = us_of(ref.max_ms) if ref.attributes & APPEND_TIME else None
-                    left = records_max - len(decoded.records)
-                    bytes_max = decode_records(whole, start_offset, (left, bytes_max), decoded)
-                    if bytes_max <= 0 or len(decoded.records) >= records_max:
-                        break
-                decoded.next_offset = following
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
+        for ref in refs(data):
+            following = ref.base_offset + ref.last_offset_delta + 1
+            if following > start_offset and not ref.attributes & CONTROL:
+                whole = RecordsOf(bytes(opened(data, ref)), ref.base_offset, append_us)
+                whole.base_ms, whole.count = ref.base_ms, ref.count
+                whole.last_offset_delta = ref.last_offset_delta
+                whole.all_us = us_of(ref.max_ms) if ref.attributes & APPEND_TIME else None
+                left = wanted.records_max - len(decoded.records)
+                bytes_max = decode_records(whole, start_offset, (left, bytes_max), decoded)
+                if bytes_max <= 0 or len(decoded.records) >= wanted.records_max:
+                    break
+            decoded.next_offset = following
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """One uncompressed batch with key, value, headers and publish time of each record."""
@@ -258,10 +223,6 @@ class KafkaBatchesCodec:
         length = CHECKED_POS - PREFIX.size + len(checked)
         head = PREFIX.pack(first, length) + EPOCH.pack(0) + bytes((MAGIC,))
         return head + CRC.pack(crc32c(checked)) + checked
-
-    def carries(self, record: Record) -> bool:
-        """Always."""
-        return True
 
 
 KAFKA_BATCHES = KafkaBatchesCodec()

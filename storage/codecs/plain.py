@@ -5,20 +5,18 @@ FORMAT.md, section 8.1.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
-    without_frames,
 )
+from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.record import Chunk, Header, Record
-from storage.errors import BodyError, CorruptBody
+from storage.errors import CorruptBody
 
 RECORD_HEAD = struct.Struct("<IIHH")  # bytes that follow the size, offset delta, fields, reserved
 SIZE = struct.Struct("<I")
@@ -36,12 +34,11 @@ FIELDS = 4095
 UINT64_MAX = (1 << 64) - 1
 
 
-class PlainCodec:
+class PlainCodec(BodyCodec):
     """Body format 1. See the module."""
 
     name = "plain"
     format = int(BodyFormat.PLAIN)
-    version = 1
     column_decoder = "storage.spark.decode.plain:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
@@ -56,56 +53,29 @@ class PlainCodec:
             return BodyInfo(len(decoded.records), flags=flags)
         return BodyInfo(len(decoded.records), times[0], max(times), flags)
 
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
         """(offset, pos) of each record."""
-        starts: list[tuple[int, int]] = []
         pos = 0
-        while pos < len(body) and len(starts) < starts_max:
+        while pos < len(body):
             delta, _, stop = _head(body, pos)
             if base_offset + delta >= start_offset:
-                starts.append((base_offset + delta, pos))
+                yield base_offset + delta, pos
             pos = stop
-        return starts
 
-    def readable(self, body: Buffer) -> memoryview:
-        """All of the body."""
-        return memoryview(body)
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Records as they were given, all of them appended at append_us."""
-        decoded = Decoded(next_offset=base_offset)
-        data = bytes(body)
-        pos = 0
-        try:
-            while pos < len(data) and len(decoded.records) < records_max:
-                delta, fields, stop = _head(data, pos)
-                offset = base_offset + delta
-                if offset >= start_offset:
-                    record = _read(_Reader(data, pos + RECORD_HEAD.size, stop), fields)
-                    record.offset, record.append_us = offset, append_us
-                    decoded.records.append(record)
-                decoded.next_offset = offset + 1
-                pos = stop
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        base_offset, pos = decoded.next_offset, 0
+        while pos < len(data) and len(decoded.records) < wanted.records_max:
+            delta, fields, stop = _head(data, pos)
+            offset = base_offset + delta
+            if offset >= wanted.start_offset:
+                record = _read(_Reader(data, pos + RECORD_HEAD.size, stop), fields)
+                record.offset, record.append_us = offset, append_us
+                decoded.records.append(record)
+            decoded.next_offset = offset + 1
+            pos = stop
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """All fields but the append time, which is the batch's."""
@@ -116,10 +86,6 @@ class PlainCodec:
             parts.append(RECORD_HEAD.pack(size, record.offset - base_offset, fields, 0))
             parts.append(packed)
         return b"".join(parts)
-
-    def carries(self, record: Record) -> bool:
-        """Always."""
-        return True
 
 
 PLAIN = PlainCodec()

@@ -6,19 +6,17 @@ producer or subscription.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
     Buffer,
     Decoded,
-    without_frames,
 )
+from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.pulsar_entry import (
     chunk_of,
     decode_entry,
@@ -29,7 +27,7 @@ from storage.codecs.pulsar_entry import (
     unpack,
 )
 from storage.codecs.record import Chunk, Record
-from storage.errors import BodyError, CorruptBody, RecordTooLarge
+from storage.errors import CorruptBody, RecordTooLarge
 
 __all__ = [
     "ENTRY_PREFIX",
@@ -132,12 +130,11 @@ def join_chunks(pieces: Sequence[Record], joined_bytes_max: int) -> Record:
     return replace(last, value=bytes(value), chunk=None)
 
 
-class PulsarCodec:
+class PulsarCodec(BodyCodec):
     """Body format 3. See the module."""
 
     name = "pulsar"
     format = int(BodyFormat.PULSAR)
-    version = 1
     column_decoder = "storage.spark.decode.pulsar:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
@@ -156,66 +153,37 @@ class PulsarCodec:
             info.max_publish_us = max(publish_us, info.max_publish_us or publish_us)
         return info
 
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
         """Entry starts, prefix included."""
-        head = ENTRY_PREFIX.size
-        starts = [
-            (entry.offset, entry.start - head)
-            for entry in entries(body, base_offset)
-            if entry.offset + entry.record_count > start_offset
-        ]
-        return starts[:starts_max]
+        for entry in entries(body, base_offset):
+            if entry.offset + entry.record_count > start_offset:
+                yield entry.offset, entry.start - ENTRY_PREFIX.size
 
-    def readable(self, body: Buffer) -> memoryview:
-        """All of the body."""
-        return memoryview(body)
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Batches are split; markers and messages that compaction took out are walked over."""
-        decoded = Decoded(next_offset=base_offset)
-        data = bytes(body)
-        try:
-            for entry in entries(data, base_offset):
-                if entry.offset + entry.record_count <= start_offset:
-                    decoded.next_offset = entry.offset + entry.record_count
-                    continue
-                decoded.next_offset = max(entry.offset, start_offset)
-                found = decode_entry(
-                    data[entry.start : entry.end],
-                    entry.offset,
-                    entry.record_count,
-                    append_us,
-                    start_offset,
-                    records_max=records_max - len(decoded.records),
-                    bytes_max=bytes_max,
-                )
-                decoded.records += found
+        start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
+        for entry in entries(data, decoded.next_offset):
+            if entry.offset + entry.record_count <= start_offset:
                 decoded.next_offset = entry.offset + entry.record_count
-                bytes_max -= sum(len(record.value or b"") for record in found)
-                if len(decoded.records) >= records_max or bytes_max <= 0:
-                    decoded.next_offset = decoded.records[-1].offset + 1
-                    break
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-            return decoded
-        return decoded
+                continue
+            decoded.next_offset = max(entry.offset, start_offset)
+            found = decode_entry(
+                data[entry.start : entry.end],
+                entry.offset,
+                entry.record_count,
+                append_us,
+                start_offset,
+                records_max=wanted.records_max - len(decoded.records),
+                bytes_max=bytes_max,
+            )
+            decoded.records += found
+            decoded.next_offset = entry.offset + entry.record_count
+            bytes_max -= sum(len(record.value or b"") for record in found)
+            if len(decoded.records) >= wanted.records_max or bytes_max <= 0:
+                decoded.next_offset = decoded.records[-1].offset + 1
+                break
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
         """As `join_chunks`."""
@@ -229,10 +197,6 @@ class PulsarCodec:
             parts.append(ENTRY_PREFIX.pack(len(entry), record.offset - base_offset, 1))
             parts.append(entry)
         return b"".join(parts)
-
-    def carries(self, record: Record) -> bool:
-        """Always: absent keys and values have fields of their own."""
-        return True
 
 
 PULSAR = PulsarCodec()

@@ -1,0 +1,91 @@
+"""What the codecs of our own formats share: limits, and how a decode that fails ends.
+
+A plug-in may use it or not: the contract is `storage.codecs.api.Codec`.
+"""
+
+import abc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BodyInfo, Buffer, Decoded, without_frames
+from storage.codecs.record import Record
+from storage.errors import BodyError
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Which records a decode is asked for; see `Codec.decode`."""
+
+    start_offset: int
+    records_max: int
+    bytes_max: int
+
+
+class BodyCodec(abc.ABC):
+    """A codec whose bodies are handed to readers whole and hold any record, unless it says else."""
+
+    name: str
+    format: int
+    version = 1
+    column_decoder: str
+
+    @abc.abstractmethod
+    def inspect(self, body: Buffer) -> BodyInfo:
+        """As `Codec.inspect`."""
+
+    @abc.abstractmethod
+    def starts(
+        self, body: Buffer, base_offset: int, start_offset: int
+    ) -> Iterator[tuple[int, int]]:
+        """As `Codec.split`, one after the other."""
+
+    @abc.abstractmethod
+    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+        """Add the wanted records of a body; `decoded.next_offset` is its base offset at first.
+
+        Raises BodyError at the first record that cannot be opened.
+        """
+
+    @abc.abstractmethod
+    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
+        """As `Codec.encode`."""
+
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
+        """As `Codec.split`."""
+        return list(islice(self.starts(body, base_offset, start_offset), starts_max))
+
+    def readable(self, body: Buffer) -> memoryview:
+        """All of the body."""
+        return memoryview(body)
+
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> Decoded:
+        """As `Codec.decode`."""
+        decoded = Decoded(next_offset=base_offset)
+        wanted = Wanted(start_offset, records_max, bytes_max)
+        try:
+            self.decode_into(decoded, bytes(body), append_us, wanted)
+        except BodyError as error:
+            decoded.failed = without_frames(error)
+            decoded.failed_offset = decoded.next_offset
+        return decoded
+
+    def carries(self, record: Record) -> bool:
+        """Always."""
+        return True
