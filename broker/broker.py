@@ -83,6 +83,7 @@ class Broker:
             self.waiters,
             flush_interval_ms=config.log.flush_interval_ms,
             sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
+            append_seconds=self.metrics.histogram("braidlog_append_seconds"),
         )
         self._storage = data_dir
         self._connection_ids = 0

@@ -8,13 +8,12 @@ when somebody scrapes, and only then is the Prometheus client imported. What the
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
@@ -36,12 +35,20 @@ COUNTERS = {
         ("protocol", "topic"),
     ),
 }
-GAUGES = {"braidlog_open_connections": ("Connections open now.", ("protocol",))}
+GAUGES = {
+    "braidlog_open_connections": ("Connections open now.", ("protocol",)),
+    "braidlog_waiting_requests": ("Requests that wait for records.", ("protocol",)),
+    "braidlog_producers": ("Producers that are connected.", ("protocol", "topic")),
+}
 # Histograms of requests, waits for records not included; made when the first one is counted.
 REQUEST_SECONDS = "braidlog_request_seconds"
 REQUEST_TEXT = "Requests: time until they were answered, without waits for records."
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HISTOGRAMS = {
+    "braidlog_append_seconds": (
+        "Commit rounds: time from their first append until it was on disk.",
+        SECONDS_BUCKETS,
+    ),
     "braidlog_fsync_seconds": ("Commit rounds: time in the sync.", SECONDS_BUCKETS),
     "braidlog_loop_turn_seconds": ("Turns of the event loop: processor time.", TURN_BUCKETS),
 }
@@ -86,6 +93,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
+        self._protocols: set[str] = set()  # That count by topic.
         self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
@@ -100,6 +108,8 @@ class Metrics:
         if number is None:
             _, names = COUNTERS.get(name) or GAUGES[name]
             assert len(names) == len(labels), f"{name} has the labels {names}"
+            if names == ("protocol", "topic"):
+                self._protocols.add(labels[0])
             number = self._numbers[key] = Number()
         return number
 
@@ -115,13 +125,10 @@ class Metrics:
             found = self._requests[key] = Histogram(REQUEST_BUCKETS)
         return found
 
-    def totals_by_topic(self, name: str) -> dict[str, int]:
-        """A counter that has the labels protocol and topic: its sums over the protocols."""
-        totals: dict[str, int] = {}
-        for (family, labels), number in self._numbers.items():
-            if family == name:
-                totals[labels[1]] = totals.get(labels[1], 0) + number.value
-        return totals
+    def topic_total(self, name: str, topic: str) -> int:
+        """A counter that has the labels protocol and topic: its sum over the protocols."""
+        found = (self._numbers.get((name, (protocol, topic))) for protocol in self._protocols)
+        return sum(number.value for number in found if number is not None)
 
     def records_in(self, protocol: str, topic: str, records: int, size: int) -> None:
         """A body was stored; `topic` is the full name."""
@@ -137,17 +144,50 @@ class Metrics:
         """Records were left out for a reader whose protocol cannot carry them."""
         self.number("braidlog_records_left_out", protocol, topic).value += records
 
-    @functools.cached_property
-    def registry(self) -> CollectorRegistry:
-        """All of it, for whoever renders `/metrics`."""
-        from prometheus_client import CollectorRegistry
+    def snapshot(self) -> Snapshot:
+        """All of it as it is now, for whoever renders `/metrics`, in any thread."""
+        return Snapshot(
+            [(name, labels, number.value) for (name, labels), number in self._numbers.items()],
+            {name: _Sizes.of(one) for name, one in self._histograms.items()},
+            {labels: _Sizes.of(one) for labels, one in self._requests.items()},
+        )
 
-        registry = CollectorRegistry()
-        registry.register(self)
-        return registry
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """A histogram as it was: (limit, how many are not above it), and the sum of all."""
+
+    buckets: list[tuple[str, int]]
+    total: float
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> _Sizes:
+        buckets, below = [], 0
+        for limit, count in zip((*histogram.buckets, "+Inf"), histogram.counts, strict=True):
+            below += count
+            buckets.append((str(limit), below))
+        return cls(buckets, histogram.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that was counted, at one moment."""
+
+    numbers: Sequence[tuple[str, tuple[str, ...], int]]
+    histograms: Mapping[str, _Sizes]
+    requests: Mapping[tuple[str, str], _Sizes]
+
+    def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
+        """Counters and gauges that have the labels protocol and topic: sums over the protocols."""
+        totals: dict[str, dict[str, int]] = {name: {} for name in names}
+        for name, labels, value in self.numbers:
+            if name in totals:
+                of_name, topic = totals[name], labels[1]
+                of_name[topic] = of_name.get(topic, 0) + value
+        return totals
 
     def collect(self) -> Iterator[Metric]:
-        """The families of the counters above (the interface of a Prometheus collector)."""
+        """Its families (the interface of a Prometheus registry)."""
         from prometheus_client import metrics_core
 
         families: dict[str, metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily] = {}
@@ -155,34 +195,16 @@ class Metrics:
             families[name] = metrics_core.CounterMetricFamily(name, text, labels=labels)
         for name, (text, labels) in GAUGES.items():
             families[name] = metrics_core.GaugeMetricFamily(name, text, labels=labels)
-        for (name, values), number in self._numbers.items():
-            families[name].add_metric(values, number.value)
+        for name, values, value in self.numbers:
+            families[name].add_metric(values, value)
         yield from families.values()
         for name, (text, _) in HISTOGRAMS.items():
-            yield _histogram_family(name, text, self._histograms[name])
-        yield _request_family(self._requests)
-
-
-def _histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
-    from prometheus_client.metrics_core import HistogramMetricFamily
-
-    return HistogramMetricFamily(
-        name, text, buckets=_cumulated(histogram), sum_value=histogram.total
-    )
-
-
-def _request_family(histograms: Mapping[tuple[str, str], Histogram]) -> Metric:
-    from prometheus_client.metrics_core import HistogramMetricFamily
-
-    family = HistogramMetricFamily(REQUEST_SECONDS, REQUEST_TEXT, labels=("protocol", "api"))
-    for labels, histogram in histograms.items():
-        family.add_metric(labels, buckets=_cumulated(histogram), sum_value=histogram.total)
-    return family
-
-
-def _cumulated(histogram: Histogram) -> list[tuple[str, int]]:
-    buckets, below = [], 0
-    for limit, count in zip((*histogram.buckets, "+Inf"), histogram.counts, strict=True):
-        below += count
-        buckets.append((str(limit), below))
-    return buckets
+            sizes = self.histograms[name]
+            yield metrics_core.HistogramMetricFamily(
+                name, text, buckets=sizes.buckets, sum_value=sizes.total
+            )
+        labels = ("protocol", "api")
+        family = metrics_core.HistogramMetricFamily(REQUEST_SECONDS, REQUEST_TEXT, labels=labels)
+        for values, sizes in self.requests.items():
+            family.add_metric(values, buckets=sizes.buckets, sum_value=sizes.total)
+        yield family

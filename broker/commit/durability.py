@@ -37,6 +37,7 @@ class Durability:
         *,
         flush_interval_ms: int,
         sync_seconds: Histogram | None = None,
+        append_seconds: Histogram | None = None,
     ) -> None:
         """`flush_interval_ms` is how long what nobody waits for may stay unsynced."""
         self.committer = committer
@@ -45,6 +46,8 @@ class Durability:
         """Called after each round with its ticket, before readers wake and answers leave."""
         self._error_log = StorageErrorLog()
         self._sync_seconds = sync_seconds or Histogram()
+        self._append_seconds = append_seconds or Histogram()
+        self._first_append_s = 0.0  # When the oldest append of the gathering round came.
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
         self._round_done = trio.lowlevel.ParkingLot()
@@ -70,6 +73,8 @@ class Durability:
 
     def appended(self, partition: Awaited) -> int:
         """Wake the partition's readers once the gathering round is on disk; return its ticket."""
+        if not self._appended:
+            self._first_append_s = time.perf_counter()
         self._appended.add(partition)
         return self.ticket
 
@@ -126,9 +131,12 @@ class Durability:
                 await self._dirty.park()
                 continue
             appended, self._appended = self._appended, set()
-            begun = time.perf_counter()
+            came, begun = self._first_append_s, time.perf_counter()
             await worker.sync(commit_round)
-            self._sync_seconds.observe(time.perf_counter() - begun)
+            synced = time.perf_counter()
+            self._sync_seconds.observe(synced - begun)
+            if appended:
+                self._append_seconds.observe(synced - came)
             committer.finish(commit_round)
             self._round_finished(appended)
 

@@ -18,7 +18,9 @@ from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
     from broker.errors import BrokerError
+    from broker.metrics import Number
     from broker.server.connection import Connection
+    from broker.topics.partition import Partition
     from protocols.pulsar.consumer import PulsarConsumer
     from protocols.pulsar.options import PulsarOptions
     from protocols.pulsar.registry import Producer
@@ -99,6 +101,7 @@ class Client:
         """Forget a producer."""
         if self.producers.get(producer.producer_id) is producer:
             del self.producers[producer.producer_id]
+            self.producers_on(producer.partition).dec()
         if producer.holds_layout:
             producer.holds_layout = False
             producer.topic.layout_users -= 1
@@ -106,6 +109,11 @@ class Client:
             producer.holds_number = False
             self.broker.producers.release(producer.name.encode())
         self.shared.producers.remove(producer)
+
+    def producers_on(self, partition: Partition) -> Number:
+        """How many producers the topic of a partition has, for whoever watches."""
+        protocol, topic = self.connection.protocol, partition.topic.name.full
+        return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now: its PRODUCER is answered again."""

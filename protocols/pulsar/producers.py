@@ -125,6 +125,7 @@ def _admit(
     client.shared.producers.admit(opened, topic_epoch)
     opened.topic.layout_users += opened.holds_layout
     client.producers[opened.producer_id] = opened
+    client.producers_on(opened.partition).inc()
     try:
         ticket = _register(client, command, opened, is_remembered=stored is not None)
         if stored is not None:

@@ -1,20 +1,27 @@
-"""Metrics that nobody counts, because the log and the cursors know them: offsets, sizes, backlogs.
+"""Metrics that nobody counts, because the log and the cursors know them: offsets, sizes, backlogs,
+and how old what is not read is.
 
-Read when somebody scrapes, so they cannot drift. Knows no HTTP.
+Read when somebody scrapes, so they cannot drift: in the event loop, in turns; what is made of it
+may be made in any thread. Knows no HTTP.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from broker.metrics import Snapshot
+from protocols.rest.backlog_ages import Ages
 from protocols.rest.named_metrics import (
+    BY_TOPIC,
+    SUBSCRIPTION_OUT,
     GroupFacts,
     PartitionFacts,
     TopicFacts,
@@ -22,6 +29,7 @@ from protocols.rest.named_metrics import (
     kafka_metrics,
     pulsar_metrics,
 )
+from protocols.rest.rates import Rates
 from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
@@ -34,31 +42,57 @@ GROUP_LABELS = ("topic", "subscription")
 OPEN_FILES = "/proc/self/fd"
 
 
-async def collect(broker: Broker, sets: Collection[str]) -> list[Metric]:
-    """Every family of these sets of names; other tasks run meanwhile."""
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one scrape has found."""
+
+    own: list[Metric]
+    topics: Sequence[TopicFacts]
+    counted: Snapshot
+    rates: Rates
+    at_s: float
+
+    @property
+    def size(self) -> int:
+        """About how many samples it makes."""
+        partitions = sum(len(topic.partitions) for topic in self.topics)
+        groups = sum(len(topic.groups) for topic in self.topics)
+        return len(self.counted.numbers) + len(self.topics) + partitions + groups
+
+    def families(self, sets: Collection[str]) -> list[Metric]:
+        """Every family of these sets of names."""
+        made = [*self.own, *self.counted.collect()]
+        if "braidlog" in sets:
+            made += _of_topics(self.topics)
+        traffic = self._traffic()
+        if "pulsar" in sets:
+            made += pulsar_metrics(self.topics, traffic)
+        if "kafka" in sets:
+            made += kafka_metrics(self.topics, traffic)
+        return made
+
+    def _traffic(self) -> Traffic:
+        totals: dict[str, Mapping[str, int]] = dict(self.counted.by_topic(BY_TOPIC))
+        totals[SUBSCRIPTION_OUT] = {
+            f"{topic.name.full}/{group.name}": group.messages_out
+            for topic in self.topics
+            for group in topic.groups
+        }
+        numbers = self.counted.numbers
+        connections = {name: value for name, labels, value in numbers if labels == ("pulsar",)}
+        return Traffic(totals, self.rates.rates(self.at_s, totals), connections)
+
+
+async def scrape(broker: Broker, ages: Ages, rates: Rates) -> Scrape:
+    """What there is now; other tasks run meanwhile."""
     topics: list[TopicFacts] = []
+    ages.begin()
     for topic in broker.topics.all():
         if not topic.deleted:
-            topics.append(await _facts(broker, topic))
+            topics.append(await _facts(broker, topic, ages))
         await trio.lowlevel.checkpoint()
-    families: list[Metric] = [*ProcessCollector(registry=None).collect()]
-    if "braidlog" in sets:
-        families += [*_of_the_process(broker), *_of_topics(topics)]
-    if "pulsar" in sets:
-        families += pulsar_metrics(topics, _traffic(broker))
-    if "kafka" in sets:
-        families += kafka_metrics(topics, _traffic(broker))
-    return families
-
-
-def _traffic(broker: Broker) -> Traffic:
-    totals = broker.metrics.totals_by_topic
-    return Traffic(
-        totals("braidlog_records_in"),
-        totals("braidlog_bytes_in"),
-        totals("braidlog_records_out"),
-        totals("braidlog_bytes_out"),
-    )
+    own = [*ProcessCollector(registry=None).collect(), *_of_the_process(broker)]
+    return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time())
 
 
 def _of_the_process(broker: Broker) -> Sequence[Metric]:
@@ -92,6 +126,11 @@ def _of_topics(topics: Sequence[TopicFacts]) -> Sequence[Metric]:
     unacked = GaugeMetricFamily(
         "braidlog_subscription_unacked", "Records that consumers hold.", labels=GROUP_LABELS
     )
+    age = GaugeMetricFamily(
+        "braidlog_subscription_backlog_seconds",
+        "Age of the oldest record that is not read.",
+        labels=GROUP_LABELS,
+    )
     for topic in topics:
         name = topic.name.full
         for one in topic.partitions:
@@ -102,10 +141,12 @@ def _of_topics(topics: Sequence[TopicFacts]) -> Sequence[Metric]:
         for group in topic.groups:
             backlog.add_metric((name, group.name), group.backlog)
             unacked.add_metric((name, group.name), group.unacked)
-    return [count, start, end, size, backlog, unacked]
+            if group.backlog_s is not None:
+                age.add_metric((name, group.name), group.backlog_s)
+    return [count, start, end, size, backlog, unacked, age]
 
 
-async def _facts(broker: Broker, topic: Topic) -> TopicFacts:
+async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
     facts = TopicFacts(topic.name)
     async for partition in in_turns(tuple(topic.partitions)):
         facts.partitions.append(
@@ -119,11 +160,11 @@ async def _facts(broker: Broker, topic: Topic) -> TopicFacts:
     for name in broker.subscriptions.names(topic):
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Else it ended meanwhile.
-            facts.groups.append(await _group(broker, subscription))
+            facts.groups.append(await _group(broker, subscription, ages))
     return facts
 
 
-async def _group(broker: Broker, subscription: Subscription) -> GroupFacts:
+async def _group(broker: Broker, subscription: Subscription, ages: Ages) -> GroupFacts:
     name = subscription.name.decode(errors="backslashreplace")
     facts = GroupFacts(name, 0, 0, 0, [])
     members: set[str] = set()
@@ -131,11 +172,15 @@ async def _group(broker: Broker, subscription: Subscription) -> GroupFacts:
         backlog = subscription.backlog(partition.index)
         position = subscription.position(partition.index)
         facts.backlog += backlog
+        since_us = await ages.since_us(partition, position) if backlog else broker.now_us()
+        if since_us is not None:
+            facts.backlog_s = max(facts.backlog_s or 0.0, (broker.now_us() - since_us) / 1e6)
         if position is not None:
             facts.positions.append((partition.index, position, backlog))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
         for consumer in dispatcher.consumers if dispatcher is not None else ():
             members.add(consumer.name)
             facts.unacked += consumer.unacked
+            facts.messages_out += consumer.messages_out
     facts.consumers = len(members)
     return facts

@@ -13,6 +13,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName, kafka_legal
 
+RECORDS_IN, BYTES_IN = "braidlog_records_in", "braidlog_bytes_in"
+RECORDS_OUT, BYTES_OUT = "braidlog_records_out", "braidlog_bytes_out"
+PRODUCERS = "braidlog_producers"
+BY_TOPIC = (RECORDS_IN, BYTES_IN, RECORDS_OUT, BYTES_OUT, PRODUCERS)
+SUBSCRIPTION_OUT = "subscription_out"
 CLUSTER = "standalone"  # Pulsar's own name for a cluster of one broker.
 LEADER = 1  # The broker's number among Kafka's brokers.
 
@@ -36,6 +41,8 @@ class GroupFacts:
     consumers: int
     unacked: int
     positions: list[tuple[int, int, int]]  # (partition, position, backlog) where it is set
+    messages_out: int = 0  # Of the consumers that are connected.
+    backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
 
 
 @dataclass(slots=True)
@@ -49,18 +56,26 @@ class TopicFacts:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went in and out of topics, by full name."""
+    """What went in and out: totals and rates by family, then by the topic's full name (with the
+    group's behind it for `SUBSCRIPTION_OUT`); and what Pulsar's connections are counted as.
+    """
 
-    messages_in: Mapping[str, int]
-    bytes_in: Mapping[str, int]
-    messages_out: Mapping[str, int]
-    bytes_out: Mapping[str, int]
+    totals: Mapping[str, Mapping[str, int]]
+    rates: Mapping[str, Mapping[str, float]]
+    connections: Mapping[str, int]
+
+    def total(self, family: str, topic: str) -> int:
+        """Of one topic."""
+        return self.totals[family].get(topic, 0)
+
+    def rate(self, family: str, key: str) -> float:
+        """A second's, of one topic or group."""
+        return self.rates[family].get(key, 0.0)
 
 
 def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
     """Families of Apache's broker, those that are known here."""
     by_topic = ("cluster", "namespace", "topic")
-    counts = GaugeMetricFamily("pulsar_topics_count", "Topics.", labels=("cluster", "namespace"))
     gauges = {
         name: GaugeMetricFamily(f"pulsar_{name}", text, labels=by_topic)
         for name, text in PULSAR_GAUGES.items()
@@ -73,33 +88,91 @@ def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metri
         name: GaugeMetricFamily(f"pulsar_{name}", text, labels=(*by_topic, "subscription"))
         for name, text in PULSAR_GROUPS.items()
     }
+    sums = dict.fromkeys(PULSAR_GAUGES, 0.0)
     namespaces: dict[str, int] = {}
     for topic in topics:
         namespace = f"{topic.name.tenant}/{topic.name.namespace}"
         namespaces[namespace] = namespaces.get(namespace, 0) + 1
-        full = topic.name.full
-        labels = (CLUSTER, namespace, f"persistent://{full}")
-        gauges["subscriptions_count"].add_metric(labels, len(topic.groups))
-        gauges["consumers_count"].add_metric(labels, sum(g.consumers for g in topic.groups))
-        gauges["storage_size"].add_metric(labels, sum(p.size_bytes for p in topic.partitions))
-        gauges["msg_backlog"].add_metric(labels, sum(g.backlog for g in topic.groups))
-        totals["in_messages"].add_metric(labels, traffic.messages_in.get(full, 0))
-        totals["in_bytes"].add_metric(labels, traffic.bytes_in.get(full, 0))
-        totals["out_messages"].add_metric(labels, traffic.messages_out.get(full, 0))
-        totals["out_bytes"].add_metric(labels, traffic.bytes_out.get(full, 0))
+        labels = (CLUSTER, namespace, f"persistent://{topic.name.full}")
+        for name, value in _pulsar_gauges(topic, traffic).items():
+            gauges[name].add_metric(labels, value)
+            sums[name] += value
+        for name, family in PULSAR_TOTAL_OF.items():
+            totals[name].add_metric(labels, traffic.total(family, topic.name.full))
         for group in topic.groups:
-            of_group = (*labels, group.name)
-            groups["subscription_back_log"].add_metric(of_group, group.backlog)
-            groups["subscription_unacked_messages"].add_metric(of_group, group.unacked)
+            _add_pulsar_group(groups, labels, topic, group, traffic)
+    counts = GaugeMetricFamily("pulsar_topics_count", "Topics.", labels=("cluster", "namespace"))
     for namespace, count in sorted(namespaces.items()):
         counts.add_metric((CLUSTER, namespace), count)
-    return [counts, *gauges.values(), *totals.values(), *groups.values()]
+    made = [counts, *gauges.values(), *totals.values(), *groups.values()]
+    return made + _pulsar_broker(sums, sum(namespaces.values()), traffic)
+
+
+def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
+    """What `PULSAR_GAUGES` names, of one topic."""
+    full = topic.name.full
+    stored = sum(one.size_bytes for one in topic.partitions)
+    records = sum(one.end - one.start for one in topic.partitions)
+    slowest = max((group.backlog for group in topic.groups), default=0)
+    return {
+        "subscriptions_count": len(topic.groups),
+        "producers_count": traffic.total(PRODUCERS, full),
+        "consumers_count": sum(group.consumers for group in topic.groups),
+        "rate_in": traffic.rate(RECORDS_IN, full),
+        "rate_out": traffic.rate(RECORDS_OUT, full),
+        "throughput_in": traffic.rate(BYTES_IN, full),
+        "throughput_out": traffic.rate(BYTES_OUT, full),
+        "storage_size": stored,
+        "storage_backlog_size": stored * min(slowest, records) // max(records, 1),
+        "msg_backlog": sum(group.backlog for group in topic.groups),
+    }
+
+
+def _add_pulsar_group(
+    families: Mapping[str, GaugeMetricFamily],
+    labels: tuple[str, ...],
+    topic: TopicFacts,
+    group: GroupFacts,
+    traffic: Traffic,
+) -> None:
+    of_group = (*labels, group.name)
+    rate = traffic.rate(SUBSCRIPTION_OUT, f"{topic.name.full}/{group.name}")
+    families["subscription_back_log"].add_metric(of_group, group.backlog)
+    families["subscription_unacked_messages"].add_metric(of_group, group.unacked)
+    families["subscription_msg_rate_out"].add_metric(of_group, rate)
+
+
+def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Metric]:
+    """The same of all topics together, and the connections."""
+    made: list[Metric] = []
+    for name, value in {"topics_count": topics, **sums}.items():
+        text = PULSAR_GAUGES.get(name, "Topics.")
+        family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
+        family.add_metric((CLUSTER,), value)
+        made.append(family)
+    created = traffic.connections.get("braidlog_connections", 0)
+    still_open = traffic.connections.get("braidlog_open_connections", 0)
+    for name, text, value in (
+        ("pulsar_active_connections", "Connections that are open.", still_open),
+        ("pulsar_connection_created_total_count", "Connections that came.", created),
+        ("pulsar_connection_closed_total_count", "Connections that ended.", created - still_open),
+    ):
+        family = GaugeMetricFamily(name, text, labels=("cluster",))
+        family.add_metric((CLUSTER,), value)
+        made.append(family)
+    return made
 
 
 PULSAR_GAUGES = {
-    "subscriptions_count": "Subscriptions of the topic.",
+    "subscriptions_count": "Subscriptions.",
+    "producers_count": "Producers that are connected.",
     "consumers_count": "Consumers that are connected.",
+    "rate_in": "Records stored in a second, over the last minute.",
+    "rate_out": "Records handed to readers in a second, over the last minute.",
+    "throughput_in": "Bytes stored in a second, over the last minute.",
+    "throughput_out": "Bytes handed to readers in a second, over the last minute.",
     "storage_size": "Bytes of the log files.",
+    "storage_backlog_size": "About how many bytes the slowest subscription has still to read.",
     "msg_backlog": "Records that subscriptions have not acknowledged, all together.",
 }
 PULSAR_TOTALS = {
@@ -108,9 +181,16 @@ PULSAR_TOTALS = {
     "out_messages": "Records handed to readers since the start.",
     "out_bytes": "Bytes handed to readers since the start.",
 }
+PULSAR_TOTAL_OF = {
+    "in_messages": RECORDS_IN,
+    "in_bytes": BYTES_IN,
+    "out_messages": RECORDS_OUT,
+    "out_bytes": BYTES_OUT,
+}
 PULSAR_GROUPS = {
     "subscription_back_log": "Records not acknowledged.",
     "subscription_unacked_messages": "Records that consumers hold and have not acknowledged.",
+    "subscription_msg_rate_out": "Records sent to consumers in a second, over the last minute.",
 }
 
 
@@ -142,9 +222,9 @@ def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric
             continue
         topic = name.topic
         counts.add_metric((topic,), len(facts.partitions))
-        totals["messagesin"].add_metric((topic,), traffic.messages_in.get(name.full, 0))
-        totals["bytesin"].add_metric((topic,), traffic.bytes_in.get(name.full, 0))
-        totals["bytesout"].add_metric((topic,), traffic.bytes_out.get(name.full, 0))
+        totals["messagesin"].add_metric((topic,), traffic.total(RECORDS_IN, name.full))
+        totals["bytesin"].add_metric((topic,), traffic.total(BYTES_IN, name.full))
+        totals["bytesout"].add_metric((topic,), traffic.total(BYTES_OUT, name.full))
         for one in facts.partitions:
             labels = (topic, str(one.index))
             by_partition["current_offset"].add_metric(labels, one.end)

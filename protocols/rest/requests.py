@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
+import trio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.access.rights import ANONYMOUS, Principal
 from broker.errors import BrokerError
+from broker.metrics import Number
 from protocols.rest import errors
 from protocols.rest.messages import ErrorBody, encode
 
@@ -46,15 +48,16 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(slots=True)
 class Working:
-    """How many requests are worked on."""
+    """How many requests are worked on, and how many wait for records."""
 
+    waiting: Number
     count: int = 0
 
 
 class Exchange:
     """One request and what became of it."""
 
-    def __init__(self, scope: Scope, send: Send, working: Working) -> None:
+    def __init__(self, scope: Scope, send: Send, working: Working, stopping: trio.Event) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
         self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         path = _origin_form(scope["raw_path"].decode("ascii"))
@@ -64,6 +67,7 @@ class Exchange:
         self.code = ""  # of the error told, if one was
         self._send = send
         self._working = working
+        self._stopping = stopping
         self.arrived = time.perf_counter()
         self.waited_s = 0.0  # for records, on purpose
         self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
@@ -72,18 +76,24 @@ class Exchange:
         """Pass an answer on, with the request's id in its headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self.request_id
+            if self._stopping.is_set() and self.scope["http_version"].startswith("1"):
+                headers["Connection"] = "close"  # HTTP/2 says it in a frame of its own.
         await self._send(message)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Around a wait for records: it counts neither as work nor as time that work took."""
         began = time.perf_counter()
-        self._working.count -= 1
+        working = self._working
+        working.count -= 1
+        working.waiting.inc()
         try:
             yield
         finally:
-            self._working.count += 1
+            working.count += 1
+            working.waiting.dec()
             self.waited_s += time.perf_counter() - began
 
     @property
@@ -100,7 +110,7 @@ class Requests:
     def __init__(self, app: ASGIApp, broker: Broker) -> None:
         self._app = app
         self._broker = broker
-        self._working = Working()
+        self._working = Working(broker.metrics.number("braidlog_waiting_requests", "http"))
 
     @property
     def working(self) -> int:
@@ -112,7 +122,7 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, send, self._working)
+        exchange = Exchange(scope, send, self._working, self._broker.stopping)
         self._working.count += 1
         try:
             app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)

@@ -10,7 +10,7 @@ from broker.metrics import SECONDS_BUCKETS, Metrics
 
 
 def rendered(metrics):
-    lines = generate_latest(metrics.registry).decode().splitlines()
+    lines = generate_latest(metrics.snapshot()).decode().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
 

@@ -33,14 +33,13 @@ async def topic_stats(broker: Broker, topic: Topic, partitions: Sequence[Partiti
         if subscription is not None:  # Else it ended meanwhile.
             told = name.decode(errors="backslashreplace")
             subscriptions[told] = await _subscription(broker, subscription, partitions)
-    totals = broker.metrics.totals_by_topic
-    full = topic.name.full
+    total, full = broker.metrics.topic_total, topic.name.full
     is_whole = len(partitions) == len(topic.partitions)
     return dict.fromkeys(RATES, 0.0) | {
-        "msgInCounter": totals("braidlog_records_in").get(full, 0) if is_whole else 0,
-        "bytesInCounter": totals("braidlog_bytes_in").get(full, 0) if is_whole else 0,
-        "msgOutCounter": totals("braidlog_records_out").get(full, 0) if is_whole else 0,
-        "bytesOutCounter": totals("braidlog_bytes_out").get(full, 0) if is_whole else 0,
+        "msgInCounter": total("braidlog_records_in", full) if is_whole else 0,
+        "bytesInCounter": total("braidlog_bytes_in", full) if is_whole else 0,
+        "msgOutCounter": total("braidlog_records_out", full) if is_whole else 0,
+        "bytesOutCounter": total("braidlog_bytes_out", full) if is_whole else 0,
         "averageMsgSize": 0.0,
         "msgChunkPublished": False,
         "storageSize": stored,

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from protocols.rest.app import make_app
-from protocols.rest.health import SAMPLES_INLINE_MAX
+from protocols.rest.health import INLINE_MAX
 from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import bare_broker, call
 
@@ -76,7 +76,7 @@ async def test_metrics_come_in_the_format_asked_for(broker):
 
 
 async def test_many_series_are_all_rendered(broker):
-    count = SAMPLES_INLINE_MAX + 1
+    count = INLINE_MAX + 1
     for number in range(count):
         broker.metrics.records_in("kafka", f"t{number}", 1, 1)
     text = (await call(app_of(broker), "GET", "/metrics")).body.decode()

@@ -1,5 +1,7 @@
 import platform
 
+import pytest
+
 from storage.metadata.names import TopicName
 from tests.protocols.rest.asgi import call
 from tests.protocols.rest.records import append_records
@@ -17,6 +19,45 @@ async def test_offsets_sizes_and_backlogs_are_read_when_asked_for(app, broker):
     assert f"braidlog_log_bytes{place} {float(topic.partition(0).log.size_bytes)}" in lines
     assert f"braidlog_subscription_backlog{group} 3.0" in lines
     assert "braidlog_topics 1.0" in lines
+
+
+async def test_the_age_of_what_is_not_read_is_that_of_the_batch_at_the_position(app, broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
+    began_us = broker.now_us()
+    for seconds in (90, 30):
+        broker.now_us = lambda: began_us - seconds * 1_000_000  # noqa: B023
+        append_records(broker, topic.partition(0), 5)
+    broker.now_us = lambda: began_us
+    await broker.durability.settled()
+    family = "braidlog_subscription_backlog_seconds"
+    group = '{subscription="billing",topic="public/default/orders"}'
+    for position, age in ((0, 90), (4, 90), (5, 30), (9, 30), (10, 0)):
+        broker.subscriptions.open(topic, b"billing").commit(0, position)
+        lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+        assert f"{family}{group} {float(age)}" in lines, position
+
+
+async def test_rates_and_sums_have_the_names_of_pulsars_dashboards(app, broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    append_records(broker, topic.partition(0), 5)
+    broker.metrics.records_in("kafka", "public/default/orders", 600, 6000)
+    broker.metrics.number("braidlog_producers", "pulsar", "public/default/orders").inc()
+    broker.metrics.number("braidlog_open_connections", "pulsar").inc()
+    broker.subscriptions.open(topic, b"s").commit(0, 2)
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    shown = dict(line.rsplit(" ", 1) for line in lines if line.startswith("pulsar_"))
+    topic_label = 'topic="persistent://public/default/orders"'
+    labels = f'{{cluster="standalone",namespace="public/default",{topic_label}}}'
+    rate = float(shown[f"pulsar_rate_in{labels}"])
+    assert 0 < rate <= 600  # In the second, or more on a busy machine, since the listener began.
+    assert float(shown[f"pulsar_throughput_in{labels}"]) == pytest.approx(10 * rate)
+    assert float(shown[f"pulsar_producers_count{labels}"]) == 1.0
+    assert float(shown[f"pulsar_storage_backlog_size{labels}"]) > 0
+    whole = '{cluster="standalone"}'
+    assert float(shown[f"pulsar_broker_rate_in{whole}"]) == rate
+    assert float(shown[f"pulsar_broker_topics_count{whole}"]) == 1.0
+    assert float(shown[f"pulsar_broker_msg_backlog{whole}"]) == 3.0
+    assert float(shown[f"pulsar_active_connections{whole}"]) == 1.0
 
 
 async def test_what_runs_here_is_told(app, broker):

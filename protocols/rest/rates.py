@@ -1,0 +1,46 @@
+"""Rates of what is counted, from one scrape to a later one: nothing is sampled in between.
+
+Knows totals by name and key, not what they count.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+
+Totals = Mapping[str, Mapping[str, int]]  # By family, then by key.
+RatesPerSecond = dict[str, dict[str, float]]
+
+WINDOW_S = 60.0  # A rate is that of about the last minute, as Apache Pulsar's are.
+SPACING_S = 10.0  # Between totals that are kept, however often somebody scrapes.
+
+
+class Rates:
+    """What was counted at some earlier scrapes."""
+
+    def __init__(self, now_s: float) -> None:
+        """Counting began now, at 0."""
+        self._kept: deque[tuple[float, Totals]] = deque([(now_s, {})])
+        self._lock = threading.Lock()  # Two scrapes may be rendered at the same time.
+
+    def rates(self, now_s: float, totals: Totals) -> RatesPerSecond:
+        """What a second brought of each, since about `WINDOW_S` ago or the first scrape after.
+
+        A total that became less (its counter is gone, or began anew) counts as 0.
+        """
+        with self._lock:
+            kept = self._kept
+            while len(kept) > 1 and now_s - kept[1][0] >= WINDOW_S:
+                kept.popleft()
+            then_s, before = kept[0]
+            if now_s - kept[-1][0] >= SPACING_S:
+                kept.append((now_s, totals))
+        seconds = max(now_s - then_s, 1.0)
+        return {
+            family: {
+                key: max(total - before.get(family, {}).get(key, 0), 0) / seconds
+                for key, total in by_key.items()
+            }
+            for family, by_key in totals.items()
+        }
