@@ -30,6 +30,7 @@ from protocols.iggy.errors import ErrorCode
 from protocols.iggy.fields import FieldRefused
 from protocols.iggy.layouts_v import V
 from protocols.iggy.messages import Code
+from storage.metadata.names import CONTROL
 
 # Request: length of what follows it, code. Reply: status, length of the payload.
 HEAD = struct.Struct("<II")
@@ -46,6 +47,7 @@ BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
 EMPTY_OK = HEAD.pack(0, 0)
 LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
+COMPRESSIONS = range(1, 3)
 ALL_CODES = frozenset(int(code) for code in Code)
 
 
@@ -219,24 +221,23 @@ class IggyMachine:
             if self.dialect.habits.closes and code not in ALL_CODES:
                 raise ProtocolError(f"command {code} does not exist")
             return self._absent(code)
-        request, fault, fitting = None, None, []
+        fault, fitting = None, list[tuple[Dialect, object]]()
         for dialect in candidates:
             layout = dialect.requests.get(code)
             if layout is None:
                 continue
             try:
-                read = layout.read(payload)
+                fitting.append((dialect, layout.read(payload)))
             except ProtocolError as error:
                 fault = fault or error
-                continue
-            request = request or read
-            fitting.append(dialect)
         if not fitting:
             if fault is not None:
                 raise fault
             return self._absent(code)
-        self._settle(tuple(fitting))
-        return Command(code, request)
+        # What no client means is rather another dialect's; else it is refused as ever.
+        meant = [found for found in fitting if _is_meant(found[1])] or fitting
+        self._settle(tuple(dialect for dialect, _ in meant))
+        return Command(code, meant[0][1])
 
     def _settle(self, fitting: Candidates) -> None:
         if fitting != self._candidates:
@@ -317,6 +318,15 @@ def _fits(layout: Layout | None, payload: memoryview) -> bool:
     except ProtocolError:
         return False
     return layout is not None
+
+
+def _is_meant(request: object) -> bool:
+    """Whether a client can mean that: where a frame could be two dialects', the wrong reading has
+    control characters in a name, or a compression that does not exist.
+    """
+    name, compression = getattr(request, "name", None), getattr(request, "compression", None)
+    is_text = name is None or CONTROL.search(name) is None
+    return is_text and (compression is None or compression in COMPRESSIONS)
 
 
 def _is_later(code: int, payload: memoryview) -> bool:

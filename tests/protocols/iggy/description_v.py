@@ -116,6 +116,17 @@ BODIES = {
         "base_offset" / Int64ul,
     ),
 }
+# Described by itself: a number of other streams and topics is there.
+TOPICS = PrefixedArray(Int32ul, TOPIC)
+DESCRIBED = PrefixedArray(
+    Int32ul,
+    Struct(
+        "key" / STR8,
+        "kind" / Int8ul,
+        "default" / Prefixed(Int32ul, GreedyBytes),
+        "description" / Prefixed(Int32ul, GreedyBytes),
+    ),
+)
 # The server's own numbers and times, and how it stores records. Checksums follow from them.
 VARYING = {
     *("id", "created_at", "client_id", "address", "size", "segments", "session", "server"),
@@ -128,16 +139,16 @@ def normal(code: int, body: bytes) -> object:
     """A body without what varies; bytes as they are where it is not described."""
     if not body or code not in BODIES:
         return body
-    return _steady(plain(Struct("value" / BODIES[code], "rest" / GreedyBytes).parse(body)))
+    return steady(plain(Struct("value" / BODIES[code], "rest" / GreedyBytes).parse(body)))
 
 
-def _steady(value: object) -> object:
+def steady(value: object) -> object:
     if isinstance(value, dict):
         if "batches" in value:
             return _polled(value)
-        return {key: _steady(item) for key, item in value.items() if key not in VARYING}
+        return {key: steady(item) for key, item in value.items() if key not in VARYING}
     if isinstance(value, list):
-        return sorted((_steady(item) for item in value), key=repr)
+        return sorted((steady(item) for item in value), key=repr)
     return value
 
 

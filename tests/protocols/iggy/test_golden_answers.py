@@ -1,7 +1,9 @@
 """The conversation with a real server, held with this one: the same answers but for what varies."""
 
+import pytest
+
 from tests.protocols.iggy import description
-from tests.protocols.iggy.recorded import conversation, recorded
+from tests.protocols.iggy.recorded import CLOSED, conversation, recorded
 
 # Values that are the server's own, or depend on how it stores records.
 VARYING = {
@@ -57,5 +59,7 @@ async def test_answers_are_those_of_the_real_server(connect):
         assert normal(row.code, row.name, answer) == normal(row.code, row.name, expected), row.name
 
 
-async def test_length_below_the_code_closes(talk):
-    assert await talk.exchange(recorded("length 3").request) is None
+@pytest.mark.parametrize("name", ["length 0", "length 3"])
+async def test_length_below_the_code_closes(talk, name):
+    assert recorded(name).answer is CLOSED
+    assert await talk.exchange(recorded(name).request) is None

@@ -1,0 +1,117 @@
+"""Frames that could be two dialects': which there are, and that none moves a connection to the
+wrong one.
+"""
+
+import random
+import struct
+
+import pytest
+
+from protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
+from protocols.iggy.machine import Command, IggyMachine
+from tests.protocols.iggy import description
+from tests.protocols.iggy.described_frames import (
+    DIALECTS,
+    FLUSH,
+    GET,
+    GET_GROUP,
+    GROUP,
+    POLL,
+    SEGMENTS,
+    SEND,
+    STORE,
+    Frames,
+)
+
+ROUNDS = 400  # Frames of each command and dialect.
+BY_NAME = dict(zip(DIALECTS, (D0, D1A, D1B, D2, D3, D4, D5), strict=True))
+WITHOUT_VERSION = bytes.fromhex("0e0000002600000004696767790469676779")
+
+
+def login(version: str) -> bytes:
+    return description.request(38, username="u", password="p", version=version, context="")
+
+
+# How the clients of each dialect log in, and whether that alone tells what they speak. Java says a
+# name, Node nothing, Go a version of its own.
+LOGINS = [
+    *(("D0", WITHOUT_VERSION), ("D1a", WITHOUT_VERSION), ("D1b", WITHOUT_VERSION)),
+    *(("D2", login("0.6.202")), ("D2", login("")), ("D2", login("java-sdk"))),
+    *(("D3", login("0.7.0")), ("D3", login("")), ("D3", login("java-sdk"))),
+    *(("D4", login("0.8.0")), ("D4", login("")), ("D4", login("java-sdk"))),
+    *(("D5", login("0.9.0")), ("D5", login("0.8.0")), ("D5", login(""))),
+    ("D5", login("java-sdk")),
+]
+# What is read as another dialect's, by command, sender and reader: these have the same layout and
+# count partitions from 1 and from 0. No client of D2 or D3 is known that does not say its version.
+SAME_LAYOUT = {
+    *((FLUSH, "D2", "D5"), (FLUSH, "D3", "D5")),
+    *((SEGMENTS, "D3", "D5"), (SEND, "D3", "D4")),
+}
+# Commands of later dialects whose frames D0 could have, of clients that have forgotten to log in.
+WITHOUT_LOGIN = {POLL, GET, STORE, GROUP, GET_GROUP}
+
+
+def framed(code: int, payload: bytes) -> bytes:
+    return struct.pack("<II", 4 + len(payload), code) + payload
+
+
+def after(first: bytes) -> IggyMachine:
+    machine = IggyMachine(without_login=True)
+    machine.frame_size(memoryview(first))
+    assert isinstance(machine.decode(memoryview(first)), Command)
+    machine.logged_in = True
+    return machine
+
+
+def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int, str, str]]:
+    """What was read otherwise than its dialect has it; whatever was sent before it."""
+    chance = random.Random(seed)
+    truth = D0_WITH_LOGIN if name == "D0" else BY_NAME[name]
+    found = set()
+    for _ in range(ROUNDS // 20):
+        machine = after(first)
+        for _ in range(20):
+            frames = list(Frames(name, chance, nasty=nasty).all())
+            code, payload = chance.choice(frames)
+            event = machine.decode(memoryview(framed(code, payload)))
+            assert isinstance(event, Command), (name, code, payload.hex(), event)
+            expected = truth.requests[code].read(memoryview(payload))
+            if event.request != expected:
+                found.add((code, name, machine.dialect.name))
+                break
+    return found
+
+
+def known(name: str, first: bytes) -> set[tuple[int, str, str]]:
+    """What may be misread of such a client."""
+    is_told = first in (login("0.6.202"), login("0.7.0"))
+    return set() if is_told else {row for row in SAME_LAYOUT if row[1] == name}
+
+
+@pytest.mark.parametrize("nasty", [False, True])
+@pytest.mark.parametrize(("name", "first"), LOGINS, ids=lambda value: repr(value)[:24])
+def test_frames_are_read_as_they_were_meant_in_any_order(name, first, nasty):
+    assert misread(name, first, 1, nasty=nasty) <= known(name, first)
+
+
+@pytest.mark.parametrize("name", DIALECTS[1:])
+def test_few_later_frames_are_taken_for_the_dialect_without_a_login(name):
+    chance = random.Random(3)
+    for _ in range(ROUNDS // 4):
+        for code, payload in Frames(name, chance, nasty=True).all():
+            machine = IggyMachine(without_login=True)
+            machine.frame_size(memoryview(framed(code, payload)))
+            event = machine.decode(memoryview(framed(code, payload)))
+            if isinstance(event, Command):
+                expected = BY_NAME[name].requests[code].read(memoryview(payload))
+                assert event.request == expected or code in WITHOUT_LOGIN, (code, payload.hex())
+
+
+@pytest.mark.parametrize("chosen", range(1, 64))
+def test_every_short_name_with_every_small_number_makes_the_stream_that_was_meant(chosen):
+    for size in range(1, 64):
+        payload = struct.pack("<IB", chosen, size) + b"n" * size
+        machine = after(login(""))  # Of D2 to D5, as Node says it.
+        event = machine.decode(memoryview(framed(202, payload)))
+        assert (event.request.stream_id, event.request.name) == (chosen, "n" * size)
