@@ -8,15 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 import trio
 
+from broker.access import audit
 from broker.access.access import Access
-from broker.access.authentication import Authentication
+from broker.access.authentication import Attempt, Authentication, host_of
 from broker.access.bearer import TokenVerifier
+from broker.access.quotas import Quotas
 from broker.access.rules import GrantedRules
 from broker.access.users import Users
 from broker.cluster.placement import Placement
@@ -105,12 +108,20 @@ class Broker:
         )
         self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
         self.permissions = GrantedRules(self.catalogue, config.access.superusers)
-        self.access = Access(self.permissions if config.access.required else None)
+        self.audit = audit.AuditLog(
+            _audit_file(config),
+            now_us=self.now_us,
+            clock_s=time.monotonic,
+            seldom=self.seldom,
+        )
+        self.quotas = Quotas(config.access, time.monotonic)
+        rules = self.permissions if config.access.required else None
+        self.access = Access(rules, self.audit, self.quotas)
         self.authentication = Authentication(
             self.users,
             verifier or TokenVerifier(config.access),
             required=config.access.required,
-            refused=self._login_refused,
+            told=self._login_tried,
         )
         self.namespaces = Namespaces(self.catalogue, self.now_us)
         self.named_groups = NamedGroups(self.catalogue)
@@ -158,6 +169,7 @@ class Broker:
                 nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.producers.run)
                 nursery.start_soon(self.dispatchers.run)
+                nursery.start_soon(self.audit.run)
                 await self.durability.run()
 
     def stop(self) -> None:
@@ -183,9 +195,12 @@ class Broker:
         for _ in self._partitions.retire_discarded():
             pass
 
-    def _login_refused(self, way: str, host: str) -> None:
-        self.metrics.number("braidlog_logins_refused", way).inc()
-        self.seldom.warning("login_refused", cause=f"{way} {host}", way=way, host=host)
+    def _login_tried(self, attempt: Attempt) -> None:
+        way, at = attempt.way, attempt.at
+        self.audit.login(attempt.name, at, way, allowed=attempt.succeeded)
+        if not attempt.succeeded:
+            self.metrics.number("braidlog_logins_refused", way).inc()
+            self.seldom.warning("login_refused", cause=f"{way} {at}", way=way, host=host_of(at))
 
     async def has_room(self) -> bool:
         """Whether a small record can be stored, as far as was seen in the last moment."""
@@ -228,3 +243,12 @@ class Broker:
             log.warning("unknown_folder_set_aside", path=path)
         self.topics.open_all()
         self.committer.commit()  # What recovery kept above the slots is shown only now.
+
+
+def _audit_file(config: Config) -> Path | None:
+    """Where the audit log is; None for none."""
+    access = config.access
+    if not (access.required and access.audit):
+        return None
+    assert config.data_dir is not None, "checked with the settings"
+    return Path(access.audit_file or Path(config.data_dir) / audit.FILE)

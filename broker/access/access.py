@@ -6,10 +6,14 @@ protocol and no connection.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from broker.access.rights import Action, Principal, Resource
+from broker.access.rights import Action, Principal, Resource, ResourceKind
 from broker.errors import NotAuthorized
+
+if TYPE_CHECKING:
+    from broker.access.audit import AuditLog
+    from broker.access.quotas import Quotas
 
 
 class Rules(Protocol):
@@ -22,14 +26,38 @@ class Rules(Protocol):
 class Access:
     """What the broker asks its rules. Without rules everybody may do everything."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        rules: Rules | None = None,
+        audit: AuditLog | None = None,
+        quotas: Quotas | None = None,
+    ) -> None:
+        """`audit` is told of each answer, `quotas` of each topic that may be made."""
         self.rules = rules
+        self._audit = audit
+        self._quotas = quotas
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that; for lists, which leave out what it may not see."""
         return self.rules is None or self.rules.allows(principal, action, resource)
 
-    def check(self, principal: Principal, action: Action, resource: Resource) -> None:
-        """Raises NotAuthorized if the principal may not do that."""
-        if self.rules is not None and not self.rules.allows(principal, action, resource):
+    def check(self, principal: Principal, action: Action, resource: Resource, at: str = "") -> None:
+        """`at` is the protocol and the client's host, for the audit log.
+
+        Raises NotAuthorized if the principal may not do that, LimitExceeded if it has made too many
+        topics.
+        """
+        if self.rules is None:
+            return
+        allowed = self.rules.allows(principal, action, resource)
+        if self._audit is not None:
+            self._audit.decided(principal, at, action, resource, allowed=allowed)
+        if not allowed:
             raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
+        if (
+            action is Action.CREATE
+            and resource.kind is ResourceKind.TOPIC
+            and self._quotas is not None
+            and (allowance := self._quotas.of(principal)) is not None
+        ):
+            allowance.make_topic()

@@ -24,6 +24,23 @@ class Identity:
     expires_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try to prove who one is: how (password, token, certificate), the protocol and the client's
+    host, and who; a token that is not valid tells nobody's name.
+    """
+
+    way: str
+    at: str
+    name: str
+    succeeded: bool
+
+
+def host_of(at: str) -> str:
+    """The host in `PROTOCOL HOST`."""
+    return at.rpartition(" ")[2]
+
+
 class Authentication:
     """The ways to prove who one is. Each raises NotAuthenticated, whose text tells nothing more
     than that.
@@ -35,47 +52,66 @@ class Authentication:
         verifier: TokenVerifier,
         *,
         required: bool,
-        refused: Callable[[str, str], None],
+        told: Callable[[Attempt], None],
     ) -> None:
-        """`required`: whether a client must prove who it is before anything else. `refused` is told
-        how (password, token, certificate) and from which host somebody failed.
+        """`required`: whether a client must prove who it is before anything else. `told` is called
+        with each try.
         """
         self.required = required
         self._users = users
         self._verifier = verifier
-        self._refused = refused
+        self._told = told
 
-    async def password(self, name: str, password: str, host: str) -> Identity:
-        """By name and password. Raises NotAuthenticated, LimitExceeded."""
+    async def password(self, name: str, password: str, at: str) -> Identity:
+        """By name and password; `at` is the protocol and the client's host.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
         try:
-            return Identity(principal_of(await self._users.verify(name, password, host)))
+            user = await self._users.verify(name, password, host_of(at))
         except NotAuthenticated:
-            self._refused("password", host)
+            self._told(Attempt("password", at, name, succeeded=False))
             raise
+        self._told(Attempt("password", at, name, succeeded=True))
+        return Identity(principal_of(user))
 
-    def bearer(self, token: str, host: str) -> Identity:
-        """By a signed token, or by an access token of ours. Raises NotAuthenticated."""
+    def bearer(self, token: str, at: str) -> Identity:
+        """By a signed token, or by an access token of ours; `at` as with a password.
+
+        Raises NotAuthenticated.
+        """
         try:
-            if not looks_signed(token):
-                user = self._users.verify_token(token, host)
-                return Identity(principal_of(user))
-            proved = self._verifier.verify(token)
-            return Identity(self._named(proved.name), proved.expires_s)
+            if looks_signed(token):
+                proved = self._verifier.verify(token)
+                identity = Identity(self._named(proved.name), proved.expires_s)
+            else:
+                identity = Identity(principal_of(self._users.verify_token(token, host_of(at))))
         except NotAuthenticated:
-            self._refused("token", host)
+            self._told(Attempt("token", at, "", succeeded=False))
             raise
+        self._told(Attempt("token", at, identity.principal.name, succeeded=True))
+        return identity
 
-    def certificate(self, certificate: Mapping[str, Any] | None, host: str) -> Identity:
+    def certificate(self, certificate: Mapping[str, Any] | None, at: str) -> Identity:
         """By a client certificate that the TLS library has checked already, as
-        `ssl.SSLObject.getpeercert` tells it: its first common name is the user's. Raises
-        NotAuthenticated.
+        `ssl.SSLObject.getpeercert` tells it: its first common name is the user's. `at` as with a
+        password. Raises NotAuthenticated.
         """
         for part in (certificate or {}).get("subject", ()):
             for name, value in part:
                 if name == "commonName" and value:
-                    return Identity(self._named(value))
-        self._refused("certificate", host)
+                    return self._certified(value, at)
+        self._told(Attempt("certificate", at, "", succeeded=False))
         raise NotAuthenticated("no certificate with a common name")
+
+    def _certified(self, name: str, at: str) -> Identity:
+        try:
+            identity = Identity(self._named(name))
+        except NotAuthenticated:
+            self._told(Attempt("certificate", at, name, succeeded=False))
+            raise
+        self._told(Attempt("certificate", at, name, succeeded=True))
+        return identity
 
     def _named(self, name: str) -> Principal:
         """The principal of somebody whom others vouch for: a user's roles, where there is one."""

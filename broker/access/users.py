@@ -29,9 +29,7 @@ from storage.metadata.user_records import (
 from storage.metadata.users import ROOT_USER_ID, UserBook
 
 # Protocols take the record of a user from here.
-__all__ = ["ROOT_USER_ID", "UserCatalogue", "UserMeta", "Users", "principal_of"]
-
-__all__ = ["NAME_BYTES_MAX", "UserCatalogue", "UserMeta", "Users", "principal_of"]
+__all__ = ["NAME_BYTES_MAX", "ROOT_USER_ID", "UserCatalogue", "UserMeta", "Users", "principal_of"]
 
 USERS_MAX: Final = 10_000  # About 1 KB each, in memory and in each snapshot of the catalogue.
 TOKENS_MAX: Final = 100  # Of one user: Iggy's default.

@@ -72,6 +72,20 @@ class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     output_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = OUTPUT_BYTES_ALL_MAX
 
 
+class PrincipalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one principal may use, all its connections together; `none` is no limit."""
+
+    connections: Positive | None = None
+    requests_per_s: Positive | None = None
+    bytes_per_s: Positive | None = None  # both directions
+    topics_per_hour: Positive | None = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything is limited."""
+        return any(getattr(self, field) is not None for field in self.__struct_fields__)
+
+
 class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Who may come in (docs/security.md). Files are read at the start, keys and secrets from
     nowhere else.
@@ -85,6 +99,12 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
     token_audience: str | None = None
     token_claim: str = "sub"  # What in a token is the user's name.
+    # Where `required`: who did what, as JSON lines. None: `audit.jsonl` in the data directory.
+    audit: bool = True
+    audit_file: str | None = None
+    limits: PrincipalLimits = PrincipalLimits()
+    # Of users by name, in place of `limits`.
+    user_limits: Mapping[str, PrincipalLimits] = msgspec.field(default_factory=dict)
 
 
 class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -319,10 +339,12 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
     for key, value in tree.items():
         hint = hints.get(key)
         if isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            try:
-                plain[key] = _with_units(value, hint)
-            except _BadValue as error:
-                raise _BadValue(f"{key}.{error.key}", str(error)) from None
+            plain[key] = _group_with_units(key, value, hint)
+        elif isinstance(value, dict) and (inner := _struct_of_each(hint)) is not None:
+            plain[key] = {
+                name: _group_with_units(f"{key}.{name}", group, inner)
+                for name, group in value.items()
+            }
         elif isinstance(value, str):
             try:
                 plain[key] = plain_value(key, value, hint)
@@ -331,6 +353,22 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
         else:
             plain[key] = value
     return plain
+
+
+def _group_with_units(key: str, value: object, hint: type) -> object:
+    """A group of settings inside another one, at `key` of it."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return _with_units(value, hint)
+    except _BadValue as error:
+        raise _BadValue(f"{key}.{error.key}", str(error)) from None
+
+
+def _struct_of_each(hint: object) -> type | None:
+    """What the values of a mapping are, where they are groups of settings."""
+    values = typing.get_args(hint)[1:] if typing.get_origin(hint) is Mapping else ()
+    return next((one for one in values if issubclass(one, msgspec.Struct)), None)
 
 
 def plain_value(key: str, text: str, hint: object) -> object:
@@ -350,7 +388,7 @@ def plain_value(key: str, text: str, hint: object) -> object:
     if "bytes" in key.split("_"):
         return parse_bytes(text)
     unit = key.rpartition("_")[2]
-    if unit in ("ms", "s"):
+    if unit in ("ms", "s") and "per" not in key.split("_"):
         seconds = parse_seconds(text, unit=unit)
         number = seconds * 1000 if unit == "ms" else seconds
         return number if float in kinds else round(number)

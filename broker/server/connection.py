@@ -29,6 +29,7 @@ from broker.server.sessions import Session
 from broker.server.tls import Stream, TlsSocket
 
 if TYPE_CHECKING:
+    from broker.access.quotas import Allowance
     from broker.broker import Broker
 
 DISCARD_BYTES = 64 * 1024
@@ -69,7 +70,9 @@ class Connection:
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
         self.loopback = listener.loopback  # whether only this machine can reach the listener
-        self.principal: Principal = ANONYMOUS  # The session says who it is, once that is known.
+        self.at = f"{self.protocol} {self.host}"  # where the client comes from, for those who ask
+        self.principal: Principal = ANONYMOUS  # Whom it acts for; `act_for` changes it.
+        self._allowance: Allowance | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
         )
@@ -95,7 +98,21 @@ class Connection:
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
-        self._broker.access.check(self.principal, action, resource)
+        self._broker.access.check(self.principal, action, resource, self.at)
+
+    def act_for(self, principal: Principal) -> None:
+        """Whom the client acts for from now on. Raises LimitExceeded, and nothing has changed."""
+        allowance = self._broker.quotas.of(principal)
+        if allowance is not None:
+            allowance.connect()
+        self._leave_allowance()
+        self._allowance = allowance
+        self.principal = principal
+
+    def _leave_allowance(self) -> None:
+        if self._allowance is not None:
+            self._allowance.connections -= 1
+            self._allowance = None
 
     @property
     def heard_at(self) -> float:
@@ -170,6 +187,7 @@ class Connection:
                 self.log.exception("connection_failed")
             finally:
                 self.outbox.abandon()
+                self._leave_allowance()
                 trio.lowlevel.notify_closing(self._sock)
 
     async def _converse(self) -> None:

@@ -23,7 +23,7 @@ from broker.config.settings import (
     is_loopback,
     parse_address,
 )
-from broker.errors import NotAuthenticated
+from broker.errors import LimitExceeded, NotAuthenticated
 from broker.limits import (
     ACCEPT_PAUSE_S,
     KEEPALIVE_IDLE_S,
@@ -167,7 +167,7 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = sock if listener.tls is None else await _encrypted(listener.tls, sock)
         connection = Connection(broker, listener, stream, broker.next_connection_id())
-        connection.principal = _first_principal(listener, broker, stream, connection.host)
+        connection.act_for(_first_principal(listener, broker, stream, connection.at))
     except HandshakeFailed as error:
         broker.seldom.warning(
             "tls_handshake_failed",
@@ -176,7 +176,11 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
             reason=str(error),
         )
         return
-    except NotAuthenticated:  # `refused` of the authentication has said so.
+    except NotAuthenticated:  # It is logged where it was tried.
+        stream.close()
+        return
+    except LimitExceeded as error:
+        broker.seldom.warning("connection_refused", cause=str(error), reason=str(error))
         stream.close()
         return
     except OSError:  # It was closed before we came to it.
@@ -201,13 +205,13 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
 
 
 def _first_principal(
-    listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, host: str
+    listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, at: str
 ) -> Principal:
     """Whom a connection acts for before its client has said more: its certificate's name, else
     what is set for the listener. Raises NotAuthenticated.
     """
     if isinstance(stream, TlsSocket) and stream.certificate is not None:
-        return broker.authentication.certificate(stream.certificate, host).principal
+        return broker.authentication.certificate(stream.certificate, at).principal
     return listener.principal or ANONYMOUS
 
 

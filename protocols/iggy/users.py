@@ -37,7 +37,7 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
     if known is not None and known.password_hash:
         try:
             identity = await broker.authentication.password(
-                request.username, request.password, context.connection.host
+                request.username, request.password, context.connection.at
             )
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
@@ -51,7 +51,7 @@ async def login_with_token(context: Context, request: u.LoginWithToken) -> Answe
     """Let a user in by an access token. Raises Refusal."""
     broker = context.broker
     try:
-        identity = broker.authentication.bearer(request.token, context.connection.host)
+        identity = broker.authentication.bearer(request.token, context.connection.at)
     except errors.NotAuthenticated as error:
         raise Refusal(ErrorCode.INVALID_TOKEN, str(error)) from None
     user = broker.users.find(identity.principal.name)
@@ -63,7 +63,7 @@ async def login_with_token(context: Context, request: u.LoginWithToken) -> Answe
 async def logout(context: Context, request: u.LogoutUser) -> Answer:
     """Back to where only a login is taken."""
     context.client.user_id = None
-    context.connection.principal = ANONYMOUS
+    context.connection.act_for(ANONYMOUS)
     return Answer()
 
 
@@ -162,7 +162,7 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
         user = await _stored_root(context)
     else:
         try:
-            user = await users.verify(user.name, request.old, context.connection.host)
+            user = await users.verify(user.name, request.old, context.connection.at)
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
     return Answer(ticket=await users.set_password(user, request.new))
@@ -204,8 +204,11 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
 
 
 def _let_in(context: Context, number: int, principal: Principal) -> Answer:
+    try:
+        context.connection.act_for(principal)
+    except errors.LimitExceeded as error:
+        raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
     context.client.user_id = number
-    context.connection.principal = principal
     session, version = context.connection.id, context.broker.version
     return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
 

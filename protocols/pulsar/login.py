@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import BrokerError, NotAuthenticated
+from broker.errors import BrokerError, LimitExceeded, NotAuthenticated
 from broker.server.adapters import EndConnection
 from protocols.pulsar import messages
 from protocols.pulsar.errors import refusal
@@ -41,7 +41,10 @@ class Login:
     async def connect(self, command: CommandConnect) -> None:
         """Take what CONNECT brought. Raises EndConnection, with an error, if it will not do."""
         identity = await self._prove(command.auth_method_name, command.auth_data)
-        self._connection.principal = identity.principal
+        try:
+            self._connection.act_for(identity.principal)
+        except LimitExceeded as error:
+            raise _end(error) from error
         self._expires_s = identity.expires_s
         self._can_refresh = (
             command.feature_flags.supports_auth_refresh
@@ -75,14 +78,14 @@ class Login:
 
     async def _prove(self, method: str, data: bytes) -> Identity:
         """Raises EndConnection."""
-        host = self._connection.host
+        at = self._connection.at
         try:
             text = data.decode()
             if method == "token":
-                return self._authentication.bearer(text, host)
+                return self._authentication.bearer(text, at)
             if method == "basic":
                 name, _, password = text.partition(":")
-                return await self._authentication.password(name, password, host)
+                return await self._authentication.password(name, password, at)
             raise NotAuthenticated(f"authentication is needed, by token or basic, not {method!r}")
         except UnicodeDecodeError as error:
             raise _end(NotAuthenticated("the credentials are no text")) from error

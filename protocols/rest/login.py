@@ -28,14 +28,19 @@ async def principal_of(authentication: Authentication, request: Request) -> Prin
     header = request.headers.get("authorization")
     if header is None:
         raise NotAuthenticated("authentication is needed: Basic or Bearer")
-    host = request.client.host if request.client is not None else ""
+    at = origin(request)
     scheme, _, credentials = header.partition(" ")
     if scheme.lower() == "bearer":
-        return authentication.bearer(credentials.strip(), host).principal
+        return authentication.bearer(credentials.strip(), at).principal
     if scheme.lower() != "basic":
         raise NotAuthenticated(f"{scheme} is not known here: Basic and Bearer are")
     name, password = _name_and_password(credentials)
-    return (await authentication.password(name, password, host)).principal
+    return (await authentication.password(name, password, at)).principal
+
+
+def origin(request: Request) -> str:
+    """The protocol and the client's host, as the audit log tells them."""
+    return f"http {request.client.host if request.client is not None else ''}"
 
 
 def _name_and_password(credentials: str) -> tuple[str, str]:

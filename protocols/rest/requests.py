@@ -31,6 +31,7 @@ from protocols.rest import errors
 from protocols.rest.messages import ErrorBody, encode
 
 if TYPE_CHECKING:
+    from broker.access.quotas import Allowance
     from broker.broker import Broker
 
 log = structlog.get_logger()
@@ -63,6 +64,7 @@ class Exchange:
         path = _origin_form(scope["raw_path"].decode("ascii"))
         self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
+        self.allowance: Allowance | None = None  # what limits the principal
         self.status = 0
         self.code = ""  # of the error told, if one was
         self._send = send
@@ -80,6 +82,8 @@ class Exchange:
             headers["X-Request-Id"] = self.request_id
             if self._stopping.is_set() and self.scope["http_version"].startswith("1"):
                 headers["Connection"] = "close"  # HTTP/2 says it in a frame of its own.
+        elif self.allowance is not None:
+            self.allowance.spend(0, len(message.get("body", b"")))
         await self._send(message)
 
     @contextmanager

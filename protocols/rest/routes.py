@@ -13,14 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker.access.rights import CLUSTER, Action, Resource
+from broker.access.rights import CLUSTER, Action, Principal, Resource
+from broker.errors import LimitExceeded
 from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
-from protocols.rest.login import principal_of
+from protocols.rest.login import origin, principal_of
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
+    from broker.access.quotas import Allowance
     from broker.broker import Broker
     from protocols.rest.requests import Exchange
 
@@ -71,10 +73,26 @@ class Routes:
             if served.action is not None:
                 exchange: Exchange = request.scope["exchange"]
                 exchange.principal = await principal_of(self._broker.authentication, request)
-                self._broker.access.check(exchange.principal, served.action, named_in(request))
+                exchange.allowance = _allowance(self._broker, exchange.principal, request)
+                self._broker.access.check(
+                    exchange.principal, served.action, named_in(request), origin(request)
+                )
             return await served.handler(request)
 
         return Route(path, serve, methods=list(methods))
+
+
+def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowance | None:
+    """What limits the principal, this request counted. Raises LimitExceeded."""
+    allowance = broker.quotas.of(principal)
+    if allowance is None:
+        return None
+    wait_s = allowance.spend(0, 0)
+    if wait_s > 0:
+        raise LimitExceeded(f"{principal.name} is over its rate: again in {wait_s:.1f} s")
+    size = request.headers.get("content-length", "")
+    allowance.spend(1, int(size) if size.isdecimal() else 0)
+    return allowance
 
 
 def named_in(request: Request) -> Resource:

@@ -17,6 +17,7 @@ from broker.access.rules import ACTION_WORDS, Grant
 from broker.access.users import UserMeta, principal_of
 from broker.errors import InvalidRequest
 from protocols.rest.bodies import BodyReader, path_bytes
+from protocols.rest.login import origin
 from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class UsersApi:
         user, ticket = await self._broker.users.create(
             _name(request, "user"), wanted.password, roles=wanted.roles
         )
+        self._audit(request, "user_created", user.name)
         await self._broker.durability.reached(ticket)
         return json_response(_info(user), 201)
 
@@ -127,12 +129,16 @@ class UsersApi:
         if wanted.password is not None:
             await users.set_password(user, wanted.password)
         ticket = await users.alter(user, is_active=wanted.active, roles=wanted.roles)
+        self._audit(request, "user_changed", user.name)
         await self._broker.durability.reached(ticket)
         return json_response(_info(self._user(request)))
 
     async def delete(self, request: Request) -> Response:
         """Remove a user with their tokens."""
-        await self._broker.durability.reached(await self._broker.users.delete(self._user(request)))
+        user = self._user(request)
+        ticket = await self._broker.users.delete(user)
+        self._audit(request, "user_deleted", user.name)
+        await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
     async def create_token(self, request: Request) -> Response:
@@ -141,13 +147,16 @@ class UsersApi:
         name = _name(request, "token")
         users = self._broker.users
         text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
+        self._audit(request, "token_created", f"{self._user(request).name} {name}")
         await self._broker.durability.reached(ticket)
         kept = next(one for one in self._user(request).tokens if one.name == name)
         return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
 
     async def delete_token(self, request: Request) -> Response:
         """Take an access token back."""
-        ticket = await self._broker.users.delete_token(self._user(request), _name(request, "token"))
+        user, name = self._user(request), _name(request, "token")
+        ticket = await self._broker.users.delete_token(user, name)
+        self._audit(request, "token_revoked", f"{user.name} {name}")
         await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
@@ -161,14 +170,18 @@ class UsersApi:
         """Give a permission; one that is there already stays."""
         wanted = await self._bodies.read(request, Permission)
         grant = Grant(wanted.subject, wanted.action, wanted.resource)
-        await self._broker.durability.reached(await self._broker.permissions.grant(grant))
+        ticket = await self._broker.permissions.grant(grant)
+        self._audit(request, "permission_granted", _text(grant))
+        await self._broker.durability.reached(ticket)
         return json_response(wanted, 201)
 
     async def revoke(self, request: Request) -> Response:
         """Take back the permission that `?subject=`, `?action=` and `?resource=` name."""
         query = request.query_params
         grant = Grant(query.get("subject", ""), query.get("action", ""), query.get("resource", ""))
-        await self._broker.durability.reached(await self._broker.permissions.revoke(grant))
+        ticket = await self._broker.permissions.revoke(grant)
+        self._audit(request, "permission_revoked", _text(grant))
+        await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
     async def test(self, request: Request) -> Response:
@@ -183,6 +196,10 @@ class UsersApi:
         )
         return json_response(Verdict(allowed))
 
+    def _audit(self, request: Request, what: str, on: str) -> None:
+        principal = request.scope["exchange"].principal
+        self._broker.audit.changed(principal, origin(request), what, on)
+
     def _user(self, request: Request) -> UserMeta:
         return self._broker.users.get(_name(request, "user"))
 
@@ -193,6 +210,10 @@ def _name(request: Request, part: str) -> str:
         return path_bytes(request, part).decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the {part}'s name is not UTF-8") from error
+
+
+def _text(grant: Grant) -> str:
+    return f"{grant.subject} {grant.action} {grant.resource}"
 
 
 def _resource(text: str) -> Resource:

@@ -1,0 +1,200 @@
+"""The audit log: who did what, from where, on what, and whether they were allowed to.
+
+JSON lines in a file of their own. Noting costs a look into a table; a task writes the lines in a
+thread. What repeats is told once a minute with its count, so that neither a busy client nor a
+hostile one can fill the disk. Knows no protocol and no rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from broker.access.rights import Action, Principal, Resource
+from broker.config.logging import ThrottledLog
+
+FILE: Final = "audit.jsonl"  # in the data directory, where the settings name no other
+# Between two lines that say the same: a minute is what somebody who looks into a case needs.
+REPEAT_S: Final = 60.0
+# Different lines remembered for that, some 500 bytes each.
+REMEMBERED_MAX: Final = 10_000
+# Lines that wait for the disk, some 300 bytes each; more are counted and not kept.
+WAITING_MAX: Final = 10_000
+WRITE_INTERVAL_S: Final = 0.2
+# Lines of one interval: five thousand a second. Ever new names cannot fill the disk faster.
+LINES_MAX: Final = 1000
+# When the file is this large it becomes `audit.jsonl.1`, in place of the one before.
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+Key = tuple[object, ...]
+
+
+class _Repeat:
+    """What was told before: not again until `until`, counted meanwhile."""
+
+    __slots__ = ("count", "until")
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.count = 0
+
+
+class AuditLog:
+    """Gathers lines; `run` writes them. Before a line is on the disk a crash may lose it: what the
+    audit log tells, it tells no later than `WRITE_INTERVAL_S` and a write after it happened.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        now_us: Callable[[], int],
+        clock_s: Callable[[], float],
+        seldom: ThrottledLog,
+    ) -> None:
+        """`path` is the file, None for no audit log at all. `now_us` is the time of day in
+        microseconds, `clock_s` a steady clock in seconds; `seldom` is told of a disk that fails.
+        """
+        self.is_on = path is not None
+        self._path = path
+        self._now_us = now_us
+        self._clock_s = clock_s
+        self._seldom = seldom
+        self._repeats: dict[Key, _Repeat] = {}
+        self._lines: list[bytes] = []
+        self._left = LINES_MAX
+        self._dropped = 0
+        self._reopen = False
+        self._descriptor: int | None = None
+
+    def decided(
+        self, principal: Principal, at: str, action: Action, resource: Resource, *, allowed: bool
+    ) -> None:
+        """An action was allowed or refused; `at` is the protocol and the client's host."""
+        if not self.is_on:
+            return
+        key = (principal, at, action, resource, allowed)
+        count = self._count(key)
+        if count:
+            self._note(
+                "access",
+                principal.name,
+                at,
+                action=action.value,
+                resource=str(resource),
+                allowed=allowed,
+                count=count,
+            )
+
+    def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:
+        """Somebody proved to be who they say, or did not. `name` is empty where nothing told it."""
+        if not self.is_on:
+            return
+        count = self._count((name, at, way, allowed))
+        if count:
+            self._note("login", name, at, way=way, allowed=allowed, count=count)
+
+    def changed(self, principal: Principal, at: str, what: str, on: str) -> None:
+        """Somebody changed users, tokens or permissions. Each change is a line of its own."""
+        if self.is_on:
+            self._note("change", principal.name, at, what=what, on=on)
+
+    def reopen(self) -> None:
+        """Begin the file again under its name, after somebody has moved it away."""
+        self._reopen = True
+
+    async def run(self) -> None:
+        """Write what was noted until cancelled, then the rest."""
+        if not self.is_on:
+            return
+        try:
+            while True:
+                await trio.sleep(WRITE_INTERVAL_S)
+                self._left = LINES_MAX
+                if self._lines or self._dropped or self._reopen:
+                    lines = self._take()
+                    await trio.to_thread.run_sync(self._write, lines)
+        finally:
+            self._write(self._take())
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _count(self, key: Key) -> int:
+        """How many of this kind the next line stands for; 0: told a moment ago."""
+        now = self._clock_s()
+        repeat = self._repeats.get(key)
+        if repeat is None:
+            if len(self._repeats) >= REMEMBERED_MAX:
+                self._repeats.clear()
+            self._repeats[key] = _Repeat(now + REPEAT_S)
+            return 1
+        repeat.count += 1
+        if now < repeat.until:
+            return 0
+        count, repeat.count, repeat.until = repeat.count, 0, now + REPEAT_S
+        return count
+
+    def _note(self, event: str, name: str, at: str, **fields: object) -> None:
+        if self._left <= 0 or len(self._lines) >= WAITING_MAX:
+            self._dropped += 1
+            return
+        self._left -= 1
+        protocol, _, host = at.partition(" ")
+        line = {
+            "time": _iso(self._now_us()),
+            "event": event,
+            "principal": name,
+            "protocol": protocol,
+            "host": host,
+            **fields,
+        }
+        self._lines.append(msgspec.json.encode(line))
+
+    def _take(self) -> bytes:
+        if self._dropped:
+            line = {"time": _iso(self._now_us()), "event": "left_out", "count": self._dropped}
+            self._lines.append(msgspec.json.encode(line))
+            self._dropped = 0
+        lines, self._lines = self._lines, []
+        return b"".join(line + b"\n" for line in lines)
+
+    def _write(self, lines: bytes) -> None:
+        """In a thread, one call at a time. A disk that fails is logged: the broker serves on."""
+        try:
+            if self._reopen and self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+            self._reopen = False
+            if not lines:
+                return
+            descriptor = self._opened()
+            while lines:
+                lines = lines[os.write(descriptor, lines) :]
+        except OSError as error:
+            self._seldom.error("audit_not_written", cause="audit", reason=error.strerror)
+
+    def _opened(self) -> int:
+        """The file, begun anew where it had grown too large. Raises OSError."""
+        assert self._path is not None
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, FLAGS, 0o600)
+        if os.fstat(self._descriptor).st_size >= FILE_BYTES_MAX:
+            os.close(self._descriptor)
+            self._descriptor = None
+            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+            self._descriptor = os.open(self._path, FLAGS, 0o600)
+        return self._descriptor
+
+
+def _iso(us: int) -> str:
+    """Microseconds since 1970 as RFC 3339 writes them."""
+    return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")

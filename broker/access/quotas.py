@@ -1,0 +1,125 @@
+"""Limits of each principal: connections, requests and bytes a second, topics made an hour.
+
+Whoever is over a rate is not refused but slowed down: its connections are read again once its debt
+is paid. Anonymous clients have no limits of their own. Knows no connection and no protocol.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.access.rights import Principal
+from broker.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from broker.config.settings import AccessConfig, PrincipalLimits
+
+# Nothing is read from a connection for at most so long at a time: its client's signs of life are
+# still seen before a protocol takes it for gone.
+PAUSE_S_MAX: Final = 10.0
+# Principals remembered, some 500 bytes each. Those without a connection go first: they owe the less
+# the longer nothing was heard of them.
+PRINCIPALS_MAX: Final = 10_000
+HOUR_S: Final = 3600.0
+
+
+class Bucket:
+    """A rate with a burst: what was not used of the last `burst_s` may be used at once."""
+
+    __slots__ = ("_burst", "_clock_s", "_left", "_rate", "_seen_s")
+
+    def __init__(self, rate: float, burst_s: float, clock_s: Callable[[], float]) -> None:
+        """`rate` is a second's."""
+        self._rate = rate
+        self._burst = rate * burst_s
+        self._left = self._burst
+        self._clock_s = clock_s
+        self._seen_s = clock_s()
+
+    def spend(self, amount: float) -> float:
+        """Take so much, owing what is not there; the seconds until all debt is paid."""
+        now = self._clock_s()
+        self._left = min(self._burst, self._left + (now - self._seen_s) * self._rate) - amount
+        self._seen_s = now
+        return max(0.0, -self._left / self._rate)
+
+
+class Allowance:
+    """What one principal may use, all its connections together."""
+
+    def __init__(self, name: str, limits: PrincipalLimits, clock_s: Callable[[], float]) -> None:
+        self.connections = 0
+        self._name = name
+        self._limits = limits
+        self._requests = _bucket(limits.requests_per_s, 1.0, clock_s)
+        self._bytes = _bucket(limits.bytes_per_s, 1.0, clock_s)
+        topics = limits.topics_per_hour
+        self._topics = Bucket(topics / HOUR_S, HOUR_S, clock_s) if topics else None
+
+    def connect(self) -> None:
+        """Count a connection. Raises LimitExceeded."""
+        most = self._limits.connections
+        if most is not None and self.connections >= most:
+            raise LimitExceeded(f"{self._name} has {most} connections already")
+        self.connections += 1
+
+    def spend(self, requests: int, size: int) -> float:
+        """Count requests and the bytes sent either way; for how many seconds to take no more."""
+        pause_s = 0.0
+        if self._requests is not None:
+            pause_s = self._requests.spend(requests)
+        if self._bytes is not None:
+            pause_s = max(pause_s, self._bytes.spend(size))
+        return min(pause_s, PAUSE_S_MAX)
+
+    def make_topic(self) -> None:
+        """Count a topic that is to be made. Raises LimitExceeded."""
+        if self._topics is None:
+            return
+        wait_s = self._topics.spend(1)
+        if wait_s > 0:
+            self._topics.spend(-1)  # It is not made.
+            raise LimitExceeded(
+                f"{self._name} may make {self._limits.topics_per_hour} topics an hour:"
+                f" the next one in {wait_s:.0f} s"
+            )
+
+
+class Quotas:
+    """The allowances of all principals, as the settings say."""
+
+    def __init__(self, config: AccessConfig, clock_s: Callable[[], float]) -> None:
+        """`clock_s` is a steady clock in seconds."""
+        self._default = config.limits
+        self._by_user = config.user_limits
+        self._clock_s = clock_s
+        self._allowances: OrderedDict[str, Allowance] = OrderedDict()
+
+    def of(self, principal: Principal) -> Allowance | None:
+        """The allowance of a principal, None where nothing limits it."""
+        if principal.is_anonymous:
+            return None
+        name = principal.name
+        allowance = self._allowances.get(name)
+        if allowance is not None:
+            self._allowances.move_to_end(name)
+            return allowance
+        limits = self._by_user.get(name, self._default)
+        if not limits.has_any:
+            return None
+        if len(self._allowances) >= PRINCIPALS_MAX:
+            self._forget_one()
+        allowance = self._allowances[name] = Allowance(name, limits, self._clock_s)
+        return allowance
+
+    def _forget_one(self) -> None:
+        for name, allowance in self._allowances.items():
+            if not allowance.connections:
+                del self._allowances[name]
+                return
+
+
+def _bucket(rate: int | None, burst_s: float, clock_s: Callable[[], float]) -> Bucket | None:
+    return None if rate is None else Bucket(rate, burst_s, clock_s)

@@ -1,0 +1,131 @@
+"""The audit log: what is told, once a minute for what repeats, whatever a client does."""
+
+import json
+
+import pytest
+import trio
+import trio.testing
+
+from broker.access import audit
+from broker.access.audit import AuditLog
+from broker.access.rights import CLUSTER, Action, Principal, Resource
+from broker.config.logging import ThrottledLog
+from storage.metadata.names import TopicName
+
+ANNA = Principal("anna")
+ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
+
+
+class Kept:
+    """An audit log over a file, with a clock that the test turns."""
+
+    def __init__(self, path):
+        self.path = path
+        self.clock_s = 0.0
+        self.log = AuditLog(
+            path,
+            now_us=lambda: 1_700_000_000_123_000,
+            clock_s=lambda: self.clock_s,
+            seldom=ThrottledLog(),
+        )
+
+    def decided(self, *, resource=ORDERS, allowed=True):
+        self.log.decided(ANNA, "kafka 10.0.0.1", Action.PRODUCE, resource, allowed=allowed)
+
+    async def written(self):
+        """Every line, after what was noted so far."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.log.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Kept(tmp_path / "audit.jsonl")
+
+
+async def test_a_decision_says_who_from_where_what_on_what_and_whether(kept):
+    kept.decided(allowed=False)
+    assert await kept.written() == [
+        {
+            "time": "2023-11-14T22:13:20.123+00:00",
+            "event": "access",
+            "principal": "anna",
+            "protocol": "kafka",
+            "host": "10.0.0.1",
+            "action": "produce",
+            "resource": "topic public/default/orders",
+            "allowed": False,
+            "count": 1,
+        }
+    ]
+
+
+async def test_what_repeats_is_told_once_a_minute_with_its_count(kept):
+    for _ in range(1000):
+        kept.decided()
+    kept.decided(allowed=False)  # Something else.
+    kept.clock_s = audit.REPEAT_S
+    kept.decided()
+    lines = await kept.written()
+    assert [(line["allowed"], line["count"]) for line in lines] == [
+        (True, 1),
+        (False, 1),
+        (True, 1000),
+    ]
+
+
+async def test_ever_new_names_cannot_fill_the_disk(kept):
+    for number in range(audit.LINES_MAX + 500):
+        kept.decided(resource=Resource.of_tenant(str(number)))
+    lines = await kept.written()
+    assert len(lines) == audit.LINES_MAX + 1
+    assert (lines[-1]["event"], lines[-1]["count"]) == ("left_out", 500)
+
+
+async def test_logins_and_changes_are_told(kept):
+    kept.log.login("bert", "http 10.0.0.2", "password", allowed=False)
+    kept.log.changed(ANNA, "http 10.0.0.1", "user_created", "carl")
+    login, change = await kept.written()
+    assert (login["event"], login["principal"], login["way"]) == ("login", "bert", "password")
+    assert not login["allowed"]
+    assert (change["event"], change["what"], change["on"]) == ("change", "user_created", "carl")
+
+
+async def test_a_file_that_has_grown_large_makes_room_for_another(kept, monkeypatch):
+    monkeypatch.setattr(audit, "FILE_BYTES_MAX", 100)
+    for number in range(3):
+        kept.log.changed(ANNA, "http ::1", "user_created", str(number))
+        await kept.written()
+    older = kept.path.with_name("audit.jsonl.1").read_text()
+    assert '"on":"1"' in older and '"on":"2"' in kept.path.read_text()
+
+
+async def test_a_file_that_was_moved_away_is_begun_again(kept, tmp_path):
+    kept.decided()
+    await kept.written()
+    kept.path.rename(tmp_path / "audit.old")
+    kept.log.reopen()
+    kept.decided(allowed=False)
+    (line,) = await kept.written()
+    assert not line["allowed"]
+
+
+async def test_a_disk_that_fails_costs_lines_and_nothing_else(tmp_path):
+    kept = Kept(tmp_path / "missing" / "audit.jsonl")
+    kept.decided()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.log.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert not kept.path.exists()
+
+
+async def test_without_a_file_nothing_is_kept():
+    log = AuditLog(None, now_us=lambda: 0, clock_s=lambda: 0.0, seldom=ThrottledLog())
+    log.decided(ANNA, "kafka ::1", Action.PRODUCE, CLUSTER, allowed=True)
+    log.login("anna", "kafka ::1", "token", allowed=True)
+    log.changed(ANNA, "kafka ::1", "user_created", "x")
+    await log.run()
