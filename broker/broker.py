@@ -106,23 +106,7 @@ class Broker:
             report=report,
             placement=self.placement,
         )
-        self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
-        self.permissions = GrantedRules(self.catalogue, config.access.superusers)
-        self.audit = audit.AuditLog(
-            _audit_file(config),
-            now_us=self.now_us,
-            clock_s=time.monotonic,
-            seldom=self.seldom,
-        )
-        self.quotas = Quotas(config.access, time.monotonic)
-        rules = self.permissions if config.access.required else None
-        self.access = Access(rules, self.audit, self.quotas)
-        self.authentication = Authentication(
-            self.users,
-            verifier or TokenVerifier(config.access),
-            required=config.access.required,
-            told=self._login_tried,
-        )
+        self._ask_who_comes_in(verifier or TokenVerifier(config.access))
         self.namespaces = Namespaces(self.catalogue, self.now_us)
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
@@ -138,6 +122,27 @@ class Broker:
         )
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self._recover()
+
+    def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
+        """Users, permissions and what watches over them."""
+        access = self.config.access
+        self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
+        self.permissions = GrantedRules(self.catalogue, access.superusers)
+        self.audit = audit.AuditLog(
+            _audit_file(self.config),
+            now_us=self.now_us,
+            clock_s=time.monotonic,
+            seldom=self.seldom,
+        )
+        self.quotas = Quotas(access, time.monotonic)
+        rules = self.permissions if access.required else None
+        self.access = Access(rules, self.audit, self.quotas)
+        self.authentication = Authentication(
+            self.users,
+            verifier,
+            required=access.required,
+            told=self._login_tried,
+        )
 
     @classmethod
     def open(cls, config: Config, verifier: TokenVerifier | None = None) -> Broker:

@@ -191,7 +191,7 @@ async def _watch_signals(
     broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The first signal to stop drains, the second ends the process: nothing durable depends on its
-    end. SIGHUP reads the certificates again.
+    end. SIGHUP reads the certificates again, and begins the audit log's file anew.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
@@ -199,6 +199,7 @@ async def _watch_signals(
             name = signal.Signals(number).name
             if number == signal.SIGHUP:
                 _reload_certificates(broker)
+                broker.audit.reopen()
                 continue
             if broker.stopping.is_set():
                 _refuse(f"stopped at once by a second {name}", EXIT_FAILED)

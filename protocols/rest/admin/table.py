@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from broker.access.rights import Action
 from protocols.rest.admin.cluster import ClusterApi
+from protocols.rest.admin.permissions import AdminPermissions
 from protocols.rest.admin.schemas import AdminSchemas
 from protocols.rest.admin.subscriptions import AdminSubscriptions
 from protocols.rest.admin.topics import AdminTopics
@@ -45,6 +46,7 @@ class Handlers:
     topics: AdminTopics
     subscriptions: AdminSubscriptions
     schemas: AdminSchemas
+    permissions: AdminPermissions
 
 
 def admin_routes(
@@ -58,6 +60,7 @@ def admin_routes(
         topics,
         AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
         AdminSchemas(broker, bodies),
+        AdminPermissions(broker, bodies),
     )
     rest = Served(_not_served, SEE)
     return [
@@ -66,6 +69,7 @@ def admin_routes(
         *_topics(routes, handlers.topics),
         *_subscriptions(routes, handlers.subscriptions),
         *_schemas(routes, handlers.schemas),
+        *_permissions(routes, handlers.permissions),
         routes.route(f"{ADMIN}/{{rest:path}}", **dict.fromkeys(METHODS, rest)),
     ]
 
@@ -173,4 +177,23 @@ def _schemas(routes: Routes, api: AdminSchemas) -> list[Route]:
         route(f"{SCHEMAS}/schema/{{version}}", GET=Served(api.of_version, SEE)),
         route(f"{SCHEMAS}/schemas", GET=Served(api.all_versions, SEE)),
         route(f"{SCHEMAS}/compatibility", POST=Served(api.compatibility, SEE)),
+    ]
+
+
+def _permissions(routes: Routes, api: AdminPermissions) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    namespace = f"{ADMIN}/namespaces/{NAMESPACE}/permissions"
+    return [
+        route(namespace, GET=Served(api.of_namespace, RULE)),
+        route(
+            f"{namespace}/{{role}}",
+            POST=Served(api.grant_in_namespace, RULE, statuses=nothing),
+            DELETE=Served(api.revoke_in_namespace, RULE, statuses=nothing),
+        ),
+        route(f"{TOPIC}/permissions", GET=Served(api.of_topic, RULE)),
+        route(
+            f"{TOPIC}/permissions/{{role}}",
+            POST=Served(api.grant_on_topic, RULE, statuses=nothing),
+            DELETE=Served(api.revoke_on_topic, RULE, statuses=nothing),
+        ),
     ]

@@ -31,6 +31,7 @@ def filled(path):
         ("consumer", "c"),
         ("partition", "0"),
         ("user", "anna"),
+        ("role", "anna"),
         ("token", "ci"),
         ("rest:path", "a/b/c"),
         ("name", "orders"),
