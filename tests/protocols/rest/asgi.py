@@ -98,6 +98,7 @@ def bare_broker(data_dir: str = "/") -> Any:
     return SimpleNamespace(
         version="0.0",
         access=Access(),
+        quotas=SimpleNamespace(of=lambda principal: None),
         authentication=SimpleNamespace(required=False),
         metrics=metrics,
         topics=NoTopics(),
