@@ -103,11 +103,14 @@ class Connection:
     def act_for(self, principal: Principal) -> None:
         """Whom the client acts for from now on. Raises LimitExceeded, and nothing has changed."""
         allowance = self._broker.quotas.of(principal)
-        if allowance is not None:
-            allowance.connect()
-        self._leave_allowance()
-        self._allowance = allowance
+        if allowance is not self._allowance:
+            if allowance is not None:
+                allowance.connect()
+            self._leave_allowance()
+            self._allowance = allowance
         self.principal = principal
+        if self._session is not None:
+            self._receiver.allowance = allowance
 
     def _leave_allowance(self) -> None:
         if self._allowance is not None:
@@ -196,6 +199,7 @@ class Connection:
                 self.nursery = nursery
                 session = self._listener.open_session(self._broker, self)
                 self._receiver = Receiver(self._sock, self._broker.buffers, self.outbox, session)
+                self._receiver.allowance = self._allowance
                 self._session = session
                 nursery.start_soon(self._keep_time)
                 await self._read()

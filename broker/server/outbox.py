@@ -62,6 +62,7 @@ class Outbox:
         self._on_broken = on_broken
         self._unsent: deque[Buffer] = deque()
         self._unsent_bytes = 0
+        self.sent_bytes = 0  # in all
         self._answers: deque[tuple[int, list[Buffer], int]] = deque()
         self._answer_bytes = 0
         self._charged = 0  # bytes that the budget knows of
@@ -239,6 +240,7 @@ class Outbox:
                 self._on_broken(error)
                 return taken
             taken += sent
+            self.sent_bytes += sent
             self._unsent_bytes -= sent
             _drop(unsent, sent)
         return taken

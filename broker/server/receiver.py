@@ -10,18 +10,26 @@ from __future__ import annotations
 import time
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from broker.limits import RECEIVE_MEMORY_S, STALL_BYTES, TURN_FRAMES_MAX, TURN_S_MAX
-from broker.server.endings import EndConnection
+from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
 from broker.server.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
 from broker.server.sessions import Session, takes_runs
 from broker.server.tls import Stream
 
+if TYPE_CHECKING:
+    from broker.access.quotas import Allowance
+    from storage.codecs.api import Buffer
+
 Waiting = Coroutine[Any, Any, None]
+# What begins a TLS record with a handshake of any version, and the message in it (RFC 8446, 5.1).
+TLS_HANDSHAKE = b"\x16\x03"
+TLS_CLIENT_HELLO = 1
+TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 
 
 class Turn:
@@ -69,6 +77,7 @@ class Receiver:
     def __init__(self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session) -> None:
         self.heard_at = trio.current_time()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
+        self.allowance: Allowance | None = None  # what limits the client's principal
         self.stopped = False  # receive nothing more, and handle nothing more of what is there
         self.begun = 0  # frames given to the session
         self.done = 0  # of which it has handled so many
@@ -81,6 +90,7 @@ class Receiver:
         self._frames_left = False  # the last turn left whole frames
         self._emptied = True  # the last receive took all that the socket had
         self._received = 0  # bytes
+        self._spent = (0, 0)  # frames, and bytes either way, that the allowance knows of
         # What was received and begun when something last moved, and when that was seen.
         self._progress = (0, 0)
         self._progress_at = self.heard_at
@@ -126,6 +136,8 @@ class Receiver:
                         return
             if not received:
                 return
+            if not self.begun and _greets_with_tls(self._inlet.filled()):
+                raise ProtocolError("a TLS handshake", hint=TLS_HINT)
         session, outbox = self._session, self._outbox
         try:
             yield from self._hand_over()
@@ -145,6 +157,16 @@ class Receiver:
                 yield outbox.drained()
         if not outbox.has_answers_room:
             yield outbox.answers_room()
+        if self.allowance is not None:
+            pause_s = self._spend(self.allowance)
+            if pause_s > 0:
+                yield trio.sleep(pause_s)
+
+    def _spend(self, allowance: Allowance) -> float:
+        """Count what the turn has cost; for how many seconds to receive nothing."""
+        frames, size = self._spent
+        self._spent = self.begun, self._received + self._outbox.sent_bytes
+        return allowance.spend(self.begun - frames, self._spent[1] - size)
 
     def _receive(self) -> bool:
         """Take what the socket has; False for nothing. Raises OutOfBuffers, OSError."""
@@ -215,6 +237,13 @@ class Receiver:
             if self.stopped:  # Nobody will read the answers.
                 return
         self._frames_left = True
+
+
+def _greets_with_tls(received: Buffer) -> bool:
+    """Whether a connection begins with a TLS hello. No protocol's first frame looks like it: as a
+    length these bytes are far above what any of them takes.
+    """
+    return received[:2] == TLS_HANDSHAKE and len(received) > 5 and received[5] == TLS_CLIENT_HELLO
 
 
 class _TurnClock:

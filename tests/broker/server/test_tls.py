@@ -9,6 +9,7 @@ import trio
 
 from broker.config.settings import TlsConfig
 from broker.server.listener import Listener, accept
+from broker.server.receiver import TLS_HINT
 from broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
 from tests.broker.server.certificates import (
     client_context,
@@ -18,6 +19,7 @@ from tests.broker.server.certificates import (
     write_files,
 )
 from tests.broker.server.echo import (
+    Bench,
     EchoAdapter,
     framed,
     receive_all,
@@ -25,6 +27,11 @@ from tests.broker.server.echo import (
     receive_frame,
 )
 from tests.waiting import until
+
+
+@pytest.fixture
+async def bench(nursery):
+    return Bench(nursery)
 
 
 @pytest.fixture
@@ -207,3 +214,15 @@ async def test_noise_in_the_handshake_ends_that_connection_alone(serve, broker):
     client = await open_tls(listener.bound)
     await client.send_all(framed(b"Ehi"))
     assert await receive_frame(client) == b"hi"
+
+
+async def test_a_tls_hello_at_a_plain_listener_ends_it_at_once_and_the_log_says_why(bench):
+    stream = await bench.connect()
+    hello, incoming, outgoing = client_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    with structlog.testing.capture_logs() as events:
+        await stream.send_all(outgoing.read())
+        assert await receive_all(stream) == b""
+    (event,) = (event for event in events if event["event"] == "protocol_error")
+    assert event["hint"] == TLS_HINT
