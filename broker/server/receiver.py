@@ -137,7 +137,7 @@ class Receiver:
             if not received:
                 return
             if not self.begun and _greets_with_tls(self._inlet.filled()):
-                raise ProtocolError("a TLS handshake", hint=TLS_HINT)
+                self._refuse_tls()
         session, outbox = self._session, self._outbox
         try:
             yield from self._hand_over()
@@ -161,6 +161,15 @@ class Receiver:
             pause_s = self._spend(self.allowance)
             if pause_s > 0:
                 yield trio.sleep(pause_s)
+
+    def _refuse_tls(self) -> None:
+        """Raises ProtocolError, with the protocol's own farewell."""
+        farewell = b""
+        try:
+            self._session.frame_size(self._inlet.filled())
+        except ProtocolError as error:
+            farewell = error.reply
+        raise ProtocolError("a TLS handshake", farewell, hint=TLS_HINT)
 
     def _spend(self, allowance: Allowance) -> float:
         """Count what the turn has cost; for how many seconds to receive nothing."""

@@ -169,8 +169,9 @@ async def test_end_connection_sends_its_reply_and_ends(bench):
         b"\xff\xff\xff\xff",
         b"\x00\x00\x00\x00",
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        bytes.fromhex("16030100c8010000c40303") + bytes(200),
     ],
-    ids=["oversized", "empty", "http"],
+    ids=["oversized", "empty", "http", "tls"],
 )
 async def test_what_can_never_be_a_frame_ends_the_connection_at_once(bench, garbage):
     client = await bench.connect()

@@ -223,6 +223,6 @@ async def test_a_tls_hello_at_a_plain_listener_ends_it_at_once_and_the_log_says_
         hello.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
     with structlog.testing.capture_logs() as events:
         await stream.send_all(outgoing.read())
-        assert await receive_all(stream) == b""
+        assert await receive_all(stream) == framed(b"too large")
     (event,) = (event for event in events if event["event"] == "protocol_error")
     assert event["hint"] == TLS_HINT
