@@ -6,27 +6,37 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
+import confluent_kafka
+import jwt
 import pulsar
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import TopicAuthorizationFailedError
 
+from conformance.iggy_clients import CLIENTS, NoClient, folder_of, python_of
 from conformance.server import RunningBroker
 from tests.broker.server.certificates import authority, client_context, write_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 HANG_S = 60
+TOKEN_SECRET = b"0123456789abcdef0123456789abcdef"
+IGGY = next(client for client in CLIENTS if str(client) == "apache-iggy 0.8.0")
+IGGY_CHILD = Path(__file__).with_name("iggy_secured_child.py")
 
 
 class Secured:
     """The broker, and what its operator and its users have."""
 
-    def __init__(self, running, ca):
+    def __init__(self, running, ca, folder):
         self.running = running
         self.ca = ca
+        self.folder = folder
         port = running.address("http")[1]
         self.environment = os.environ | {
             "BRAIDLOG_URL": f"https://127.0.0.1:{port}",
@@ -54,11 +64,25 @@ class Secured:
             self.braidlog("permissions", "grant", name, action, resource)
         return self.braidlog("tokens", "create", name, "test", "--expires", "1h")
 
+    def certificate(self, name):
+        """Files with a client's certificate and its key."""
+        issued = authority().issue_cert("client@test", common_name=name)
+        certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        issued.cert_chain_pems[0].write_to_path(certificate)
+        issued.private_key_pem.write_to_path(key)
+        return str(certificate), str(key)
+
     def pulsar(self, token, timeout_s=HANG_S):
+        """A client that has a token: its text, or what gives one."""
+        return self.pulsar_by(
+            None if token is None else pulsar.AuthenticationToken(token), timeout_s
+        )
+
+    def pulsar_by(self, authentication, timeout_s=HANG_S):
         host, port = self.running.address("pulsar")
         return pulsar.Client(
             f"pulsar+ssl://{host}:{port}",
-            authentication=None if token is None else pulsar.AuthenticationToken(token),
+            authentication=authentication,
             tls_trust_certs_file_path=self.ca,
             tls_validate_hostname=True,
             operation_timeout_seconds=timeout_s,
@@ -79,17 +103,22 @@ class Secured:
 def secured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("secured")
     certificate, ca = write_files(folder)
+    (folder / "secret").write_bytes(TOKEN_SECRET)
     settings = [
         "access.required=true",
+        f"access.token_secret_file={folder / 'secret'}",
         *(
             f"listeners.{listener}.tls.certificate_file={certificate}"
-            for listener in ("kafka", "pulsar", "http")
+            for listener in ("kafka", "pulsar", "http", "iggy")
         ),
-        f"listeners.kafka.tls.client_ca_file={ca}",
-        "listeners.kafka.tls.client_certificates=optional",
+        *(f"listeners.{listener}.tls.client_ca_file={ca}" for listener in ("kafka", "pulsar")),
+        *(
+            f"listeners.{listener}.tls.client_certificates=optional"
+            for listener in ("kafka", "pulsar")
+        ),
     ]
-    with RunningBroker(folder / "broker", listen={"iggy": "off"}, settings=settings) as running:
-        yield Secured(running, ca)
+    with RunningBroker(folder / "broker", settings=settings) as running:
+        yield Secured(running, ca, folder)
 
 
 def test_the_first_admin_has_a_password_that_others_cannot_read(secured):
@@ -127,6 +156,112 @@ def test_pulsar_clients_without_a_token_or_with_a_revoked_one_do_not_come_in(sec
         client.close()
     listed = json.loads(secured.braidlog("topics", "list", "--output", "json"))
     assert "public/default/refused" not in [topic["name"] for topic in listed]
+
+
+def test_pulsar_clients_come_in_by_name_and_password(secured):
+    password_file = secured.folder / "emil"
+    password_file.write_text("right one\n")
+    secured.braidlog("users", "create", "emil", "--password-file", str(password_file))
+    secured.braidlog("permissions", "grant", "emil", "admin", "public/default/notes")
+    client = secured.pulsar_by(pulsar.AuthenticationBasic("emil", "right one"))
+    client.create_producer("notes").send(b"hello")
+    client.close()
+    client = secured.pulsar_by(pulsar.AuthenticationBasic("emil", "wrong"), timeout_s=3)
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer("notes")
+    client.close()
+
+
+def test_pulsar_clients_come_in_by_certificate(secured):
+    secured.user("frida", ("admin", "public/default/cards"))
+    client = secured.pulsar_by(pulsar.AuthenticationTLS(*secured.certificate("frida")))
+    client.create_producer("cards").send(b"hello")
+    with pytest.raises(pulsar.AuthorizationError):
+        client.create_producer("letters")
+    client.close()
+
+
+def test_a_pulsar_client_is_asked_for_a_fresh_token_when_its_own_runs_out(secured):
+    secured.braidlog("permissions", "grant", "gina", "admin", "public/default/tides")
+    asked = threading.Semaphore(0)
+
+    def fresh():
+        asked.release()
+        return jwt.encode({"sub": "gina", "exp": time.time() + 2}, TOKEN_SECRET, "HS256")
+
+    client = secured.pulsar(fresh)
+    producer = client.create_producer("tides")
+    producer.send(b"before")
+    while asked.acquire(blocking=False):
+        pass
+    assert asked.acquire(timeout=HANG_S), "the broker did not ask for a fresh token"
+    producer.send(b"after")  # On the connection that was there.
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{"sub": "gina", "exp": 1}, {"sub": "gina", "nbf": 2**40}, {"sub": ""}, {}],
+    ids=["expired", "not yet", "nobody", "no name"],
+)
+def test_signed_tokens_that_prove_nothing_are_refused(secured, claims):
+    client = secured.pulsar(jwt.encode(claims, TOKEN_SECRET, "HS256"), timeout_s=3)
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer("tides")
+    client.close()
+
+
+def test_librdkafka_comes_in_by_certificate_with_its_0_8_settings(secured):
+    secured.user("hugo", ("admin", "public/default/boats"))
+    secured.braidlog("topics", "create", "boats")
+    certificate, key = secured.certificate("hugo")
+    host, port = secured.running.address("kafka")
+    settings = {
+        "bootstrap.servers": f"{host}:{port}",
+        "security.protocol": "ssl",
+        "ssl.ca.location": secured.ca,
+        "ssl.certificate.location": certificate,
+        "ssl.key.location": key,
+        "api.version.request": False,
+        "broker.version.fallback": "0.8.2",
+    }
+    told = []
+    producer = confluent_kafka.Producer(settings)
+    producer.produce("boats", b"hello", callback=lambda error, _: told.append(error))
+    assert producer.flush(HANG_S) == 0 and told == [None]
+    consumer = confluent_kafka.Consumer({**settings, "group.id": "g"})
+    consumer.assign([confluent_kafka.TopicPartition("boats", 0, 0)])
+    message = consumer.poll(HANG_S)
+    assert message.error() is None and message.value() == b"hello"
+    consumer.close()
+
+
+def test_iggy_clients_come_in_over_tls_by_password_and_by_token(secured):
+    token = secured.user("ida", ("admin", "public/shop"))
+    port = secured.running.address("iggy")[1]
+    try:
+        environment = {"PYTHONPATH": str(folder_of(IGGY))}
+        python = python_of(IGGY)
+    except NoClient as reason:
+        pytest.skip(str(reason))
+
+    def run(credentials):
+        url = f"iggy+tcp://{credentials}@localhost:{port}?tls=true&tls_domain=localhost"
+        done = subprocess.run(
+            [python, IGGY_CHILD, f"{url}&tls_ca_file={secured.ca}"],
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run(f"admin:{secured.environment['BRAIDLOG_PASSWORD']}") == "made read"
+    assert run(token) == "found read"
+    assert run("admin:wrong") == "refused"
+    assert run("x" * 50) == "refused"
 
 
 def test_kafka_clients_are_who_their_certificate_says(secured):

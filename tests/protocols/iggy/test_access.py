@@ -9,6 +9,7 @@ from protocols.iggy import user_messages as u
 from protocols.iggy.all_dialects import D2
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.session import COMMANDS
+from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER, to_partition
@@ -160,3 +161,13 @@ async def test_a_connection_acts_for_whom_it_logged_in_as(broker, ready):
     assert connection.principal == Principal("iggy")
     await ready.status(39)
     assert connection.principal == ANONYMOUS
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in SAMPLES if kind not in FOR_ANYBODY], ids=lambda kind: kind.__name__
+)
+async def test_a_refusal_does_not_tell_whether_the_thing_is_there(broker, ready, kind):
+    broker.access = Access(Nothing())
+    present = await ready.status(CODES[kind], **SAMPLES[kind])
+    await broker.topics.delete(TopicName("public", "st", "tp"))
+    assert await ready.status(CODES[kind], **SAMPLES[kind]) == present

@@ -139,3 +139,23 @@ async def test_a_topic_that_is_not_there_is_not_told_from_one_that_is(
 ) -> None:
     broker.access = Access(Nothing())
     assert codes(await client.call(fetch(b"bar", {0: (0, 1000)}))) == [DENIED]
+
+
+@pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
+async def test_a_refusal_does_not_tell_whether_the_topic_is_there(
+    broker: Broker, client: Client, kind: type
+) -> None:
+    broker.access = Access(Nothing())
+    present = await client.call(SAMPLES[kind])
+    await broker.topics.delete(FOO_NAME)
+    assert await client.call(SAMPLES[kind]) == present
+
+
+@pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
+async def test_a_later_refusal_does_not_tell_whether_the_topic_is_there(
+    broker: Broker, client: Client, kind: type
+) -> None:
+    broker.access = Access(Nothing())
+    present = await client.call_with_table(*LATER[kind])
+    await broker.topics.delete(FOO_NAME)
+    assert await client.call_with_table(*LATER[kind]) == present

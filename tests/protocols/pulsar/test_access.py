@@ -106,3 +106,23 @@ async def test_a_dead_letter_producer_may_not_make_a_subscription_for_others(bro
     )
     assert code == DENIED
     assert broker.subscriptions.find(broker.topics.get(NAME), b"dlq") is None
+
+
+BY_TOPIC = [kind for kind, (fields, _) in SAMPLES.items() if "topic" in fields]
+
+
+@pytest.mark.parametrize("kind", BY_TOPIC, ids=Type.Name)
+async def test_a_refusal_does_not_tell_whether_the_topic_is_there(broker, client, kind):
+    fields, answer = SAMPLES[kind]
+    texts = []
+    for makes in (True, False):
+        broker.access = Access()
+        if makes:
+            await broker.topics.create(NAME, 1)
+        else:
+            await broker.topics.delete(NAME)
+        broker.access = Access(Nothing())
+        refused = await client.ask(kind, answer, **fields)
+        refused.ClearField("request_id")
+        texts.append(refused)
+    assert texts[0] == texts[1]

@@ -79,3 +79,17 @@ async def test_a_route_asks_for_what_its_path_names(app, broker, method, path, a
     broker.access = Access(rules)
     await call(app, method, path)
     assert [(asked, str(about)) for _, asked, about in rules.asked] == [(action, resource)]
+
+
+async def test_a_refusal_does_not_tell_whether_the_topic_is_there(app, broker):
+    await call(app, "PUT", "/api/v1/topics/public/default/orders")
+    found = [one for one in routes(broker) if one not in FOR_ANYBODY]
+    broker.access = Access(Nothing())
+
+    async def refusals():
+        answers = [await call(app, method, filled(path)) for method, path in found]
+        return [(answer.status, answer.json["code"], answer.json["message"]) for answer in answers]
+
+    present = await refusals()
+    await broker.topics.delete(ORDERS)
+    assert await refusals() == present

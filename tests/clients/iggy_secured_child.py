@@ -1,0 +1,27 @@
+"""One stock client of Iggy at a broker that asks who it is: comes in by the connection string,
+makes the stream where it is not there yet, sends, polls, and prints what came of it.
+"""
+
+import asyncio
+import sys
+
+from apache_iggy import IggyClient, PollingStrategy, SendMessage
+
+
+async def main(url: str) -> str:
+    client = IggyClient.from_connection_string(url)
+    try:
+        await client.connect()
+    except RuntimeError:
+        return "refused"
+    found = await client.get_stream("shop") is not None
+    if not found:
+        await client.create_stream("shop")
+        await client.create_topic("shop", "cash", 1)
+        await client.send_messages("shop", "cash", 0, [SendMessage("hello")])
+    messages = await client.poll_messages("shop", "cash", 0, PollingStrategy.First(), 10, False)
+    assert [message.payload() for message in messages] == [b"hello"]
+    return f"{'found' if found else 'made'} read"
+
+
+print(asyncio.run(main(sys.argv[1])))
