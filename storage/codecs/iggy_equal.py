@@ -52,6 +52,14 @@ def body_of_equal(
     return body.data
 
 
+def fresh_rows(count: int, random_bytes: Callable[[int], bytes]) -> np.ndarray:
+    """Random UUIDs of version 4, sixteen bytes a row."""
+    fresh = np.frombuffer(bytearray(random_bytes(16 * count)), np.uint8).reshape(count, 16)
+    fresh[:, 6] = fresh[:, 6] & 0x0F | 0x40
+    fresh[:, 8] = fresh[:, 8] & 0x3F | 0x80
+    return fresh
+
+
 def _bytes_of(numbers: "np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]") -> np.ndarray:
     """A row of bytes for each number."""
     return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)
@@ -62,9 +70,7 @@ def _ids(sent: np.ndarray, missing: np.ndarray, random_bytes: Callable[[int], by
     count = int(np.count_nonzero(missing))
     if not count:
         return sent
-    fresh = np.frombuffer(bytearray(random_bytes(16 * count)), np.uint8).reshape(count, 16)
-    fresh[:, 6] = fresh[:, 6] & 0x0F | 0x40
-    fresh[:, 8] = fresh[:, 8] & 0x3F | 0x80
+    fresh = fresh_rows(count, random_bytes)
     if count == len(sent):
         return fresh
     ids = sent.copy()

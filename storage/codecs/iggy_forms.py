@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from storage.codecs.api import Buffer, Prepared
+from storage.codecs.api import BodyInfo, Buffer, Prepared
 from storage.codecs.iggy import NO_ID, fresh_ids, headers_of, pack_key
 from storage.codecs.iggy_typed import (
     CHECKED_POS,
     HEAD,
+    ROWS,
+    ROWS_BYTES_MIN,
     U64,
     BrokenRule,
     SendCheck,
@@ -135,9 +137,25 @@ def body_from_batch(
         BrokenRule: a checksum is wrong, or a field is filled in that only the server may set.
         CorruptBody, RecordTooLarge: as `iggy_typed.body_from_typed`.
     """
-    view = memoryview(batch)
+    view, head = memoryview(batch), pack_key(key)
     sent_us = _check_batch(view, count)
-    parts: list[Buffer] = [pack_key(key)]
+    rows = ROWS.get() if len(view) >= ROWS_BYTES_MIN else None
+    made = rows.body_of_batch(view, head, base_offset, append_us) if rows is not None else None
+    if made is None:
+        made = body_one_by_one(view, head, base_offset, append_us, sent_us)
+    return Prepared(*made)
+
+
+def body_one_by_one(
+    view: memoryview, head: bytes, base_offset: int, append_us: int, sent_us: int
+) -> tuple[bytes, BodyInfo]:
+    """The body of a batch whose own head is sound, with `head` before its records; `sent_us` is the
+    batch's time. Raises as `body_from_batch`.
+
+    What does the same quicker is held against this.
+    """
+    count = BATCH_HEAD.unpack_from(view)[6]
+    parts: list[Buffer] = [head]
     check = SendCheck(empty_payloads=True)
     checked = bytearray(view[:40])  # Partition, offsets, times and length, as they came.
     checked += view[48:52]
@@ -170,11 +188,18 @@ def body_from_batch(
         raise CorruptBody(f"{number} messages in a batch of {count}")
     if checksum_of(checked) != BATCH_HEAD.unpack_from(view)[5]:
         raise BrokenRule("batch_checksum", "checksum of the batch")
-    return Prepared(b"".join(parts), check.finished())
+    return b"".join(parts), check.finished()
 
 
-def batches(records: memoryview, partition: int) -> Iterator[bytes]:
+def batches(records: memoryview, partition: int) -> Iterator[Buffer]:
     """Stored records as crate 0.11 polls them: a batch for each run of one append time."""
+    rows = ROWS.get() if len(records) >= ROWS_BYTES_MIN else None
+    made = rows.batches_of(records, partition) if rows is not None else None
+    yield from batches_one_by_one(records, partition) if made is None else made
+
+
+def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
+    """The same. What does it quicker is held against this."""
     run = _Run(partition)
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
