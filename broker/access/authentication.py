@@ -12,8 +12,10 @@ from typing import Any
 
 from broker.access.bearer import TokenVerifier, looks_signed
 from broker.access.rights import Principal
+from broker.access.scram import ScramServer
 from broker.access.users import Users, principal_of
 from broker.errors import NotAuthenticated
+from storage.metadata.user_records import ScramKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ class Authentication:
         self._told(Attempt("password", at, name, succeeded=True))
         return Identity(principal_of(user))
 
+    def scram(self, mechanism: str, at: str) -> ScramLogin:
+        """A login by SCRAM-SHA-256 or SCRAM-SHA-512, in which the password is not sent; `at` as
+        with a password.
+        """
+        return ScramLogin(mechanism, at, self._users, self._told)
+
     def bearer(self, token: str, at: str) -> Identity:
         """By a signed token, or by an access token of ours; `at` as with a password.
 
@@ -121,3 +129,54 @@ class Authentication:
         if not user.is_active:
             raise NotAuthenticated(f"user {name} is not active")
         return principal_of(user)
+
+
+class ScramLogin:
+    """One SCRAM login under way: the client's first message, then its last."""
+
+    def __init__(
+        self, mechanism: str, at: str, users: Users, told: Callable[[Attempt], None]
+    ) -> None:
+        """`at` and `told` as in `Authentication`."""
+        self._mechanism, self._at = mechanism, at
+        self._users, self._told = users, told
+        self._server = ScramServer(mechanism)
+        self._name = ""
+        self._key: ScramKey | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the next message is the client's last."""
+        return self._key is not None
+
+    def begin(self, message: bytes) -> bytes:
+        """What the client's first message is answered with. Raises NotAuthenticated."""
+        try:
+            self._name = self._server.read_first(message)
+            self._key = self._users.scram_key(self._name, self._mechanism, host_of(self._at))
+        except NotAuthenticated:
+            self._tell(succeeded=False)
+            raise
+        return self._server.challenge(self._key)
+
+    def finish(self, message: bytes) -> tuple[bytes, Identity]:
+        """What the client's last message is answered with, and who it is. Raises
+        NotAuthenticated.
+        """
+        assert self._key is not None, "the first message comes first"
+        try:
+            answer = self._server.finish(message)
+        except NotAuthenticated:
+            answer = b""
+        try:
+            user = self._users.scram_ended(
+                self._name, self._key, host_of(self._at), is_right=bool(answer)
+            )
+        except NotAuthenticated:
+            self._tell(succeeded=False)
+            raise
+        self._tell(succeeded=True)
+        return answer, Identity(principal_of(user))
+
+    def _tell(self, *, succeeded: bool) -> None:
+        self._told(Attempt("password", self._at, self._name, succeeded=succeeded))

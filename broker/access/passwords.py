@@ -34,6 +34,7 @@ REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; the oldest
 PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds what is hashed.
 TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 bits of chance.
 
+SCRAM_SALT_BYTES: Final = 16
 SCRAM_ITERATIONS: Final = 4096  # Kafka's default, and the least that RFC 7677 allows.
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -86,6 +87,14 @@ class Passwords:
             self._dummy = await self._in_turn(self._hasher.hash, secrets.token_hex())
         await self._in_turn(self._matches, self._dummy, password)
 
+    def invented_scram_key(self, name: str, mechanism: str) -> ScramKey:
+        """A key that no password fits, the same whenever it is asked for: an unknown name is
+        answered as a known one is.
+        """
+        salt = hmac.digest(self._key, f"{mechanism} {name}".encode(), "sha256")[:SCRAM_SALT_BYTES]
+        chance = secrets.token_bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
+        return ScramKey(mechanism, salt, SCRAM_ITERATIONS, chance, chance)
+
     def _digest(self, password_hash: str, password: str) -> bytes:
         return hmac.digest(self._key, password_hash.encode() + b"\0" + password.encode(), "sha256")
 
@@ -125,7 +134,7 @@ def token_digest(token: str) -> bytes:
 def _scram_key(mechanism: str, password: str) -> ScramKey:
     """RFC 5802, section 3. The password is taken as it is: SASLprep is the client's duty."""
     name = SCRAM_HASHES[mechanism]
-    salt = secrets.token_bytes(16)
+    salt = secrets.token_bytes(SCRAM_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()

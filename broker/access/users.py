@@ -93,7 +93,7 @@ class Users:
 
         Raises NotAuthenticated, also for too many failures in a row, and LimitExceeded.
         """
-        keys = (f"name {name}", f"address {address}")
+        keys = _brake_keys(name, address)
         user = self._book.find(name)
         known = user is not None and self._passwords.remembers(user.password_hash, password)
         # Somebody else's failures at this address do not lock out who was let in before.
@@ -129,6 +129,32 @@ class Users:
         kept = next(one for one in user.tokens if one.digest == digest)
         if kept.expires_us is not None and kept.expires_us <= self._now_us():
             raise errors.NotAuthenticated("the token has expired")
+        return _active(user)
+
+    def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
+        """What a SCRAM login of that name is checked with; a made-up key where there is none.
+
+        Raises NotAuthenticated after too many failures in a row.
+        """
+        if self._brake.wait_s(_brake_keys(name, address), self._clock_s()) > 0:
+            raise errors.NotAuthenticated("too many failed logins: try again later")
+        user = self._book.find(name)
+        for key in () if user is None else user.scram:
+            if key.mechanism == mechanism:
+                return key
+        return self._passwords.invented_scram_key(name, mechanism)
+
+    def scram_ended(self, name: str, key: ScramKey, address: str, *, is_right: bool) -> UserMeta:
+        """The active user whose SCRAM login with this key came to its end.
+
+        Raises NotAuthenticated where it was not right, or the user was changed meanwhile.
+        """
+        keys = _brake_keys(name, address)
+        user = self._book.find(name)
+        if not is_right or user is None or key not in user.scram:
+            self._brake.failed(keys, self._clock_s())
+            raise errors.NotAuthenticated("wrong user name or password")
+        self._brake.succeeded(keys)
         return _active(user)
 
     # Changing. All raise StorageFull, StorageFailed.
@@ -254,6 +280,11 @@ class Users:
 def principal_of(user: UserMeta) -> Principal:
     """Who a connection acts for once this user has logged in."""
     return Principal(user.name, frozenset(user.roles))
+
+
+def _brake_keys(name: str, address: str) -> tuple[str, str]:
+    """What failures of a name and at an address are counted under."""
+    return f"name {name}", f"address {address}"
 
 
 def _active(user: UserMeta) -> UserMeta:

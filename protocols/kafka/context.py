@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from protocols.kafka.group_table import GroupTable
+    from protocols.kafka.login import Login
     from storage.metadata.names import TopicName
 
 PROTOCOL = "kafka"
@@ -30,6 +31,7 @@ class Answer:
     reply: Reply
     ticket: int = 0
     is_large: bool = False  # It names so many topics and partitions that a thread encodes it.
+    ends: str = ""  # Why the connection ends behind it.
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class Context:
     names: NameSpace
     address: BrokerAddress  # where clients are told that this broker is
     groups: GroupTable
+    login: Login
     action: Action = Action.DESCRIBE  # of the request that is being served
     version: int = 0  # of the request that is being served
     client_id: bytes | None = None  # as the request that is being served has it

@@ -32,6 +32,8 @@ class Code(enum.IntEnum):
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -42,6 +44,7 @@ class Code(enum.IntEnum):
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     STORAGE_ERROR = 56
+    SASL_AUTHENTICATION_FAILED = 58
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     MEMBER_ID_REQUIRED = 79
@@ -74,7 +77,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.Conflict: Code.LEADER_NOT_AVAILABLE,
     errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
-    errors.NotAuthenticated: Code.TOPIC_AUTHORIZATION_FAILED,
+    errors.NotAuthenticated: Code.SASL_AUTHENTICATION_FAILED,
     errors.UserNotFound: Code.UNKNOWN,
     errors.UserExists: Code.UNKNOWN,
     errors.LimitExceeded: Code.POLICY_VIOLATION,

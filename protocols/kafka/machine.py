@@ -14,28 +14,47 @@ from protocols.kafka.encoding import encode, encode_with
 from protocols.kafka.fields import ENTRIES_MAX
 from protocols.kafka.messages import ApiVersionsRequest, Reply, Request, RequestBody
 from protocols.kafka.tables import API_VERSIONS_KEY, APIS, is_served
+from protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
 from storage.codecs.api import Buffer
 
 SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
 HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the client id, a string
 REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
+# What a client sends before it has logged in: a name, a password, or a signed token of 8 KiB.
+LOGIN_FRAME_BYTES_MAX = 64 * 1024
+LOGIN_KEYS = frozenset((API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY))
+LOGIN_HINT = "clients log in by SASL (security.protocol SASL_SSL or SASL_PLAINTEXT)"
+LOGIN = LengthPrefix(SIZE, REQUEST_BYTES_MIN, LOGIN_FRAME_BYTES_MAX)
+RAW = LengthPrefix(SIZE, 0, LOGIN_FRAME_BYTES_MAX)
 
 
 class KafkaMachine:
     """Bytes of one connection. Requests are answered one after another."""
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, *, needs_login: bool = False) -> None:
         """`frame_bytes_max`: what may follow the size (Kafka's socket.request.max.bytes)."""
+        self.needs_login = needs_login  # Nothing but a login is taken.
+        self.is_raw = False  # Frames hold messages of a SASL mechanism, and no request.
         self._prefix = LengthPrefix(SIZE, REQUEST_BYTES_MIN, frame_bytes_max)
         self._kind = (0, 0)  # of the request that is being served
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next request, None until it is known. Raises ProtocolError."""
-        size = self._prefix.frame_size(view)
+        if self.is_raw:
+            return RAW.frame_size(view)
+        prefix = LOGIN if self.needs_login else self._prefix
+        size = prefix.frame_size(view)
         if size is not None and len(view) >= SIZE.size + KIND.size:
-            _check_kind(KIND.unpack_from(view, SIZE.size))
+            kind = KIND.unpack_from(view, SIZE.size)
+            _check_kind(kind)
+            if self.needs_login and kind[0] not in LOGIN_KEYS:
+                raise ProtocolError(f"api key {kind[0]} before the login", hint=LOGIN_HINT)
         return size
+
+    def encode_raw(self, data: bytes) -> list[Buffer]:
+        """An answer where frames hold no requests."""
+        return [SIZE.pack(len(data)) + data]
 
     def decode(self, frame: memoryview, *, inline_max: int = ENTRIES_MAX) -> Request:
         """A whole request; its message sets are views of the frame.

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from protocols.kafka.admin_messages import AdminReply, AdminRequest
 from protocols.kafka.group_messages import GroupReply, GroupRequest
+from protocols.kafka.sasl_messages import SaslReply, SaslRequest
 from storage.codecs.api import Buffer
 
 T = TypeVar("T")
@@ -137,6 +138,7 @@ RequestBody = (
     | InitProducerIdRequest
     | GroupRequest
     | AdminRequest
+    | SaslRequest
 )
 
 
@@ -313,4 +315,5 @@ Reply = (
     | InitProducerIdReply
     | GroupReply
     | AdminReply
+    | SaslReply
 )

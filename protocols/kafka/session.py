@@ -18,7 +18,7 @@ from broker.server.endings import EndConnection
 from broker.steps import Steps, begin, step_into
 from protocols.kafka import admin_messages as a
 from protocols.kafka import group_messages as g
-from protocols.kafka import messages
+from protocols.kafka import messages, sasl_messages
 from protocols.kafka.admin import (
     create_partitions,
     create_topics,
@@ -33,13 +33,15 @@ from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
 from protocols.kafka.group_table import groups_of
 from protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
-from protocols.kafka.machine import KafkaMachine
+from protocols.kafka.login import Login
+from protocols.kafka.machine import SIZE, KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
 from protocols.kafka.names import NameSpace
 from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.produce import produce
 from protocols.kafka.producer_ids import init_producer_id
+from protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -73,6 +75,8 @@ COMMANDS: Mapping[type, Command] = {
     ),
     messages.ApiVersionsRequest: Command("api_versions", api_versions, None),
     messages.InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
+    sasl_messages.SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
+    sasl_messages.SaslAuthenticateRequest: Command("sasl_authenticate", sasl_authenticate, None),
     g.JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
     g.SyncGroupRequest: Command("sync_group", sync_group, Action.CONSUME),
     g.HeartbeatRequest: Command("heartbeat", heartbeat, Action.CONSUME),
@@ -87,13 +91,17 @@ COMMANDS: Mapping[type, Command] = {
 }
 
 
+LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest))
+
+
 class KafkaSession:
     """The handlers of one connection; see `broker.adapters.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
         """`options` are those of the listener that the connection came in by."""
         host, port = connection.advertised
-        self._machine = KafkaMachine(options.frame_bytes_max)
+        self._login = Login(connection, broker.authentication)
+        self._machine = KafkaMachine(options.frame_bytes_max, needs_login=self._login.is_needed)
         self._connection = connection
         self._outbox = connection.outbox
         self._idle_timeout_s = options.idle_timeout_s
@@ -103,6 +111,7 @@ class KafkaSession:
             options=options,
             names=NameSpace(options.namespace),
             groups=groups_of(broker, options.namespace),
+            login=self._login,
             address=messages.BrokerAddress(broker.placement.node_id, host.encode(), port),
         )
         number = broker.metrics.number
@@ -123,6 +132,9 @@ class KafkaSession:
 
     def _serve(self, frame: memoryview) -> Steps[None]:
         machine = self._machine
+        if machine.is_raw:
+            await self._handle_raw(frame)
+            return
         is_large = False
         try:
             request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
@@ -146,6 +158,23 @@ class KafkaSession:
             parts = machine.encode(request.correlation_id, answer.reply)
         # What was sent before with acks 0 can be read by everybody once this is answered.
         self._outbox.answer(parts, max(answer.ticket, context.written_ticket))
+        if kind in LOGIN_STEPS:
+            self._login_stepped(request)
+        if answer.ends:
+            raise EndConnection(answer.ends)
+
+    async def _handle_raw(self, frame: memoryview) -> None:
+        """Take a message of a SASL mechanism that comes without a request around it."""
+        data = await raw_step(self._context, bytes(frame[SIZE.size :]))
+        self._outbox.answer(self._machine.encode_raw(data))
+        self._machine.is_raw = self._login.has_begun
+        self._machine.needs_login = self._login.is_needed
+
+    def _login_stepped(self, request: messages.Request) -> None:
+        machine = self._machine
+        machine.needs_login = self._login.is_needed
+        is_handshake = isinstance(request.body, sasl_messages.SaslHandshakeRequest)
+        machine.is_raw = is_handshake and not request.version and self._login.has_begun
 
     def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""
@@ -155,7 +184,7 @@ class KafkaSession:
         due = self._connection.heard_at + self._idle_timeout_s
         if now >= due:
             raise EndConnection(f"idle for {self._idle_timeout_s:.0f} s")
-        return due
+        return self._login.check_expiry(now, due)
 
     def goodbye(self) -> None:
         """Kafka 0.8 has no word for it. A fetch that waits is woken by the broker and answered."""

@@ -26,6 +26,7 @@ from protocols.kafka.fields import (
 )
 from protocols.kafka.tables_admin import ADMIN_APIS
 from protocols.kafka.tables_groups import GROUP_APIS
+from protocols.kafka.tables_sasl import SASL_APIS
 
 PRODUCE = Api(
     8,
@@ -311,6 +312,7 @@ APIS: Mapping[int, Api] = {
     22: INIT_PRODUCER_ID,
     **GROUP_APIS,
     **ADMIN_APIS,
+    **SASL_APIS,
 }
 
 

@@ -3,6 +3,7 @@ they may, the others do not. All is set up with `braidlog` itself, as docs/secur
 """
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import confluent_kafka
 import jwt
+import kafka.errors
 import pulsar
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import TopicAuthorizationFailedError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from conformance.iggy_clients import CLIENTS, NoClient, folder_of, python_of
 from conformance.server import RunningBroker
@@ -118,7 +120,14 @@ def secured(tmp_path_factory):
         ),
     ]
     with RunningBroker(folder / "broker", settings=settings) as running:
-        yield Secured(running, ca, folder)
+        secured = Secured(running, ca, folder)
+        password_file = folder / "password"
+        password_file.write_text("a secret\n")
+        secured.braidlog("users", "create", "shipper", "--password-file", str(password_file))
+        secured.braidlog("permissions", "grant", "shipper", "admin", "public/default/freight")
+        secured.braidlog("topics", "create", "freight")
+        secured.shipper = ("a secret", secured.braidlog("tokens", "create", "shipper", "t"))
+        yield secured
 
 
 def test_the_first_admin_has_a_password_that_others_cannot_read(secured):
@@ -276,14 +285,69 @@ def test_kafka_clients_are_who_their_certificate_says(secured):
     consumer.close()
 
 
-def test_kafka_clients_without_a_certificate_may_do_nothing(secured):
-    secured.braidlog("topics", "create", "sealed")
-    consumer = KafkaConsumer(consumer_timeout_ms=2000, **secured.kafka())
-    consumer.assign([TopicPartition("sealed", 0)])
-    with pytest.raises((TopicAuthorizationFailedError, StopIteration)):
-        next(consumer)
-    assert "sealed" not in consumer.topics()
-    consumer.close()
+def test_kafka_clients_who_do_not_say_who_they_are_do_not_come_in(secured):
+    producer = KafkaProducer(max_block_ms=3000, **secured.kafka())
+    with pytest.raises(kafka.errors.KafkaError):
+        producer.send("sealed", b"x").get(HANG_S)
+    producer.close()
+
+
+class Token(AbstractTokenProvider):
+    """What kafka-python asks for a token."""
+
+    def __init__(self, token):
+        super().__init__()
+        self._token = token
+
+    def token(self):
+        return self._token
+
+
+SASL = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+@pytest.mark.parametrize("mechanism", SASL)
+def test_kafka_python_logs_in_by_sasl(secured, mechanism):
+    password, token = secured.shipper
+    common = secured.kafka() | {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism}
+    del common["api_version"]
+    if mechanism == "OAUTHBEARER":
+        right = {"sasl_oauth_token_provider": Token(token)}
+        wrong = {"sasl_oauth_token_provider": Token("nonsense")}
+    else:
+        right = {"sasl_plain_username": "shipper", "sasl_plain_password": password}
+        wrong = right | {"sasl_plain_password": "wrong"}
+    producer = KafkaProducer(**common, **right)
+    assert producer.send("freight", b"x").get(HANG_S).offset >= 0
+    producer.close()
+    with pytest.raises(kafka.errors.KafkaError):  # At once, and not when its time is up.
+        KafkaProducer(**common, **wrong).send("freight", b"x").get(1)
+
+
+@pytest.mark.parametrize("mechanism", SASL)
+def test_confluent_kafka_logs_in_by_sasl(secured, mechanism):
+    password, token = secured.shipper
+    host, port = secured.running.address("kafka")
+    common = {
+        "bootstrap.servers": f"{host}:{port}",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "ssl.ca.location": secured.ca,
+    }
+
+    def metadata(secret):
+        if mechanism == "OAUTHBEARER":
+            login = {"oauth_cb": lambda _: (secret, 2**33)}
+        else:
+            login = {"sasl.username": "shipper", "sasl.password": secret}
+        client = confluent_kafka.Producer(common | login, logger=logging.getLogger("quiet"))
+        client.poll(0)
+        return client.list_topics(timeout=10 if secret != "wrong" else 3)
+
+    right = token if mechanism == "OAUTHBEARER" else password
+    assert "freight" in metadata(right).topics
+    with pytest.raises(confluent_kafka.KafkaException):
+        metadata("wrong")
 
 
 def test_http_clients_come_in_by_token(secured):

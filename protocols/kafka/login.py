@@ -1,0 +1,147 @@
+"""Who a Kafka client is: SASL on the broker's own users and tokens, whatever the mechanism.
+
+Kafka protocol guide, "SASL Authentication Sequence"; PLAIN is RFC 4616, SCRAM RFC 5802, OAUTHBEARER
+RFC 7628 with Kafka's KIP-255. Knows no request, no password and no key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from broker.access.authentication import Identity
+from broker.errors import NotAuthenticated
+from broker.server.endings import EndConnection
+
+if TYPE_CHECKING:
+    from broker.access.authentication import Authentication
+    from broker.server.connection import Connection
+
+LOOK_S: Final = 30.0  # Between two looks whether a token has run out.
+
+Step = tuple[bytes, Identity | None]  # What to answer, and who it is once that is known.
+
+
+class Exchange(Protocol):
+    """One login under way by one mechanism."""
+
+    async def step(self, data: bytes) -> Step:
+        """Take the client's next message. Raises NotAuthenticated, LimitExceeded."""
+
+
+class Plain:
+    """Name and password in one message: nobody, name, password, with zeros between them."""
+
+    def __init__(self, authentication: Authentication, at: str) -> None:
+        self._authentication, self._at = authentication, at
+
+    async def step(self, data: bytes) -> Step:
+        """See `Exchange`."""
+        parts = _text(data).split("\0")
+        if len(parts) != 3 or not parts[1] or parts[0] not in ("", parts[1]):
+            raise NotAuthenticated("PLAIN wants a name and a password, with a zero before each")
+        return b"", await self._authentication.password(parts[1], parts[2], self._at)
+
+
+class OauthBearer:
+    """A token: an access token of ours or a signed one, as Pulsar's and HTTP's clients send."""
+
+    def __init__(self, authentication: Authentication, at: str) -> None:
+        self._authentication, self._at = authentication, at
+
+    async def step(self, data: bytes) -> Step:
+        """See `Exchange`."""
+        header, *pairs = _text(data).split("\1")
+        found = [one.removeprefix("auth=") for one in pairs if one.startswith("auth=")]
+        scheme, _, token = (found or [""])[0].partition(" ")
+        binding, _, acts_for = header.partition(",")
+        if binding != "n" or scheme.lower() != "bearer":
+            raise NotAuthenticated("OAUTHBEARER wants a bearer token")
+        identity = self._authentication.bearer(token.strip(), self._at)
+        if acts_for.rstrip(",").removeprefix("a=") not in ("", identity.principal.name):
+            raise NotAuthenticated("nobody may act for somebody else")
+        return b"", identity
+
+
+class Scram:
+    """Proves the password in two steps without sending it."""
+
+    def __init__(self, authentication: Authentication, at: str, mechanism: str) -> None:
+        self._login = authentication.scram(mechanism, at)
+
+    async def step(self, data: bytes) -> Step:
+        """See `Exchange`."""
+        if not self._login.has_begun:
+            return self._login.begin(data), None
+        return self._login.finish(data)
+
+
+MECHANISMS: Final[Mapping[bytes, Callable[[Authentication, str], Exchange]]] = {
+    b"PLAIN": Plain,
+    b"SCRAM-SHA-256": lambda by, at: Scram(by, at, "SCRAM-SHA-256"),
+    b"SCRAM-SHA-512": lambda by, at: Scram(by, at, "SCRAM-SHA-512"),
+    b"OAUTHBEARER": OauthBearer,
+}
+
+
+class Login:
+    """Who the client of one connection is, and until when."""
+
+    def __init__(self, connection: Connection, authentication: Authentication) -> None:
+        self.is_done = False  # by SASL; a certificate may have said before who it is
+        self._connection = connection
+        self._authentication = authentication
+        self._exchange: Exchange | None = None
+        self._ends_at: float | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the client has yet to prove who it is."""
+        return self._authentication.required and self._connection.principal.is_anonymous
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a mechanism was agreed on and its messages follow."""
+        return self._exchange is not None
+
+    def begin(self, mechanism: bytes | None) -> bool:
+        """Log in by this mechanism; False if it is none of MECHANISMS."""
+        make = MECHANISMS.get(mechanism or b"")
+        if make is None:
+            return False
+        self._exchange = make(self._authentication, self._connection.at)
+        return True
+
+    async def step(self, data: bytes) -> bytes:
+        """Take the client's next message, and return what to answer.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
+        if self._exchange is None:
+            raise NotAuthenticated("no mechanism was agreed on")
+        answer, identity = await self._exchange.step(data)
+        if identity is not None:
+            self._connection.principal = identity.principal
+            self._exchange, self.is_done = None, True
+            if identity.expires_s is not None:
+                self._ends_at = trio.current_time() + identity.expires_s - time.time()
+        return answer
+
+    def check_expiry(self, now: float, due: float) -> float:
+        """When to look again whether the token has run out; at `due` at the latest, in trio's time.
+
+        Raises EndConnection once it has: the client comes again with a fresh one.
+        """
+        if self._ends_at is not None and now >= self._ends_at:
+            raise EndConnection("the token has run out")
+        return min(due, now + LOOK_S) if self._authentication.required else due
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise NotAuthenticated("the credentials are no text") from error

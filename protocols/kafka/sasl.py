@@ -1,0 +1,55 @@
+"""SaslHandshake and SaslAuthenticate: the requests around a login. Knows no mechanism."""
+
+from __future__ import annotations
+
+from broker.errors import BrokerError, LimitExceeded, NotAuthenticated
+from broker.server.endings import EndConnection
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.login import MECHANISMS
+from protocols.kafka.sasl_messages import (
+    SaslAuthenticateReply,
+    SaslAuthenticateRequest,
+    SaslHandshakeReply,
+    SaslHandshakeRequest,
+)
+
+
+async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
+    """Agree on a mechanism, once a connection."""
+    login, code = context.login, Code.NONE
+    if login.is_done:
+        code = Code.ILLEGAL_SASL_STATE
+    elif not login.begin(request.mechanism):
+        code = Code.UNSUPPORTED_SASL_MECHANISM
+    return Answer(SaslHandshakeReply(code, list(MECHANISMS)))
+
+
+async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> Answer:
+    """Take a message of the mechanism; a login that fails ends the connection, as Kafka does.
+
+    Raises EndConnection where too many log in at once: without an answer clients come again.
+    """
+    if not context.login.has_begun:
+        return Answer(SaslAuthenticateReply(Code.ILLEGAL_SASL_STATE, b"no handshake came before"))
+    try:
+        data = await context.login.step(request.data or b"")
+    except NotAuthenticated as error:
+        context.refused(error)
+        reply = SaslAuthenticateReply(Code.SASL_AUTHENTICATION_FAILED, str(error).encode())
+        return Answer(reply, ends=f"login refused: {error}")
+    except LimitExceeded as error:
+        raise EndConnection(str(error)) from error
+    return Answer(SaslAuthenticateReply(Code.NONE, data=data))
+
+
+async def raw_step(context: Context, data: bytes) -> bytes:
+    """The same for what follows version 0 of the handshake, which has no requests around it.
+
+    Raises EndConnection: there is no other answer.
+    """
+    try:
+        return await context.login.step(data)
+    except BrokerError as error:
+        context.refused(error)
+        raise EndConnection(f"login refused: {error}") from error

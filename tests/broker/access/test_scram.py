@@ -1,0 +1,144 @@
+"""SCRAM on the user store: who has the password comes in, and nobody learns who is there."""
+
+import pytest
+
+from broker.access.authentication import Authentication
+from broker.access.bearer import TokenVerifier
+from broker.access.scram import MESSAGE_BYTES_MAX
+from broker.config.settings import AccessConfig
+from broker.errors import NotAuthenticated
+from tests.broker.access.kept_users import KeptUsers
+from tests.broker.access.scram_client import ScramClient
+
+MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+AT = "kafka 10.0.0.1"
+
+
+class Kept:
+    """Users, and the ways in."""
+
+    def __init__(self):
+        self.kept = KeptUsers()
+        self.users = self.kept.users
+        self.failures = []
+        self.authentication = Authentication(
+            self.users,
+            TokenVerifier(AccessConfig()),
+            required=True,
+            told=self._told,
+        )
+
+    def _told(self, attempt):
+        if not attempt.succeeded:
+            self.failures.append((attempt.way, attempt.at, attempt.name))
+
+    def log_in(self, mechanism, name, password, **said):
+        client = ScramClient(mechanism, name, password, **said)
+        login = self.authentication.scram(mechanism, AT)
+        answer, identity = login.finish(client.last(login.begin(client.first())))
+        assert answer == client.expected
+        return identity.principal.name
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("name", ["anna", "a,b=c", "=2C", "Jürgen"])
+async def test_who_has_the_password_comes_in(mechanism, name):
+    kept = Kept()
+    await kept.users.create(name, "secret")
+    assert kept.log_in(mechanism, name, "secret") == name
+    assert kept.log_in(mechanism, name, "secret", binding="y,,") == name
+    assert not kept.failures
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_a_wrong_password_and_an_unknown_name_are_answered_alike(mechanism):
+    kept = Kept()
+    await kept.users.create("anna", "secret")
+    for name, password in (("anna", "wrong"), ("nobody", "secret")):
+        with pytest.raises(NotAuthenticated, match="wrong user name or password"):
+            kept.log_in(mechanism, name, password)
+    assert kept.failures == [("password", AT, "anna"), ("password", AT, "nobody")]
+
+
+async def test_an_unknown_name_has_the_same_salt_each_time_and_each_name_its_own():
+    kept = Kept()
+
+    def salt(name):
+        client = ScramClient(MECHANISMS[0], name, "x")
+        answer = kept.authentication.scram(MECHANISMS[0], AT).begin(client.first())
+        return answer.split(b",")[1]
+
+    assert salt("one") == salt("one") != salt("two")
+
+
+async def test_guessing_is_slowed_down():
+    kept = Kept()
+    await kept.users.create("anna", "secret")
+    for _ in range(5):
+        with pytest.raises(NotAuthenticated, match="wrong"):
+            kept.log_in(MECHANISMS[0], "anna", "wrong")
+    with pytest.raises(NotAuthenticated, match="too many"):
+        kept.log_in(MECHANISMS[0], "anna", "secret")
+    kept.kept.clock_s += 60
+    assert kept.log_in(MECHANISMS[0], "anna", "secret") == "anna"
+
+
+async def test_a_password_that_is_changed_during_the_login_counts_no_more():
+    kept = Kept()
+    user, _ = await kept.users.create("anna", "secret")
+    client = ScramClient(MECHANISMS[0], "anna", "secret")
+    login = kept.authentication.scram(MECHANISMS[0], AT)
+    last = client.last(login.begin(client.first()))
+    await kept.users.set_password(user, "other")
+    with pytest.raises(NotAuthenticated):
+        login.finish(last)
+
+
+async def test_a_user_who_is_not_active_does_not_come_in():
+    kept = Kept()
+    await kept.users.create("anna", "secret", is_active=False)
+    with pytest.raises(NotAuthenticated, match="not active"):
+        kept.log_in(MECHANISMS[0], "anna", "secret")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"n,,",
+        b"n,,n=anna",
+        b"n,,r=abc",
+        b"n,,n=,r=abc",
+        b"p=tls-unique,,n=anna,r=abc",
+        b"n,a=bert,n=anna,r=abc",
+        b"n,,m=ext,n=anna,r=abc",
+        b"n,,n=an=na,r=abc",
+        b"n,,n=anna,r=abc,tokenauth=true",
+        b"\xff",
+        b"n,,n=anna,r=" + b"x" * MESSAGE_BYTES_MAX,
+    ],
+)
+async def test_what_is_no_first_message_is_refused(message):
+    with pytest.raises(NotAuthenticated):
+        Kept().authentication.scram(MECHANISMS[0], AT).begin(message)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda last: b"",
+        lambda last: last.replace(b"c=biws", b"c=eSws"),
+        lambda last: last.replace(b",r=", b",r=x"),
+        lambda last: last[:-8],
+        lambda last: last.partition(b",p=")[0] + b",p=",
+        lambda last: last.partition(b",p=")[0] + b",p=~",
+        lambda last: b"\xff" + last,
+    ],
+)
+async def test_a_spoiled_last_message_is_refused(spoil):
+    kept = Kept()
+    await kept.users.create("anna", "secret")
+    client = ScramClient(MECHANISMS[0], "anna", "secret")
+    login = kept.authentication.scram(MECHANISMS[0], AT)
+    with pytest.raises(NotAuthenticated):
+        login.finish(spoil(client.last(login.begin(client.first()))))

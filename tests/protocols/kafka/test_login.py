@@ -1,0 +1,162 @@
+"""Logging in by SASL: who comes in by which mechanism, and what is taken before that."""
+
+import struct
+from pathlib import Path
+
+import jwt
+import pytest
+
+from broker.access.rights import Principal
+from protocols.kafka import messages as m
+from protocols.kafka import sasl_messages as s
+from protocols.kafka.errors import Code
+from protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
+from tests.broker.access.scram_client import ScramClient
+from tests.protocols.kafka.frames import Client, table_request
+from tests.protocols.kafka.talk import FOO, another
+
+KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
+SETTINGS = {"access.required": "true", "access.token_secret_file": str(KEY)}
+pytestmark = pytest.mark.parametrize("broker", [SETTINGS], indirect=True, ids=[""])
+NEVER_S = 2**33
+MECHANISMS = [b"PLAIN", b"SCRAM-SHA-256", b"SCRAM-SHA-512", b"OAUTHBEARER"]
+
+
+@pytest.fixture
+async def stranger(broker, open_client):
+    await broker.users.create("anna", "secret")
+    client = await another(open_client)
+    yield client
+    await client.stream.aclose()
+
+
+async def handshake(client: Client, mechanism: bytes, version: int = 1):
+    return await client.call_with_table(s.SaslHandshakeRequest(mechanism), version)
+
+
+async def send(client: Client, data: bytes, version: int = 1):
+    return await client.call_with_table(s.SaslAuthenticateRequest(data), version)
+
+
+def plain(name: str, password: str) -> bytes:
+    return f"\0{name}\0{password}".encode()
+
+
+def bearer(name: str, expires_s: float = NEVER_S, acts_for: str = "") -> bytes:
+    token = jwt.encode({"sub": name, "exp": expires_s}, KEY.read_bytes())
+    return f"n,{acts_for},\1auth=Bearer {token}\1\1".encode()
+
+
+async def principal_of(broker) -> Principal:
+    (connection,) = broker.connections
+    return connection.principal
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_name_and_its_password_let_in(stranger, broker, version):
+    shaken = await handshake(stranger, b"PLAIN")
+    assert (shaken.error, shaken.mechanisms) == (Code.NONE, MECHANISMS)
+    done = await send(stranger, plain("anna", "secret"), version)
+    assert (done.error, done.data) == (Code.NONE, b"")
+    assert await principal_of(broker) == Principal("anna")
+    reply = await stranger.call(m.MetadataRequest([]))
+    assert isinstance(reply, m.MetadataReply)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:3], ids=bytes.decode)
+async def test_scram_lets_in_without_sending_the_password(stranger, broker, mechanism):
+    client = ScramClient(mechanism.decode(), "anna", "secret")
+    await handshake(stranger, mechanism)
+    challenge = await send(stranger, client.first())
+    done = await send(stranger, client.last(challenge.data))
+    assert (done.error, done.data) == (Code.NONE, client.expected)
+    assert await principal_of(broker) == Principal("anna")
+
+
+@pytest.mark.parametrize("acts_for", ["", "a=carl"])
+async def test_a_signed_token_lets_in(stranger, broker, acts_for):
+    await handshake(stranger, b"OAUTHBEARER")
+    assert (await send(stranger, bearer("carl", acts_for=acts_for))).error == Code.NONE
+    assert await principal_of(broker) == Principal("carl")
+
+
+async def test_an_access_token_lets_in(stranger, broker):
+    token, _ = await broker.users.create_token(broker.users.get("anna"), "t", None)
+    await handshake(stranger, b"OAUTHBEARER")
+    data = b"n,,\1host=x\1auth=Bearer " + token.encode() + b"\1\1"
+    assert (await send(stranger, data)).error == Code.NONE
+    assert await principal_of(broker) == Principal("anna")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "data"),
+    [
+        (b"PLAIN", plain("anna", "wrong")),
+        (b"PLAIN", plain("nobody", "secret")),
+        (b"PLAIN", b"bert\0anna\0secret"),
+        (b"PLAIN", b"anna\0secret"),
+        (b"PLAIN", b""),
+        (b"PLAIN", b"\0\xff\0x"),
+        (b"SCRAM-SHA-256", b"n,,n=anna"),
+        (b"OAUTHBEARER", bearer("carl", expires_s=1)),
+        (b"OAUTHBEARER", bearer("carl", acts_for="a=anna")),
+        (b"OAUTHBEARER", b"n,,\1auth=Basic x\1\1"),
+        (b"OAUTHBEARER", b"\xff"),
+        (b"OAUTHBEARER", b""),
+    ],
+)
+async def test_others_are_told_so_and_the_connection_ends(stranger, broker, mechanism, data):
+    await handshake(stranger, mechanism)
+    refused = await send(stranger, data)
+    assert refused.error == Code.SASL_AUTHENTICATION_FAILED
+    assert refused.message and b"secret" not in refused.message
+    assert await stranger.frame() is None
+
+
+async def test_a_wrong_scram_proof_is_refused(stranger):
+    client = ScramClient("SCRAM-SHA-256", "anna", "wrong")
+    await handshake(stranger, b"SCRAM-SHA-256")
+    challenge = await send(stranger, client.first())
+    done = await send(stranger, client.last(challenge.data))
+    assert done.error == Code.SASL_AUTHENTICATION_FAILED
+
+
+async def test_an_unknown_mechanism_is_told_the_known_ones(stranger):
+    shaken = await handshake(stranger, b"GSSAPI")
+    assert (shaken.error, shaken.mechanisms) == (Code.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
+    assert (await handshake(stranger, b"PLAIN")).error == Code.NONE
+
+
+async def test_messages_without_a_handshake_and_a_second_handshake_are_out_of_place(stranger):
+    assert (await send(stranger, plain("anna", "secret"))).error == Code.ILLEGAL_SASL_STATE
+    await handshake(stranger, b"PLAIN")
+    await send(stranger, plain("anna", "secret"))
+    assert (await handshake(stranger, b"PLAIN")).error == Code.ILLEGAL_SASL_STATE
+
+
+async def test_version_0_goes_on_without_requests(stranger, broker):
+    await handshake(stranger, b"PLAIN", version=0)
+    data = plain("anna", "secret")
+    await stranger.stream.send_all(struct.pack(">i", len(data)) + data)
+    assert await stranger.frame() == bytes(4)
+    assert await principal_of(broker) == Principal("anna")
+    assert isinstance(await stranger.call(m.MetadataRequest([])), m.MetadataReply)
+
+
+async def test_version_0_ends_the_connection_of_who_does_not_come_in(stranger):
+    await handshake(stranger, b"PLAIN", version=0)
+    data = plain("anna", "wrong")
+    await stranger.stream.send_all(struct.pack(">i", len(data)) + data)
+    assert await stranger.frame() is None
+
+
+async def test_before_the_login_other_requests_end_the_connection(stranger):
+    assert (await stranger.call_with_table(m.ApiVersionsRequest(), 0)).error == Code.NONE
+    await stranger.send(m.MetadataRequest([FOO]))
+    assert await stranger.frame() is None
+
+
+async def test_before_the_login_large_frames_are_not_waited_for(stranger):
+    frame = table_request(36, 1, 1, s.SaslAuthenticateRequest(bytes(LOGIN_FRAME_BYTES_MAX)))
+    await stranger.stream.send_all(frame[:20])
+    assert await stranger.frame() is None

@@ -1,0 +1,41 @@
+"""Logins at a broker that asks nobody who they are, and tokens that run out."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from broker.access.authentication import Identity
+from broker.access.rights import ANONYMOUS, Principal
+from broker.server.endings import EndConnection
+from protocols.kafka import sasl_messages as s
+from protocols.kafka.errors import Code
+from protocols.kafka.login import LOOK_S, Login
+
+
+@pytest.mark.parametrize(
+    ("password", "code"), [(b"secret", Code.NONE), (b"wrong", Code.SASL_AUTHENTICATION_FAILED)]
+)
+async def test_a_broker_that_asks_nobody_takes_a_right_login_and_no_wrong_one(
+    broker, client, password, code
+):
+    await broker.users.create("anna", "secret")
+    await client.call_with_table(s.SaslHandshakeRequest(b"PLAIN"), 1)
+    login = s.SaslAuthenticateRequest(b"\0anna\0" + password)
+    assert (await client.call_with_table(login, 1)).error == code
+
+
+async def test_a_connection_ends_when_its_token_runs_out():
+    identity = Identity(Principal("carl"), expires_s=time.time() + 100)
+    authentication = SimpleNamespace(required=True, bearer=lambda token, at: identity)
+    connection = SimpleNamespace(principal=ANONYMOUS, at="kafka 10.0.0.1")
+    login = Login(connection, authentication)
+    assert login.is_needed
+    login.begin(b"OAUTHBEARER")
+    await login.step(b"n,,\1auth=Bearer x\1\1")
+    assert not login.is_needed
+    now = trio.current_time()
+    assert login.check_expiry(now, now + 600) == now + LOOK_S
+    with pytest.raises(EndConnection, match="run out"):
+        login.check_expiry(now + 101, now + 600)
