@@ -47,8 +47,6 @@ class Callbacks:
 
     on_append: Callable[[Partition], int]
     """After an append that is not durable yet; returns the ticket that its answer waits for."""
-    gathering_ticket: Callable[[], int]
-    """The ticket of an append that would come now."""
     report: Report
     """Hears of every storage error."""
     has_room: Callable[[int], bool]
@@ -79,6 +77,7 @@ class Partition:
         self._memory = memory
         self._lane: trio.StrictFIFOLock | None = None
         self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
+        self._appended_ticket = 0
 
     @property
     def lane(self) -> trio.StrictFIFOLock:
@@ -187,13 +186,11 @@ class Partition:
             raise errors.TopicNotFound(self.topic.name.full) from None
 
     @property
-    def gathering_ticket(self) -> int:
+    def appended_ticket(self) -> int:
         """Once this is durable, so is everything appended so far: what the answer to a record sent
         again waits for.
         """
-        if self.log.high_watermark >= self.log.log_end_offset:
-            return 0
-        return self._calls.gathering_ticket()
+        return self._appended_ticket
 
     def _append_failed(
         self, error: storage.errors.StorageError, size_bytes: int
@@ -208,7 +205,8 @@ class Partition:
         if self.log.high_watermark > base_offset:  # durability "written": to be delivered at once
             self._waiters.wake(self)
             return Appended(base_offset, 0)
-        return Appended(base_offset, self._calls.on_append(self))
+        self._appended_ticket = ticket = self._calls.on_append(self)
+        return Appended(base_offset, ticket)
 
     def check_room(self) -> None:
         """Raises StorageFull if the disk was full for the last append and still is.

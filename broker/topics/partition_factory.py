@@ -56,7 +56,6 @@ class Partitions:
         self._known_settings: dict[tuple[tuple[str, Setting], ...], LogSettings] = {}
         self._callbacks = Callbacks(
             on_append=durability.appended,
-            gathering_ticket=lambda: durability.ticket,
             report=durability.report_storage_error,
             has_room=self.has_room,
         )

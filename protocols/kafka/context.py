@@ -85,8 +85,12 @@ class Context:
     def refused(self, error: BrokerError) -> Code:
         """The code to answer with; counted."""
         code = wire_code(error)
-        self.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
+        self.count_error(code)
         return code
+
+    def count_error(self, code: Code) -> None:
+        """Count an answer with this code."""
+        self.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
 
     @property
     def has_own_writes(self) -> bool:

@@ -16,6 +16,7 @@ from broker.steps import Steps
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
+from protocols.kafka.sequences import judge
 from storage.codecs import kafka_batches, kafka_timed
 from storage.codecs import kafka_prepare as kafka
 from storage.codecs.api import BodyInfo, Buffer, Codec, Prepared
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.codecs.kafka_prepare import Messages
     from storage.codecs.record import Record
+    from storage.log.sequences import SequenceTable
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
@@ -97,7 +99,7 @@ class _Producing:
             partition = context.partition(name, index)
             magic = magic_of(message_set)
             if magic == kafka_batches.MAGIC:
-                return self._append_batches(partition, message_set)
+                return await self._append_batches(partition, message_set)
             if magic == kafka_timed.MAGIC:
                 return (yield from self._append_timed(partition, message_set))
             checked = yield from self._check(partition, message_set)
@@ -145,10 +147,24 @@ class _Producing:
         # Those who do not pack append all the time: what needs no packing is as quick as they are.
         return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
 
-    def _append_batches(self, partition: Partition, message_set: memoryview) -> Produced:
+    async def _append_batches(self, partition: Partition, message_set: memoryview) -> Produced:
+        """Store a batch as it is; one that its producer sent before is there already."""
+        known: SequenceTable | None = None
+        if kafka_batches.has_producer(message_set):
+            known = await partition.sequences()
+        # Atomic: no await until the batch is noted among its producer's.
         prepared = kafka_batches.prepare(
             message_set, partition.next_offset, message_bytes_max=self._batch_bytes_max
         )
+        if known is not None:
+            found = judge(known.find(prepared.info.producer_id), prepared.info)
+            if isinstance(found, Code):
+                self._context.count_error(found)
+                return Produced(found, -1)
+            if found is not None:
+                self.ticket = max(self.ticket, partition.appended_ticket)
+                start = partition.log_start_offset
+                return Produced(Code.NONE, found.base_offset, log_start_offset=start)
         return self._store(partition, KAFKA_BATCHES, prepared)
 
     def _append_timed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:

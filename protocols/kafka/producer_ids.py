@@ -7,10 +7,10 @@ import secrets
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
+from storage.codecs.kafka_batches import PRODUCER_BIT
 
-# Ids are drawn, so that no two brokers and no two starts give the same one; the upper half of the
-# range keeps them apart from the catalogue's own numbers.
-ID_MIN = 1 << 62
+# Ids are drawn, so that no two brokers and no two starts give the same one.
+ID_MIN = PRODUCER_BIT
 
 
 def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer:

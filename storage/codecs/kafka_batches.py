@@ -45,6 +45,12 @@ RECORD_MIN = 7  # one byte for each of its fields
 TIME_MS_MAX = (2**63 - 1) // 1000
 US_PER_MS = 1000
 NO_PRODUCER = -1
+PRODUCER_POS = 43
+PRODUCER = struct.Struct(">q")
+# Set in every producer id of a batch header, as it is in those that we give out: the catalogue's
+# numbers, of producers of other protocols, are below it.
+PRODUCER_BIT = 1 << 62
+SEQUENCE_MAX = 2**31 - 1  # after which comes 0
 
 _INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     1: compression.gunzip,
@@ -104,9 +110,16 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
         PREFIX.pack_into(view, ref.pos, base_offset + info.record_count, ref.stop - ref.pos - 12)
         EPOCH.pack_into(view, ref.pos + EPOCH_POS, 0)
         _add_info(info, ref)
-    if len(found) != 1:
-        info.producer_id = 0
+    if len(found) != 1 and info.producer_id:
+        raise CorruptBody("a producer with sequences sends one batch at a time")
     return Prepared(view, info)
+
+
+def has_producer(message_set: Buffer) -> bool:
+    """Whether a set begins with a batch of an idempotent producer."""
+    if len(message_set) < HEAD.size:
+        return False
+    return bool(PRODUCER.unpack_from(message_set, PRODUCER_POS)[0] != NO_PRODUCER)
 
 
 def _check(view: memoryview, ref: BatchRef, message_bytes_max: int) -> None:
@@ -123,6 +136,8 @@ def _check(view: memoryview, ref: BatchRef, message_bytes_max: int) -> None:
         raise UnreadableBody(f"compression codec {codec} is unknown")
     if ref.producer_id < NO_PRODUCER:
         raise CorruptBody(f"producer id {ref.producer_id}")
+    if ref.producer_id != NO_PRODUCER and (ref.producer_epoch < 0 or ref.first_sequence < 0):
+        raise CorruptBody("a producer id without an epoch or a sequence")
     if ref.attributes & (TRANSACTIONAL | CONTROL):
         raise UnreadableBody("transactions are not served")
     possible = BATCH_RECORDS_MAX if codec else (size - HEAD.size) // RECORD_MIN
@@ -140,9 +155,10 @@ def _add_info(info: BodyInfo, ref: BatchRef) -> None:
     if ref.attributes & CODEC_BITS:
         info.flags |= BatchFlag.COMPRESSED
     if ref.producer_id != NO_PRODUCER:
-        info.producer_id, info.producer_epoch = ref.producer_id, ref.producer_epoch
+        info.producer_id = ref.producer_id | PRODUCER_BIT
+        info.producer_epoch = ref.producer_epoch
         info.first_sequence = ref.first_sequence
-        info.last_sequence = ref.first_sequence + ref.count - 1
+        info.last_sequence = (ref.first_sequence + ref.count - 1) & SEQUENCE_MAX
 
 
 def us_of(time_ms: int) -> int | None:

@@ -320,8 +320,8 @@ def test_kafka_python_logs_in_by_sasl(secured, mechanism):
     producer = KafkaProducer(**common, **right)
     assert producer.send("freight", b"x").get(HANG_S).offset >= 0
     producer.close()
-    with pytest.raises(kafka.errors.KafkaError):  # At once, and not when its time is up.
-        KafkaProducer(**common, **wrong).send("freight", b"x").get(1)
+    with pytest.raises(kafka.errors.KafkaError):  # The library tries again until then.
+        KafkaProducer(bootstrap_timeout_ms=1000, **common, **wrong)
 
 
 @pytest.mark.parametrize("mechanism", SASL)

@@ -115,7 +115,6 @@ def partition_over(log, durability, has_room):
         durability.waiters,
         Callbacks(
             on_append=durability.appended,
-            gathering_ticket=lambda: durability.ticket,
             report=durability.report_storage_error,
             has_room=has_room,
         ),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage.codecs import compression, kafka_timed
 from storage.codecs.api import BatchFlag, BodyInfo
-from storage.codecs.kafka_batches import KAFKA_BATCHES, prepare
+from storage.codecs.kafka_batches import KAFKA_BATCHES, PRODUCER_BIT, prepare
 from storage.codecs.kafka_records import read_varint, varint_bytes
 from storage.codecs.record import Header, Record
 from storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
@@ -90,7 +90,7 @@ def test_several_batches_get_offsets_in_a_row_and_are_split_at_their_starts() ->
 def test_producer_and_sequences_are_told_of_a_batch_of_its_own() -> None:
     sent = batch(KAFKA_BATCHES.encode(RECORDS, 5)[61:], 2, pid=77, epoch=3, seq=40)
     info = prepare(sent, 0, message_bytes_max=LIMIT).info
-    assert (info.producer_id, info.producer_epoch) == (77, 3)
+    assert (info.producer_id, info.producer_epoch) == (77 | PRODUCER_BIT, 3)
     assert (info.first_sequence, info.last_sequence) == (40, 41)
 
 

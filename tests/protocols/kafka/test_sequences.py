@@ -1,0 +1,146 @@
+"""Idempotent producers: a batch sent again is stored once, gaps and old epochs are told."""
+
+import socket
+import struct
+
+import pytest
+
+from conformance.server import RunningBroker
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from protocols.kafka.sequences import NEXT, judge
+from storage.codecs.api import BodyInfo
+from storage.codecs.kafka_batches import PRODUCER_BIT, SEQUENCE_MAX
+from storage.log.sequences import ProducerState, StoredBatch
+from tests.protocols.kafka.frames import Client, message_set, table_request
+from tests.protocols.kafka.talk import FOO, another, fetch_one, produce_one, values
+from tests.storage.codecs.test_kafka_batches import batch
+from tests.waiting import HANG_S
+
+PID = 12
+
+
+def sequenced(first: int, count: int = 1, *, epoch: int = 0, pid: int = PID) -> bytes:
+    """A batch of so many records of one byte."""
+    record = bytes((14, 0, 0))
+    records = b"".join(record + bytes((at * 2, 1, 2, 65 + at, 0)) for at in range(count))
+    return batch(records, count, pid=pid, epoch=epoch, seq=first)
+
+
+async def send(client: Client, sent: bytes) -> tuple[int, int]:
+    found = await produce_one(client, sent)
+    return found.error, found.base_offset
+
+
+def state(*sequences: tuple[int, int], epoch: int = 3) -> ProducerState:
+    recent = [StoredBatch(first, last, 100 + first) for first, last in sequences]
+    return ProducerState(PID | PRODUCER_BIT, epoch, 0, recent)
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "sequences", "judgement"),
+    [
+        (None, 0, (0, 0), NEXT),
+        (None, 5, (7, 9), NEXT),  # Forgotten, as far as anybody knows.
+        (state((0, 4)), 3, (5, 5), NEXT),
+        (state((0, 4)), 3, (0, 4), StoredBatch(0, 4, 100)),
+        (state((0, 4), (5, 9)), 3, (0, 4), StoredBatch(0, 4, 100)),
+        (state((0, 4)), 3, (0, 3), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((0, 4)), 3, (6, 6), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((5, 9)), 3, (0, 4), Code.OUT_OF_ORDER_SEQUENCE),  # Older than what is remembered.
+        (state((0, 4)), 2, (5, 5), Code.INVALID_PRODUCER_EPOCH),
+        (state((0, 4)), 4, (0, 0), NEXT),
+        (state((0, 4)), 4, (5, 5), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((9, SEQUENCE_MAX)), 3, (0, 0), NEXT),
+    ],
+)
+def test_what_becomes_of_a_batch(
+    known: ProducerState | None,
+    epoch: int,
+    sequences: tuple[int, int],
+    judgement: StoredBatch | Code | None,
+) -> None:
+    info = BodyInfo(1, None, None, 0, PID | PRODUCER_BIT, epoch, *sequences)
+    assert judge(known, info) == judgement
+
+
+async def test_a_batch_sent_again_is_stored_once_and_answered_as_before(client: Client) -> None:
+    sent = [sequenced(at * 2, 2) for at in range(7)]
+    assert [await send(client, one) for one in sent] == [(0, at * 2) for at in range(7)]
+    assert [await send(client, one) for one in sent[2:]] == [(0, at * 2) for at in range(2, 7)]
+    # What is older than Kafka's five cannot be told from a gap.
+    assert (await send(client, sent[1]))[0] == Code.OUT_OF_ORDER_SEQUENCE
+    assert len(values(await fetch_one(client, 0))) == 14
+
+
+async def test_gaps_and_old_epochs_are_told(client: Client) -> None:
+    assert await send(client, sequenced(0)) == (0, 0)
+    assert (await send(client, sequenced(2)))[0] == Code.OUT_OF_ORDER_SEQUENCE
+    assert await send(client, sequenced(0, epoch=1)) == (0, 1)
+    assert (await send(client, sequenced(1, epoch=0)))[0] == Code.INVALID_PRODUCER_EPOCH
+    assert await send(client, sequenced(1, epoch=1)) == (0, 2)
+
+
+async def test_sequences_go_round(client: Client) -> None:
+    assert await send(client, sequenced(SEQUENCE_MAX - 1, 3)) == (0, 0)
+    assert await send(client, sequenced(1)) == (0, 3)
+
+
+async def test_producers_and_partitions_have_sequences_of_their_own(client: Client) -> None:
+    assert await send(client, sequenced(0, pid=0)) == (0, 0)
+    assert await send(client, sequenced(0, pid=1)) == (0, 1)
+    assert await send(client, sequenced(0, pid=0)) == (0, 0)
+    assert await produce_one(client, message_set(b"a producer without")) == m.Produced(0, 2)
+    assert await send(client, sequenced(1, pid=0)) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        sequenced(0) + sequenced(1),
+        sequenced(-1),
+        sequenced(0, epoch=-1),
+        sequenced(0, pid=-2),
+    ],
+)
+async def test_what_no_idempotent_producer_sends_is_refused(client: Client, sent: bytes) -> None:
+    assert (await send(client, sent))[0] == Code.INVALID_MESSAGE
+
+
+async def test_two_connections_at_once_store_a_batch_once(open_client, client: Client) -> None:
+    again = await another(open_client)
+    for one in (client, again):
+        await one.send(m.ProduceRequest(1, 1000, {FOO: {0: memoryview(sequenced(0))}}))
+    answers = [await one.answer(m.ProduceRequest) for one in (client, again)]
+    assert answers == [m.ProduceReply({FOO: {0: m.Produced(0, 0)}})] * 2
+    assert len(values(await fetch_one(client, 0))) == 1
+
+
+@pytest.mark.slow
+def test_sequences_are_known_after_a_kill(tmp_path) -> None:
+    running = RunningBroker(tmp_path, listen={"kafka": "127.0.0.1:0"}, others=False)
+
+    def exchange(body: object, api_key: int, version: int) -> bytes:
+        with socket.create_connection(running.address("kafka"), timeout=HANG_S) as sock:
+            sock.sendall(table_request(api_key, version, 1, body))
+            stream = sock.makefile("rb")
+            return stream.read(struct.unpack(">i", stream.read(4))[0])
+
+    def store(sent: bytes) -> tuple[int, int]:
+        body = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(sent)}})
+        answer = exchange(body, 0, 3)
+        found: tuple[int, int] = struct.unpack_from(">hq", answer, 4 + 4 + 5 + 4 + 4)
+        return found
+
+    with running:
+        exchange(m.MetadataRequest([FOO]), 3, 4)
+        assert [store(sequenced(at)) for at in range(3)] == [(0, 0), (0, 1), (0, 2)]
+        running.kill()
+        running.start()
+        assert store(sequenced(2)) == (0, 2)
+        assert store(sequenced(4))[0] == Code.OUT_OF_ORDER_SEQUENCE
+        assert store(sequenced(3)) == (0, 3)
+        running.stop()
+        running.start()
+        assert store(sequenced(1)) == (0, 1)
+        assert store(sequenced(4)) == (0, 4)
