@@ -17,7 +17,10 @@ import trio
 from storage.errors import StorageFull
 from storage.log.files import FileGone
 from storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
-from storage.log.sequences import SequenceTable, StoredBatch
+from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
+
+# Protocols take the types of what is remembered from here.
+__all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
 
 if TYPE_CHECKING:
     from storage.codecs.api import BodyInfo

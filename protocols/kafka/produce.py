@@ -31,9 +31,9 @@ except ImportError:
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
+    from broker.topics.producer_memory import SequenceTable
     from storage.codecs.kafka_prepare import Messages
     from storage.codecs.record import Record
-    from storage.log.sequences import SequenceTable
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.

@@ -12,8 +12,8 @@ from protocols.kafka.errors import Code
 from storage.codecs.kafka_batches import SEQUENCE_MAX
 
 if TYPE_CHECKING:
+    from broker.topics.producer_memory import ProducerState, StoredBatch
     from storage.codecs.api import BodyInfo
-    from storage.log.sequences import ProducerState, StoredBatch
 
 NEXT: Final = None  # The batch is to be appended.
 
