@@ -18,6 +18,7 @@ from broker.steps import run
 from protocols.kafka import messages as m
 from protocols.kafka.context import Context
 from protocols.kafka.group_table import GroupTable
+from protocols.kafka.login import Login
 from protocols.kafka.names import NameSpace
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.produce import (
@@ -242,7 +243,13 @@ def context_of(broker: Broker) -> Context:
     address = m.BrokerAddress(1, b"localhost", 9092)
     connection: Any = SimpleNamespace(check=lambda action, resource: None)
     return Context(
-        broker, connection, KafkaOptions(), NameSpace("public/default"), address, GroupTable()
+        broker,
+        connection,
+        KafkaOptions(),
+        NameSpace("public/default"),
+        address,
+        GroupTable(),
+        Login(connection, broker.authentication),
     )
 
 
