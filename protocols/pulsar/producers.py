@@ -62,7 +62,7 @@ def _open(client: Client, command: CommandProducer, stored: SequenceTable | None
     if known is not None:
         if command.epoch <= known.epoch:
             known.request_id = command.request_id
-            client.answer_producer(known, known.partition.gathering_ticket)
+            client.answer_producer(known, known.partition.appended_ticket)
             return
         client.drop_producer(known)  # The same one after a reconnection that we did not notice.
     try:
@@ -131,7 +131,7 @@ def _admit(
         if stored is not None:
             state = stored.find(opened.number)
             opened.last_sequence = messages.NO_ENTRY if state is None else state.last_sequence
-            ticket = max(ticket, opened.partition.gathering_ticket)
+            ticket = max(ticket, opened.partition.appended_ticket)
         return ticket
     except (BrokerError, Refused):
         client.drop_producer(opened)

@@ -154,7 +154,7 @@ class Sending:
         client, producer = self._client, run.producer
         base_offset, ticket = 0, 0
         if run.has_repeats:  # They are told once what they repeat is on disk.
-            ticket = producer.partition.gathering_ticket
+            ticket = producer.partition.appended_ticket
         if run.parts:
             body, size = run.body()
             run.info.producer_id = producer.number

@@ -40,7 +40,7 @@ class FakeClient:
         self._end = 100
         topic = SimpleNamespace(name=SimpleNamespace(full="public/default/t"))
         partition = SimpleNamespace(
-            append=self._append, partition_id=7, topic=topic, gathering_ticket=0
+            append=self._append, partition_id=7, topic=topic, appended_ticket=0
         )
         self.producers = {
             number: SimpleNamespace(
