@@ -172,6 +172,11 @@ class Partition:
             offset += info.record_count
         return self._appended(base_offset)
 
+    @property
+    def known_sequences(self) -> SequenceTable | None:
+        """What `sequences` gives, without waiting; None before the first time."""
+        return self._memory.table
+
     async def sequences(self) -> SequenceTable:
         """What is remembered of its producers: what each stored last, up to date until the caller
         waits again. Every append is noted in it. Waits only the first time after a start.

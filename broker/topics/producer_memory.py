@@ -45,7 +45,7 @@ class ProducerMemory:
     def __init__(self, partition_log: ReadableLog, memories: ProducerMemories) -> None:
         self._log = partition_log
         self._memories = memories
-        self._table: SequenceTable | None = None
+        self.table: SequenceTable | None = None  # As `loaded` gives it, once it has.
         self._loading: trio.Lock | None = None
         self._saved_offset = 0
         self._captured: tuple[int, bytes] | None = None  # A snapshot that waits to be durable.
@@ -55,13 +55,13 @@ class ProducerMemory:
 
         Raises StorageFull, StorageFailed, FileGone where the partition was deleted.
         """
-        if self._table is None:
+        if self.table is None:
             self._loading = self._loading or trio.Lock()
             async with self._loading:
-                if self._table is None:
-                    self._table = await self._load()
+                if self.table is None:
+                    self.table = await self._load()
                     self._memories.add(self)
-        return self._table
+        return self.table
 
     async def _load(self) -> SequenceTable:
         partition_log = self._log
@@ -78,9 +78,9 @@ class ProducerMemory:
 
     def note(self, info: BodyInfo, base_offset: int, append_us: int) -> None:
         """A batch of a producer was appended."""
-        if self._table is not None:
+        if self.table is not None:
             stored = StoredBatch(info.first_sequence, info.last_sequence, base_offset)
-            self._table.note(info.producer_id, info.producer_epoch, stored, append_us)
+            self.table.note(info.producer_id, info.producer_epoch, stored, append_us)
 
     async def keep(self) -> None:
         """Write a snapshot if there is much that the last one does not tell. Raises StorageFailed,
@@ -104,9 +104,9 @@ class ProducerMemory:
 
     def _capture(self, offsets_min: int) -> None:
         end_offset = self._log.log_end_offset
-        if self._table is not None and end_offset - self._saved_offset >= offsets_min:
-            self._table.next_offset = end_offset
-            self._captured = (end_offset, pack_table(self._table, self._log.partition_id))
+        if self.table is not None and end_offset - self._saved_offset >= offsets_min:
+            self.table.next_offset = end_offset
+            self._captured = (end_offset, pack_table(self.table, self._log.partition_id))
 
 
 class ProducerMemories:

@@ -99,7 +99,7 @@ class _Producing:
             partition = context.partition(name, index)
             magic = magic_of(message_set)
             if magic == kafka_batches.MAGIC:
-                return await self._append_batches(partition, message_set)
+                return (yield from self._append_batches(partition, message_set))
             if magic == kafka_timed.MAGIC:
                 return (yield from self._append_timed(partition, message_set))
             checked = yield from self._check(partition, message_set)
@@ -147,11 +147,13 @@ class _Producing:
         # Those who do not pack append all the time: what needs no packing is as quick as they are.
         return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
 
-    async def _append_batches(self, partition: Partition, message_set: memoryview) -> Produced:
+    def _append_batches(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         """Store a batch as it is; one that its producer sent before is there already."""
         known: SequenceTable | None = None
         if kafka_batches.has_producer(message_set):
-            known = await partition.sequences()
+            known = partition.known_sequences
+            if known is None:
+                known = yield partition.sequences()
         # Atomic: no await until the batch is noted among its producer's.
         prepared = kafka_batches.prepare(
             message_set, partition.next_offset, message_bytes_max=self._batch_bytes_max

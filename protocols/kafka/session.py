@@ -133,7 +133,7 @@ class KafkaSession:
     def _serve(self, frame: memoryview) -> Steps[None]:
         machine = self._machine
         if machine.is_raw:
-            await self._handle_raw(frame)
+            yield self._handle_raw(bytes(frame[SIZE.size :]))
             return
         is_large = False
         try:
@@ -163,10 +163,9 @@ class KafkaSession:
         if answer.ends:
             raise EndConnection(answer.ends)
 
-    async def _handle_raw(self, frame: memoryview) -> None:
+    async def _handle_raw(self, data: bytes) -> None:
         """Take a message of a SASL mechanism that comes without a request around it."""
-        data = await raw_step(self._context, bytes(frame[SIZE.size :]))
-        self._outbox.answer(self._machine.encode_raw(data))
+        self._outbox.answer(self._machine.encode_raw(await raw_step(self._context, data)))
         self._machine.is_raw = self._login.has_begun
         self._machine.needs_login = self._login.is_needed
 
