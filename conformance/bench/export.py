@@ -7,7 +7,6 @@ Spark and of the program's processes is not counted. `make bench-export`, with
 
 import argparse
 import multiprocessing
-import os
 import random
 import shutil
 import statistics
@@ -187,7 +186,7 @@ def export(spark: Spark, data_dir: Path, out: Path) -> float:
 def noop(spark: Spark, data_dir: Path) -> float:
     """The data source, its rows thrown away by Spark."""
     rows = spark.started().read.format("braidlog").option("path", str(data_dir))
-    rows = rows.option("subscribe", TOPIC).option("minPartitions", str(2 * os.cpu_count()))
+    rows = rows.option("subscribe", TOPIC).option("minPartitions", str(2 * PROCESSES))
     rows.load().write.format("noop").mode("overwrite").save()
     return 0
 

@@ -2,7 +2,8 @@
 
 L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
 MB/s. P: blocking ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in
-sequence. D: MB/s of 128 KiB appends with an fdatasync after each.
+sequence. D: MB/s of 128 KiB appends with an fdatasync after each. H: requests per second of a bare
+Starlette answer on Hypercorn.
 """
 
 import os
@@ -12,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from conformance.bench.bare_http import bare_rate
 
 PIECE = 128 * 1024
 MB = 1e6
@@ -25,6 +28,7 @@ def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
         "P": _ping_pong(seconds),
         "S": _appends(folder, seconds, 1024, os.fdatasync),
         "D": _appends(folder, seconds, PIECE, os.fdatasync) * PIECE / MB,
+        "H": bare_rate(seconds),
     }
 
 

@@ -3,7 +3,7 @@
 A goal is a ratio, unless it has a unit; `CPU` is the broker's processor time for a message.
 """
 
-from conformance.bench import moving, waiting
+from conformance.bench import http_load, moving, waiting
 from conformance.bench.sample import Workload
 
 _SETS = "1 conn, 1 part, 128 KiB sets, 8 in flight"
@@ -93,6 +93,20 @@ WORKLOADS = [
         "2/S + 0.7 ms",
     ),
     Workload("receive-p99", "publish to receive, 1000/s, 100 B", waiting.receive_latency(99)),
+    Workload("http-produce-1", "10 conns, 1 message a POST", http_load.produce(1), "0.5"),
+    Workload("http-produce-100", "10 conns, 100 messages a POST", http_load.produce(100), "0.25"),
+    Workload(
+        "http-latency",
+        "10 conns, 1 message a POST, half the rate",
+        http_load.latency_at_half,
+        "50 ms",
+    ),
+    Workload(
+        "http-beside-kafka",
+        "1 producer's acks beside POSTs at half the rate",
+        http_load.acks_beside,
+        "2",
+    ),
     Workload(
         "light-client",
         "Metadata beside 2 conns of pipelined 128 KiB sets",

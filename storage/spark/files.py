@@ -4,6 +4,7 @@ Knows pyarrow and the folder's layout, no log and no Spark.
 """
 
 import uuid
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ PENDING_BYTES_MAX = 32 << 20  # Rows of all open files that are not written yet.
 FILE_BYTES = 24 << 20  # Rows of one file that make a row group.
 FILES_MAX = 200  # Open files of a task; records of further dates go to the folder without a date.
 DEAD_BYTES_MAX = 16 << 20
+RUNS_MAX = 32  # Pieces of a batch with one date each; where there are more, rows are gathered.
 
 _DELTA = {
     "offset": "DELTA_BINARY_PACKED",
@@ -105,8 +107,11 @@ class TaskFiles:
         slots = slots_of(times, self._settings.by)
         if not len(slots):
             return
-        if slots[0] == slots[-1] and (slots == slots[0]).all():
-            self._add(int(slots[0]), batch, times)
+        cuts = [0, *(np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist(), len(slots)]
+        if len(cuts) <= RUNS_MAX:  # Times mostly ascend: pieces of the batch, and no copy.
+            for start, end in pairwise(cuts):
+                piece = batch.slice(start, end - start)
+                self._add(int(slots[start]), piece, times[start:end])
             return
         for slot in np.unique(slots).tolist():
             here = slots == slot

@@ -1,0 +1,135 @@
+"""Requests over HTTP, one in flight on each connection, and what a bare Starlette answer on
+Hypercorn makes of them: the limit of a server of that kind.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from conformance.raw.wire import TIMEOUT_S
+
+CONNECTIONS = 10
+VALUE = "v" * 100
+READ_BYTES = 65536
+PACE_S = 0.001  # How often it is looked whether the next request is due.
+BARE_ANSWER = b'{"schema_version":null,"messageIds":[{"partition":0,"messageId":"CAEQABgA"}]}'
+
+
+def request_of(path: str, messages: int) -> bytes:
+    """A whole POST of so many messages."""
+    body = json.dumps({"messages": [{"value": VALUE}] * messages}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def answers(
+    address: tuple[str, int], request: bytes, seconds: float, rate: float = 0
+) -> list[float]:
+    """Send the request again on each connection when its answer has come, at most `rate` a second
+    in all (0: as fast as it goes); the seconds that each answer took.
+    """
+    poll = select.epoll()
+    sockets: dict[int, socket.socket] = {}
+    for _ in range(CONNECTIONS):
+        sock = socket.create_connection(address, timeout=TIMEOUT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets[sock.fileno()] = sock
+        poll.register(sock, select.EPOLLIN)
+    clock = time.perf_counter
+    began = clock()
+    taken: list[float] = []
+    sent_at: dict[int, float] = {}
+    idle = list(sockets)
+    while idle or sent_at:
+        now = clock()
+        while idle and (not rate or now - began >= (len(taken) + len(sent_at)) / rate):
+            number = idle.pop()
+            if now - began >= seconds:
+                sockets.pop(number).close()
+                continue
+            sent_at[number] = clock()
+            sockets[number].sendall(request)
+        if not idle and not sent_at:
+            break
+        for number, _ in poll.poll(PACE_S if idle else TIMEOUT_S):
+            _take_answer(sockets[number])
+            taken.append(clock() - sent_at.pop(number))
+            idle.append(number)
+        if idle and now - began >= seconds:
+            rate = 0
+    poll.close()
+    return taken
+
+
+def _take_answer(sock: socket.socket) -> None:
+    received = b""
+    while (end := received.find(b"\r\n\r\n")) < 0:
+        received += _piece(sock)
+    assert received.startswith(b"HTTP/1.1 200"), received[:200]
+    lower = received[:end].lower()
+    at = lower.index(b"content-length:") + 15
+    size = int(lower[at:].split(b"\r\n", 1)[0])
+    while len(received) < end + 4 + size:
+        received += _piece(sock)
+
+
+def _piece(sock: socket.socket) -> bytes:
+    piece = sock.recv(READ_BYTES)
+    if not piece:
+        raise ConnectionError("closed before the answer was whole")
+    return piece
+
+
+@contextmanager
+def bare_server() -> Iterator[tuple[str, int]]:
+    """Starlette on Hypercorn's trio worker in a process of its own: it reads a body and answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        listening.setblocking(False)
+        child = os.fork()
+        if not child:
+            try:
+                _serve_bare(listening.fileno())
+            finally:
+                os._exit(1)
+        try:
+            yield listening.getsockname()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _serve_bare(fd: int) -> None:
+    import hypercorn.trio
+    import trio
+    from hypercorn.config import Config
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def answer(request: Request) -> Response:
+        await request.body()
+        return Response(BARE_ANSWER, media_type="application/json")
+
+    config = Config()
+    config.bind = [f"fd://{fd}"]
+    config.accesslog = None
+    config.loglevel = "WARNING"
+    app = Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
+    trio.run(partial(hypercorn.trio.serve, app, config))  # type: ignore[arg-type]
+
+
+def bare_rate(seconds: float) -> float:
+    """Requests a second of the bare server, for one message each."""
+    with bare_server() as address:
+        request = request_of("/topics/public/default/orders", 1)
+        answers(address, request, min(0.2, seconds))  # Until it is warm.
+        began = time.perf_counter()
+        count = len(answers(address, request, seconds))
+        return count / (time.perf_counter() - began)

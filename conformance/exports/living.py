@@ -1,0 +1,37 @@
+"""Run after run of the export beside a live writer, without a JVM: tasks run in this process."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.exports.folder import Shown, check_once
+from conformance.exports.writer import TOPIC, LiveWriter, ends_of
+from conformance.server import RunningBroker
+from storage.metadata.names import parse_topic
+from storage.spark.export import ExportJob, Source, run_export
+from storage.spark.session import Report, Work
+
+LOOK_EVERY = 50  # Runs between two looks at the whole folder.
+
+
+class InThisProcess:
+    """Runs tasks one after the other, as `storage.spark.session.Spark` runs them anywhere."""
+
+    def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
+        """Every outcome."""
+        return list(work(lambda _: None, parts))
+
+
+def live_runs(count: int) -> Shown:
+    """So many runs, then one more without the writer. Raises AssertionError."""
+    with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:
+        lake = Path(scratch) / "lake"
+        job = ExportJob(Source(str(broker.data_dir), (parse_topic(TOPIC),)), lake)
+        with LiveWriter(broker, 1):
+            for number in range(1, count + 1):
+                run_export(job, InThisProcess())  # type: ignore[arg-type]
+                if number % LOOK_EVERY == 0:
+                    check_once(lake)
+        run_export(job, InThisProcess())  # type: ignore[arg-type]
+        return check_once(lake, ends_of(broker, TOPIC))
