@@ -155,7 +155,7 @@ class Broker:
         data_dir = DataDir.open(config.data_dir)
         try:
             return cls(config, data_dir, verifier)
-        except BaseException:
+        except BaseException:  # Whatever it was, the lock is given back.
             data_dir.abandon()
             raise
 

@@ -16,7 +16,6 @@ class Reader:
     __slots__ = ("_end", "_pos", "_view")
 
     _U8: ClassVar = struct.Struct("B")
-    _I8: ClassVar = struct.Struct("b")
     _I16: ClassVar[struct.Struct]
     _U32: ClassVar[struct.Struct]
     _I32: ClassVar[struct.Struct]
@@ -62,10 +61,6 @@ class Reader:
     def u8(self) -> int:
         """An unsigned byte."""
         return int(self.unpack(self._U8)[0])
-
-    def i8(self) -> int:
-        """A signed byte."""
-        return int(self.unpack(self._I8)[0])
 
     def i16(self) -> int:
         """A signed 16-bit integer."""

@@ -49,11 +49,6 @@ class TokenVerifier:
         if self._keys:
             self._decode = self._decoder()
 
-    @property
-    def has_keys(self) -> bool:
-        """Whether any token can be right."""
-        return bool(self._keys)
-
     def verify(self, token: str) -> Proved:
         """Whose token this is. Raises NotAuthenticated."""
         if len(token) > TOKEN_BYTES_MAX:

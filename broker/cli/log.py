@@ -134,7 +134,7 @@ def repair(
             repairing = Repair(data_dir, advance)
             try:
                 plan = repairing.plan(place)
-            except BaseException:
+            except BaseException:  # An interrupt too: the lock is given back.
                 repairing.close()
                 raise
         try:

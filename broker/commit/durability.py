@@ -189,7 +189,7 @@ class SyncThread:
         while (commit_round := self._jobs.get()) is not None:
             try:
                 self._committer.sync(commit_round)
-            except Exception as error:
+            except Exception as error:  # Raised in the task that waits for this round.
                 self._results.append(error)
             else:
                 self._results.append(None)

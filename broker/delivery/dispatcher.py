@@ -271,12 +271,11 @@ class Dispatcher(abc.ABC):
 
     async def _pause(self, position: int | None = None) -> None:
         """Wait for `wake`, for what falls due, or for records at `position`."""
-        if self._is_woken:
-            pass
-        elif position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
-            await self._parked.park()
-        else:
-            await self._await(position, self._due_at())
+        if not self._is_woken:
+            if position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
+                await self._parked.park()
+            else:
+                await self._await(position, self._due_at())
         self._is_woken = False
 
     async def _await(self, position: int | None, until: float) -> None:

@@ -102,7 +102,7 @@ class Dispatchers:
         with scope:
             try:
                 await dispatcher.run()
-            except Exception:
+            except Exception:  # A bug ends this delivery and its consumers, nothing else.
                 log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
                 dispatcher.close_consumers()
                 self._drop(_key(dispatcher))

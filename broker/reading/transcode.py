@@ -139,7 +139,7 @@ class Reader(abc.ABC):
             raise UnreadableRecord(told)
         try:
             while not self.is_full and (yield from self._take_next()):
-                pass
+                pass  # One after the other, in `_take_next`.
         except BrokerError:
             if not result.record_count:
                 raise

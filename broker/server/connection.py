@@ -135,7 +135,7 @@ class Connection:
         self._leave()
         try:
             self._session.goodbye()
-        except Exception:
+        except Exception:  # A bug there must not keep the broker from stopping.
             self.log.exception("goodbye_failed")
         if self._parked is not None:
             self._unpark(None)
@@ -186,7 +186,7 @@ class Connection:
                     await self._converse()
                     await self._finish()
                     io.cancel_scope.cancel()
-            except Exception:
+            except Exception:  # A bug ends this connection and nothing else.
                 self.log.exception("connection_failed")
             finally:
                 self.outbox.abandon()
@@ -295,7 +295,7 @@ class Connection:
         self._in_turn = True
         try:
             waiting = turn.advance()
-        except Exception as error:
+        except Exception as error:  # Raised in the task that reads, which sorts it.
             self._unpark(error)
             return False
         finally:

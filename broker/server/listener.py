@@ -198,7 +198,7 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
     stream = TlsSocket(sock, tls.context)
     try:
         await stream.handshake()
-    except BaseException:
+    except BaseException:  # Cancelled too: nobody else has the socket.
         stream.close()
         raise
     return stream

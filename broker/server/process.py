@@ -183,7 +183,7 @@ async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> N
         await listener.adapter.serve(
             broker, [listener.socket], listener.options, broker.stopping, tls=listener.tls
         )
-    except Exception:
+    except Exception:  # A bug of one adapter's server: the other listeners go on.
         log.exception("listener_failed", listener=listener.name)
 
 

@@ -65,7 +65,7 @@ class Turn:
                 await _sending_before_waits(waiting, self._outbox)
             except EndConnection as ending:
                 error = ending
-            except BaseException:
+            except BaseException:  # Cancelled too: what was answered leaves first.
                 self._outbox.flush()
                 raise
             waiting = self.advance(error)
@@ -298,6 +298,6 @@ def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, An
         try:
             argument = yield awaited
             resume = waiting.send
-        except BaseException as error:
+        except BaseException as error:  # The coroutine gets it, as if it had awaited itself.
             argument = error
             resume = waiting.throw

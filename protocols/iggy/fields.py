@@ -313,13 +313,6 @@ class Counted:
         return U32.pack(len(block)) + block
 
 
-class Bytes8:
-    """A count, then so many bytes."""
-
-    def read(self, reader: LittleEndianReader) -> bytes:
-        return bytes(reader.take(reader.u8()))
-
-
 class Options:
     """An options block (V), which runs to the end of the body: kinds and values by key."""
 

@@ -45,7 +45,6 @@ COMMAND_BYTES_MAX = 1024 * 1024
 # A login is below 1 KB; its context may be longer than the known clients'.
 BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
-EMPTY_OK = HEAD.pack(0, 0)
 LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
 COMPRESSIONS = range(1, 3)
 ALL_CODES = frozenset(int(code) for code in Code)

@@ -125,7 +125,7 @@ def _decode_set(
         if size < MESSAGE_MIN or stop > end or magic:
             raise CorruptBody("entry is not a message of format 0")
         if offset < start_offset:
-            pass
+            pass  # It ends below: only its size counts.
         elif attributes & CODEC_BITS:
             inner = inner_set(data, pos, stop)
             if not _decode_set(inner, append_us, start_offset, (records_max, bytes_max), decoded):

@@ -260,7 +260,7 @@ class JournalLog:
             for records in in_batches(bodies):
                 self._write_batch(segment, records, flags=0)
             self._write_batch(segment, [], flags=BatchFlag.MARKER)
-        except BaseException:
+        except BaseException:  # The snapshot did not happen, whatever went wrong.
             self._end_offset = start_offset
             segment.discard()
             raise

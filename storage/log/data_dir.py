@@ -91,7 +91,7 @@ class DataDir:
             files = files or Files(path)
             data_dir = cls(path, files, lock_fd)
             data_dir._prepare()
-        except BaseException:
+        except BaseException:  # Whatever it was, the lock is given back.
             os.close(lock_fd)
             raise
         return data_dir

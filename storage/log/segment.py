@@ -125,7 +125,7 @@ class Segment:
         segment.file = files.create(segment.path)
         try:
             segment.file.write_at([pack_segment_header(header)], 0)
-        except Exception:
+        except Exception:  # No half a segment stays, whatever went wrong.
             segment.discard()
             raise
         segment.size = SEGMENT_HEADER_BYTES

@@ -101,7 +101,7 @@ def _cache_folder() -> Path:
         if os.access(folder, os.W_OK):
             return folder
     except (OSError, RuntimeError):  # The latter for a user without a home.
-        pass
+        pass  # Then the temporary folder below.
     folder = Path(tempfile.gettempdir()) / f"braidlog-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

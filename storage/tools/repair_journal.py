@@ -116,7 +116,7 @@ class JournalRepair:
         try:
             end = writer.snapshot(self.journal.snapshots)
             writer.finish()
-        except BaseException:
+        except BaseException:  # An interrupt too: no half a file stays.
             writer.abandon()
             raise
         for old in bases:

@@ -91,7 +91,7 @@ class PartitionRepair:
         try:
             writer.gap(offset, next_offset)
             writer.finish()
-        except BaseException:
+        except BaseException:  # An interrupt too: no half a file stays.
             writer.abandon()
             raise
 
@@ -131,7 +131,7 @@ class PartitionRepair:
                 pos = hole.end_pos
             writer.copy(segment, pos, segment.size)
             writer.finish()
-        except BaseException:
+        except BaseException:  # An interrupt too: no half a file stays.
             writer.abandon()
             raise
         segment.close()

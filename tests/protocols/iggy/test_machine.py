@@ -15,7 +15,6 @@ from protocols.iggy.layouts_v import V
 from protocols.iggy.machine import (
     BEFORE_LOGIN_BYTES_MAX,
     COMMAND_BYTES_MAX,
-    EMPTY_OK,
     LOGINS,
     SEND_BYTES_MAX,
     Command,
@@ -215,7 +214,7 @@ def test_error_without_a_reason_still_has_a_text_where_one_is_needed():
 def test_success_counts_what_follows_from_elsewhere():
     machine = logged_in()
     command = Command(Code.POLL_MESSAGES, None)
-    assert machine.encode(command, []) == EMPTY_OK
+    assert machine.encode(command, []) == bytes(8)
     head = machine.encode(command, [r.PolledHead(0, 3, 1)], tail_bytes=50)
     assert head == struct.pack("<II", 0, 66) + struct.pack("<IQI", 1, 3, 1)
 
