@@ -183,7 +183,7 @@ class Broker:
         self.waiters.stop()
 
     def close(self) -> None:
-        """Make everything durable and let go of the directory. `run` must be over. Raises
+        """Make everything durable and release the directory. `run` must have ended. Raises
         StorageFailed.
         """
         self.retire_discarded()
@@ -192,11 +192,13 @@ class Broker:
         self._storage.close(self.committer)
 
     def abandon(self) -> None:
-        """Let go of the directory as it is, after a failed sync."""
+        """Release the directory as it is, after a failed sync."""
         self._storage.abandon()
 
     def retire_discarded(self) -> None:
-        """Let go of partitions of deleted topics; `run` does it in turns. Raises StorageFailed."""
+        """Close the partitions of deleted topics; `run` does it piece by piece. Raises
+        StorageFailed.
+        """
         for _ in self._partitions.retire_discarded():
             pass
 
@@ -208,7 +210,7 @@ class Broker:
             self.seldom.warning("login_refused", cause=f"{way} {at}", way=way, host=host_of(at))
 
     async def has_room(self) -> bool:
-        """Whether a small record can be stored, as far as was seen in the last moment."""
+        """Whether a small record can be stored, as last seen a moment ago."""
         return await self._partitions.look_for_room()
 
     def now_us(self) -> int:

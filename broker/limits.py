@@ -1,6 +1,5 @@
-"""Every limit of the broker's core, with its reason. Knows no protocol: a listener keeps its own
-limits
-in its own folder.
+"""Every limit of the broker's core, with its reason. Knows no protocol: an adapter keeps its own
+limits in its own folder.
 
 Names end in their unit. A limit that an operator may want to move is a setting of
 `broker/config/settings.py` instead.
@@ -25,12 +24,13 @@ RECEIVE_MEMORY_S = 10.0
 # A shorter piece of a frame is copied aside, so that its buffer can go back.
 LEFTOVER_BYTES_MAX = 4 * KIB
 TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints.
-TURN_S_MAX = 0.005  # And no further one after so long, however few: frames differ in what they ask.
+# And no further frame after this long, however few they were: frames differ in cost.
+TURN_S_MAX = 0.005
 # One pass over the connections that are ready; then other tasks have their turn. A turn of the loop
 # costs about 20 microseconds: one in a hundred of this.
 PASS_S_MAX = 0.002
 PASS_SOCKETS_MAX = 256  # Found ready at once; those behind them come next, epoll keeps the order.
-# A frame that has begun and gets less than STALL_BYTES in so long will not be finished.
+# A frame that has begun and gets less than STALL_BYTES in this time will not be finished.
 FRAME_STALL_S = 60.0
 STALL_BYTES = 16 * KIB  # 270 bytes a second: slower than any line that people use.
 
@@ -42,7 +42,7 @@ OUTBOX_BYTES_MAX = 1 * MIB
 OUTPUT_BYTES_ALL_MAX = 128 * MIB
 # What a connection may hold once half of that is used: room for a thousand such.
 OUTPUT_SHARE_BYTES_MIN = 64 * KIB
-# A peer that takes less than STALL_BYTES in so long does not read.
+# A peer that takes less than STALL_BYTES in this time does not read.
 WRITE_STALL_S = 60.0
 # The same for both directions while memory is short: the largest go first.
 SHORT_STALL_S = 3.0
@@ -85,7 +85,7 @@ DECODE_BYTES_MAX = 1 * MIB
 UNPACKING_THREADS_MAX = 2
 # Places of one partition that could not be read, remembered for clients that ask again and again.
 UNREADABLE_PLACES_MAX = 64
-DECODE_INLINE_RECORDS = 1000  # So many that are not compressed take less than a millisecond.
+DECODE_INLINE_RECORDS = 1000  # This many uncompressed records take less than a millisecond.
 DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body again too often.
 DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.

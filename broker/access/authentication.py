@@ -20,7 +20,7 @@ from storage.metadata.user_records import ScramKey
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client proved to be, and until when, in seconds since 1970 (None: for ever)."""
+    """Who a client proved to be, and until when, in seconds since 1970 (None: forever)."""
 
     principal: Principal
     expires_s: float | None = None
@@ -84,7 +84,7 @@ class Authentication:
         return ScramLogin(mechanism, at, self._users, self._told)
 
     def bearer(self, token: str, at: str) -> Identity:
-        """By a signed token, or by an access token of ours; `at` as with a password.
+        """By a signed token, or by one of Braidlog's own access tokens; `at` as with a password.
 
         Raises NotAuthenticated.
         """

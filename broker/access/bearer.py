@@ -27,7 +27,7 @@ DATA_PREFIXES: Final = (b"data:;base64,", b"base64:")  # How Pulsar's configurat
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What a token proved: whose it is, and until when (seconds since 1970; None: for ever)."""
+    """What a token proved: whose it is, and until when (seconds since 1970; None: forever)."""
 
     name: str
     expires_s: float | None
@@ -94,7 +94,7 @@ def _no_key(token: str, key: Key, algorithm: str) -> dict[str, Any]:
 
 
 def looks_signed(token: str) -> bool:
-    """Whether a token is a JSON Web Token by its form; access tokens of ours have no dot."""
+    """Whether a token is a JSON Web Token by its form; Braidlog's own access tokens have no dot."""
     return token.count(".") == 2
 
 

@@ -1,4 +1,4 @@
-"""Slows down who guesses passwords: by name and by address, without hashing and without waiting.
+"""Slows down password guessing, by name and by address, without hashing and without waiting.
 
 After some failures in a row the next try is refused until a while has passed, twice as long after
 each further failure. Knows no password and no clock of its own.

@@ -1,6 +1,6 @@
 """The first user of a broker that asks who its clients are, so that somebody can make the others.
 
-Its password is chance, and stands in a file that only the broker's own account can read.
+Its password is random, and is in a file that only the broker's own account can read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def make_first_admin(broker: Broker) -> None:
 
 
 def write_new_password(path: Path) -> str:
-    """A password of chance, on disk in a file that only the broker's own account can read.
+    """Make a random password and write it in a file that only the broker's own account can read.
 
     Raises OSError.
     """

@@ -32,7 +32,7 @@ HASHES_WAITING_MAX: Final = 64
 REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; the oldest goes.
 
 PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds what is hashed.
-TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 bits of chance.
+TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 random bits.
 
 SCRAM_SALT_BYTES: Final = 16
 SCRAM_ITERATIONS: Final = 4096  # Kafka's default, and the least that RFC 7677 allows.
@@ -127,7 +127,7 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> bytes:
-    """What is kept of an access token. It is chance alone, so that a plain hash is enough."""
+    """What is kept of an access token. It is entirely random, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).digest()
 
 

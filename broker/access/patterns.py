@@ -50,7 +50,7 @@ class Pattern:
         if resource.kind is ResourceKind.GROUP:
             if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
                 return False
-            if not resource.topic:  # Of that name wherever it reads: the topics are asked later.
+            if not resource.topic:  # Of that name on any topic: the topics are checked later.
                 return True
         named = (resource.tenant, resource.namespace, resource.topic)
         depth = sum(1 for part in named if part)

@@ -16,7 +16,7 @@ from broker.errors import LimitExceeded
 if TYPE_CHECKING:
     from broker.config.settings import AccessConfig, PrincipalLimits
 
-# Nothing is read from a connection for at most so long at a time: its client's signs of life are
+# The longest time for which nothing is read from a connection: its client's signs of life are
 # still seen before a protocol takes it for gone.
 PAUSE_S_MAX: Final = 10.0
 # Principals remembered, some 500 bytes each. Those without a connection go first: they owe the less
@@ -39,7 +39,7 @@ class Bucket:
         self._seen_s = clock_s()
 
     def spend(self, amount: float) -> float:
-        """Take so much, owing what is not there; the seconds until all debt is paid."""
+        """Take this much, going into debt if need be; returns the seconds until it is paid."""
         now = self._clock_s()
         self._left = min(self._burst, self._left + (now - self._seen_s) * self._rate) - amount
         self._seen_s = now

@@ -63,7 +63,7 @@ class Resource:
 
     @classmethod
     def of_group(cls, group: bytes, topic: TopicName | None = None) -> Resource:
-        """A group of a topic; without a topic: of that name wherever it reads."""
+        """A group of a topic; without a topic: of that name on any topic."""
         if topic is None:
             return cls(ResourceKind.GROUP, group=group)
         return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)

@@ -1,4 +1,4 @@
-"""The users of the broker, whatever protocol they log in by: who there is, and who proves to be
+"""The users of the broker, whatever protocol they log in by: which there are, and proving to be
 one.
 
 Every change is one of the catalogue's and returns its commit ticket. Knows no protocol: each one's

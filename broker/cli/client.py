@@ -33,9 +33,9 @@ class AdminClient:
     """One broker, by the URL of its HTTP listener."""
 
     def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
-        """Who asks is in the environment: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
-        BRAIDLOG_CA_FILE names who signed the broker's certificate. Raises AdminError for what is no
-        http URL.
+        """The environment says who asks: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
+        BRAIDLOG_CA_FILE names who signed the broker's certificate. Raises AdminError for anything
+        but an http URL.
         """
         self._headers = {"Content-Type": "application/json", **_credentials(environment)}
         self._ca_file = environment.get("BRAIDLOG_CA_FILE")

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 class Durability:
-    """Commit rounds and those who wait for them."""
+    """Commit rounds and those who wait for them.
+
+    Guarantees: a ticket is reported durable only after every file and folder marked up to it was
+    synced; readers wake and answers leave after that, never before. Only `settled`, `reached` and
+    the task in `run` wait; everything else returns at once.
+    """
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ def as_broker_errors(report: Report) -> Iterator[None]:
 
 
 class StorageErrorLog:
-    """Logs the first error of a kind at once, and then seldom."""
+    """Logs the first error of a kind at once, then rarely."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         """`now` is a clock in seconds."""

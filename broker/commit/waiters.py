@@ -2,7 +2,7 @@
 timer.
 
 A wait may name many partitions and costs one entry in each. Knows nothing of storage, protocols
-or time: who wants to wait no longer than so long puts a cancel scope around it.
+or time: put a cancel scope around a wait to limit its time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Wait:
         self.done = False
 
     def wake(self) -> None:
-        """Let the task go on; at most once."""
+        """Resume the task; at most once."""
         if not self.done:
             self.done = True
             trio.lowlevel.reschedule(self.task)
@@ -44,7 +44,11 @@ class Awaited(Protocol):
 
 
 class Waiters:
-    """Every waiting task of the broker."""
+    """Every waiting task of the broker.
+
+    Guarantees that no wake-up is lost: a watermark that has moved before `wait_any` is seen by it.
+    Only `wait_any` waits.
+    """
 
     def __init__(self) -> None:
         self._waits: set[Wait] = set()
@@ -86,7 +90,7 @@ class Waiters:
                 wait.wake()
 
     def stop(self) -> None:
-        """The broker is stopping: wake everybody, and let nobody wait again."""
+        """The broker is stopping: wake everybody; later waits return at once."""
         self._stopped = True
         for wait in self._waits:
             wait.wake()

@@ -60,7 +60,7 @@ class ThrottledLog:
         self._note(self._log.info, event, cause, fields)
 
     def warning(self, event: str, *, cause: str, **fields: object) -> None:
-        """The same for what an operator may have to know."""
+        """The same at level WARNING, for what an operator may have to know."""
         self._note(self._log.warning, event, cause, fields)
 
     def error(self, event: str, *, cause: str, **fields: object) -> None:

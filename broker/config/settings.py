@@ -372,7 +372,7 @@ def _struct_of_each(hint: object) -> type | None:
 
 
 def plain_value(key: str, text: str, hint: object) -> object:
-    """What the text of a setting comes to, by its name and type: sizes and times in numbers, lists
+    """The value of a setting's text, by its name and type: sizes and times in numbers, lists
     at their commas, `none` where that can be; other text as it is. Raises ValueError.
     """
     if typing.get_origin(hint) is tuple:

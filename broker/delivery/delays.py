@@ -40,7 +40,7 @@ class Delays:
         heapq.heappush(self._heap, packed)
 
     def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """(offset, slot) of those that are due, at most so many; they are no longer here."""
+        """Remove and return (offset, slot) of entries that are due, at most `count_max` of them."""
         found: list[tuple[int, int]] = []
         heap, bound = self._heap, (now_ms + 1) << (_OFFSET_BITS + _SLOT_BITS)
         while heap and heap[0] < bound and len(found) < count_max:

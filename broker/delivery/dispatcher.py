@@ -46,7 +46,12 @@ TURN_BYTES = 256 * 1024
 
 
 class Dispatcher(abc.ABC):
-    """What every kind shares: the pump, acknowledging, resets."""
+    """What every kind shares: the pump, acknowledging, resets.
+
+    Guarantees: nothing at or above the high watermark is delivered, and what is acknowledged is not
+    delivered again. The pump waits for records, permits or room; acknowledging and resets wait only
+    for reads from the log.
+    """
 
     kind: SubscriptionKind
     _special = 0  # Flags of entries that `_is_for` is to be asked about.
@@ -114,7 +119,7 @@ class Dispatcher(abc.ABC):
         self.wake()
 
     def close_consumers(self) -> None:
-        """Let every consumer go, and tell each one's connection."""
+        """Detach every consumer and tell its connection."""
         for consumer in list(self.consumers):
             self.detach(consumer)
             consumer.let_go()
@@ -137,7 +142,7 @@ class Dispatcher(abc.ABC):
             self._hold()
 
     def wake(self) -> None:
-        """Let the pump look again: permits, acknowledgements or room have come."""
+        """Make the pump look again: there are new permits, acknowledgements or room."""
         self._is_woken = True
         if self._parked:
             self._parked.unpark_all()
@@ -191,7 +196,7 @@ class Dispatcher(abc.ABC):
         return bool(taken)
 
     def _hand_out(self, consumer: Consumer, taken: list[Entry], wanted: int, size: int) -> None:
-        """Send entries to this consumer, of which so many messages are wanted."""
+        """Send entries to this consumer; `wanted` of their messages are not acknowledged."""
         consumer.permits -= wanted
         consumer.messages_out += wanted
         consumer.bytes_out += size

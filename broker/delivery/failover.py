@@ -55,7 +55,7 @@ class FailoverDispatcher(OrderedDispatcher):
         return super()._can_give()
 
     def _change(self) -> None:
-        """Let the chosen one be active, tell everybody, and begin again for it."""
+        """Make the chosen consumer active, tell all of them, and start again for it."""
         self._change_at = math.inf
         self.active = self._chosen()
         self.rewind()

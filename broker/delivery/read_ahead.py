@@ -1,8 +1,8 @@
 """How much all dispatchers together may have read ahead: one budget of bytes.
 
-Who is about to read asks how much; where the budget is short, those who could not give anything out
-for the longest time drop what they hold, which is read again when it is wanted. Nobody waits here:
-a dispatcher always may read a little. Knows no log and no consumer.
+A dispatcher asks how much it may read; when the budget is short, the dispatchers that have
+delivered nothing for the longest time drop what they hold, and read it again later. Nobody waits
+here: a dispatcher always may read a little. Knows no log and no consumer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from broker.server.output_budget import OutputBudget
 
 READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
 READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is used up.
-IDLE_S: Final = 1.0  # What nobody could take for so long is dropped, budget or not.
+# What nobody could take for this long is dropped, whether or not the budget is short.
+IDLE_S: Final = 1.0
 BUSY_S: Final = 0.05  # Nobody drops what was used since: it would be read again at once.
 
 
@@ -60,12 +61,12 @@ class ReadAhead:
             self._used_at.pop(holder, None)
 
     def drop(self) -> None:
-        """Let go of all of it: memory is short."""
+        """Drop everything: memory is short."""
         for holder in list(self._held):
             self._drop(holder)
 
     def sweep(self, now: float) -> None:
-        """Let go of what nobody could use for a while."""
+        """Drop what nobody could use for a while."""
         for holder in list(self._held):
             if now - self._used_at[holder] < IDLE_S:
                 return

@@ -88,7 +88,7 @@ class Dispatchers:
         return self._dispatchers.get((partition.partition_id, name))
 
     async def run(self) -> None:
-        """Run every dispatcher's pump, and have what is read in vain dropped, until cancelled."""
+        """Run every dispatcher's pump, and drop unused read-ahead, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for dispatcher, scope in self._pumps.items():

@@ -272,7 +272,7 @@ class SharedDispatcher(Dispatcher):
     # Delayed delivery.
 
     def _collect_due(self) -> None:
-        """Let delayed entries go whose time has come."""
+        """Release the delayed entries that are due."""
         if not self._delays or len(self._again) >= DUE_MAX:
             return
         for offset, slot in self._delays.pop_due(self._now_us() // 1000, DUE_MAX):
@@ -431,7 +431,7 @@ class SharedDispatcher(Dispatcher):
         self._unacked += change
 
     def _unblock(self, consumer: Consumer) -> None:
-        """Let go on what was stopped by a limit, once half of it is free."""
+        """Resume what a limit stopped, once half of the limit is free."""
         if consumer.is_blocked and consumer.unacked <= UNACKED_MAX_CONSUMER // 2:
             consumer.is_blocked = False
             self.wake()

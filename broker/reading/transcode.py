@@ -60,7 +60,7 @@ class ReadResult:
     size: int = 0
     record_count: int = 0
     left_out: int = 0  # records walked over that this format cannot carry
-    as_stored: bool = False  # whether the first part is stored in the very format asked for
+    as_stored: bool = False  # whether the first part is stored in the format asked for
 
     def add(self, body: Buffer, record_count: int, first_offset: int) -> None:
         """Put records behind those that are there."""
@@ -190,7 +190,7 @@ class Reader(abc.ABC):
 
     def _expect_more_like(self, batch: Batch) -> None:
         """End the read where a batch as large as the last one finds no room: what follows is most
-        likely no smaller, and reading it would be in vain.
+        likely no smaller, and would be read for nothing.
         """
         if batch.header.body_format == self._format and self.result.parts:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
@@ -211,7 +211,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add what was decoded as far as there is room, and go on behind it."""
+        """Add the decoded records that there is room for, and continue behind them."""
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         try:
@@ -325,7 +325,7 @@ class _FormatReader(Reader):
         result.next_offset = next_offset
 
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add what was decoded as far as there is room, and go on behind it."""
+        """Add the decoded records that there is room for, and continue behind them."""
         result, codec = self.result, self._codec
         carried = [record for record in decoded.records if codec.carries(record)]
         next_offset = decoded.next_offset

@@ -1,6 +1,6 @@
-"""Places of a log that could not be read in some format: asked for again, they cost no work.
+"""Remembers places of a log that could not be read in some format: asking again costs no work.
 
-A client that polls asks for the same place for ever; opening the body there again would cost it a
+A client that polls asks for the same place forever; opening the body there again would cost it a
 microsecond and the broker what a whole body takes. What is stored below an offset never changes.
 """
 

@@ -16,7 +16,7 @@ from broker.metrics import Metrics
 
 def connections_max() -> int:
     """CONNECTIONS_MAX, or fewer where this process may not open so many files: the log needs some,
-    and so does what has to be opened to serve anybody at all.
+    and serving any client opens some more.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:

@@ -2,7 +2,7 @@
 protocol.
 
 It has the poller serve the connection for as long as nothing waits, awaits in a task of its own
-what does, keeps time, and ends the connection in good order. A peer that breaks the rules or a bug
+what does, keeps time, and ends the connection cleanly. A peer that breaks the rules or a bug
 ends this connection and nothing else.
 """
 

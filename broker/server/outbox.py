@@ -41,7 +41,12 @@ class Tickets(Protocol):
 
 
 class Outbox:
-    """Unsent bytes and pending answers of one connection."""
+    """Unsent bytes and pending answers of one connection.
+
+    Guarantees: bytes leave in the order of the calls, a frame whole or not at all, and an answer
+    never before its ticket is durable. `put` and `answer` never wait; `drained`, `answers_room` and
+    `finished` do.
+    """
 
     def __init__(
         self,

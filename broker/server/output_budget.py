@@ -51,7 +51,7 @@ class OutputBudget:
         return OUTPUT_SHARE_BYTES_MIN if self.is_short else OUTBOX_BYTES_MAX
 
     def charge(self, size: int) -> None:
-        """So many bytes more are held, or fewer if negative."""
+        """Count this many more bytes as held; fewer if negative."""
         self.used += size
         if size < 0 and self._freed and not self.is_spent:
             self._freed.unpark_all()
@@ -64,7 +64,7 @@ class OutputBudget:
     async def reserve(self, wanted: int) -> Reservation:
         """Room for an answer of up to `wanted` bytes: `Reservation.size` says how much of it.
 
-        At least OUTPUT_SHARE_BYTES_MIN or all that is wanted; waits while there is not so much.
+        At least OUTPUT_SHARE_BYTES_MIN or all that is wanted; waits until there is that much.
         """
         if wanted > 0:
             await self.some_free()
@@ -99,7 +99,7 @@ class Reservation:
         budget.charge(size)
 
     def keep(self, size: int) -> None:
-        """Hold so many bytes from now on."""
+        """Hold this many bytes from now on."""
         self._budget.charge(size - self.size)
         self.size = size
 

@@ -18,7 +18,10 @@ Serve = Callable[[], bool]
 
 
 class Poller:
-    """Whom to call for which descriptor. One per broker."""
+    """Whom to call for which descriptor. One per broker.
+
+    Guarantees that every ready socket is served once in each pass. Only `run` waits.
+    """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()

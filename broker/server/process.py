@@ -1,4 +1,4 @@
-"""The life of a broker process: recover, open the listeners, say so, serve, and stop in good order.
+"""The life of a broker process: recover, open the listeners, say so, serve, and stop cleanly.
 
 Knows signals, files and exit codes, no adapter. A failure to start is one clear line and an exit
 code, never a traceback; a stop by signal finishes what was begun, syncs everything and exits

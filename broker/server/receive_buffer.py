@@ -109,7 +109,11 @@ class BufferPool:
 
 
 class ReceiveBuffer:
-    """What one connection has received and not handled yet."""
+    """What one connection has received and not handled yet.
+
+    Guarantees that memory grows with the bytes that came in, never with what a length field says.
+    Never waits.
+    """
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool

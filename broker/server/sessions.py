@@ -54,7 +54,8 @@ class RunSession(Session, Protocol):
     """A session may have this besides: many small frames of one kind cost less together."""
 
     def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """Serve the frames at the front that go together, at most so many: (bytes, frames) served.
+        """Serve frames at the front that go together, at most `frames_max`; returns (bytes, frames)
+        served.
 
         (0, 0) leaves the next frame to `frame_size` and `handle`. The view is valid until
         `turn_ended` has returned, and writable. Raises as `handle`.

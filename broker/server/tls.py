@@ -1,6 +1,6 @@
 """TLS for framed listeners: a socket that encrypts, with a plain socket's own methods.
 
-So the connection driver and the outbox serve both without a branch. Certificates are read anew on
+So the connection driver and the outbox serve both without a branch. Certificates are read again on
 SIGHUP; connections that are open keep what they began with. Knows no protocol and no principal.
 """
 
@@ -142,7 +142,7 @@ class TlsSocket:
         sent = 0
         view = memoryview(data)
         while sent < len(view):
-            # The library wants the very bytes again that it could not send at first.
+            # The library must be given exactly the bytes that it could not send before.
             piece = self._sending or bytes(view[sent : sent + SEND_BYTES])
             try:
                 size = self._tls.send(piece)

@@ -21,15 +21,15 @@ class CursorEvent(enum.Enum):
     """How a cursor was changed."""
 
     ACKED = "acked"  # More is acknowledged than before, by an ack or a forward commit.
-    SOUGHT = "sought"  # Set anew: what follows comes again, whatever was acknowledged.
-    DELETED = "deleted"  # Ended: never set, or the subscription or topic is no more.
+    SOUGHT = "sought"  # Reset: what follows is delivered again, even if it was acknowledged.
+    DELETED = "deleted"  # Ended: back to "never set", or the subscription or topic was deleted.
 
 
 def committed(
     key: CursorKey, cursor: StoredCursor | None, position: int, kafka: KafkaCommit | None
 ) -> tuple[Moved, CursorEvent | None]:
     """A commit to `position`: where the cursor is behind, all below is acknowledged; where it is
-    ahead, or was never set, it is set anew; else only what Kafka reads back changes.
+    ahead, or was never set, it is reset; else only what Kafka reads back changes.
     """
     position = bounded(position)
     if cursor is None:
@@ -44,7 +44,7 @@ def committed(
 
 
 def sought(key: CursorKey, position: int, kafka: KafkaCommit | None = None) -> Moved:
-    """The cursor set anew: what was acknowledged above `position` is forgotten."""
+    """The cursor reset to `position`: what was acknowledged above it is forgotten."""
     position = bounded(position)
     return Moved(*key, position, position, kafka, cleared=True)
 
@@ -63,7 +63,7 @@ def bounded(position: int) -> int:
 
 
 def past(cursor: StoredCursor, position: int) -> int:
-    """Where the position comes to rest when all below `position` is acknowledged."""
+    """The new position when everything below `position` is acknowledged."""
     return position if cursor.acked is None else cursor.acked.next_gap(position)
 
 
@@ -89,7 +89,7 @@ def taken(cursor: StoredCursor, ranges: Iterable[tuple[int, int]]) -> tuple[Rang
 
 
 def closed(cursor: StoredCursor, fresh: RangeSet) -> int:
-    """Where the position comes to rest when `fresh` is acknowledged besides."""
+    """The new position when `fresh` is acknowledged as well."""
     position = cursor.position
     while True:
         reached = past(cursor, fresh.next_gap(position))

@@ -47,7 +47,7 @@ TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loo
 
 
 class SubscriptionListener(Protocol):
-    """Who delivers from a cursor. It may attach or detach listeners, not move the cursor."""
+    """Delivers from a cursor. It may attach or detach listeners, but not move the cursor."""
 
     def moved(self, index: int, event: CursorEvent) -> None:
         """The cursor of one partition was changed, by whomever; it reads as changed already."""
@@ -217,7 +217,7 @@ class Subscription:
         return ticket
 
     def tell(self, index: int, event: CursorEvent) -> None:
-        """Let every listener know."""
+        """Tell every listener."""
         for listener in tuple(self.listeners):
             listener.moved(index, event)
 
@@ -294,7 +294,11 @@ class Commits:
 
 
 class Subscriptions:
-    """The subscriptions of all topics."""
+    """The subscriptions of all topics.
+
+    Guarantees: a position never skips a record that was not acknowledged, and every holder of a
+    subscription sees each change at once. Nothing waits: changes return tickets.
+    """
 
     def __init__(
         self,
@@ -306,7 +310,7 @@ class Subscriptions:
         """`report` is called with each error of storage before the broker error is raised."""
         self.cursors = cursors
         self.report = report
-        # Whoever holds one must see what another does to it; who holds none needs no object.
+        # All who hold a subscription must see the same object; it is dropped when nobody does.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)
 
@@ -396,7 +400,7 @@ class Subscriptions:
                     pass  # The next start ends it.
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
-        """Let the listeners of a subscription know, if anybody holds it."""
+        """Tell the listeners of a subscription, if it is in use."""
         subscription = self._held.get((moved.topic_id, moved.name))
         if subscription is not None:
             subscription.tell(moved.index, event)

@@ -25,7 +25,7 @@ UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees spac
 
 
 class LocalCatalogue:
-    """The catalogue of a broker by itself. What is asked for must make sense already."""
+    """The catalogue of a single broker. Callers have checked that a change makes sense."""
 
     def __init__(self, state: Catalogue, *, use_reserve: UseReserve, report: Report) -> None:
         """`use_reserve` may give a change the space that is kept for it on a full disk; `report` is
@@ -44,7 +44,7 @@ class LocalCatalogue:
 
     @property
     def users(self) -> UserBook:
-        """Who there is, for reading only."""
+        """All users, for reading only."""
         return self.state.users
 
     def change_users(self, change: UserChange) -> int:

@@ -54,7 +54,12 @@ class Callbacks:
 
 
 class Partition:
-    """One partition of a topic. Equal only to itself; made by `broker/topics/topics.py` alone."""
+    """One partition of a topic. Equal only to itself; made by `broker/topics/topics.py` alone.
+
+    Guarantees: no read returns a record at or above the high watermark; in `synced` mode nothing
+    below it can be lost. `append` never waits; `read` waits only for pages that are not in memory,
+    `wait_for` for new records.
+    """
 
     def __init__(
         self,

@@ -59,7 +59,8 @@ class Partitions:
             report=durability.report_storage_error,
             has_room=self.has_room,
         )
-        self._has_left = True  # Folders that an earlier life, or the disk, did not let go.
+        # Folders left by an earlier run, or because the disk refused to remove them.
+        self._has_left = True
 
     async def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
@@ -95,7 +96,7 @@ class Partitions:
         return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of that size can be stored, as far as was seen in the last moment."""
+        """Whether a record of that size can be stored, as last seen a moment ago."""
         now = trio.current_time()
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             size_bytes += ROOM_BESIDE_BYTES
@@ -151,7 +152,7 @@ class Partitions:
             await trio.to_thread.run_sync(data_dir.reserve.make)
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
-        """Let the topic's logs follow these settings.
+        """Apply these settings to the topic's logs.
 
         Raises InvalidRequest, with nothing changed, and errors of storage.
         """
@@ -160,8 +161,8 @@ class Partitions:
             partition.log.alter(settings)
 
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Let one partition's log follow these settings; what waits for the disk does so in a
-        thread. Raises as `alter`.
+        """Apply these settings to one partition's log; waits for the disk in a thread. Raises as
+        `alter`.
         """
         settings, partition_log = log_settings(self._config, changed), partition.log
         written = DurabilityMode.WRITTEN

@@ -12,5 +12,7 @@ INT32_MAX = 0x7FFF_FFFF
 
 
 def key_partition(key: bytes, partitions: int) -> int:
-    """The partition, from 0, of so many (Murmur3_32Hash.java, RoundRobinPartitionMessageRouter)."""
+    """The partition number, from 0, for a key among `partitions` of them (Murmur3_32Hash.java,
+    RoundRobinPartitionMessageRouter).
+    """
     return int((mmh3.hash(key, 0, signed=False) & INT32_MAX) % partitions)

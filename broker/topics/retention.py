@@ -96,7 +96,7 @@ class Retention:
             acknowledged = await self._subscriptions.lowest_position(topic, partition.index)
             if partition.removed:
                 return
-        # Atomic: no wait between the positions and what goes by them.
+        # Atomic: no wait between reading the positions and acting on them.
         if (name := partition.log.settings.retention_hold) is not None:
             held = self._position(topic, name.encode(), partition.index)
         try:

@@ -1,4 +1,4 @@
-"""What a topic can set for its logs, as users write it, as it is kept, and what it comes to.
+"""Settings of a topic's logs: as users write them, as they are stored, and their effect.
 
 What a topic sets wins over the broker's configuration, name by name. Knows no topic and no file.
 """

@@ -27,21 +27,21 @@ class PartitionFactory(Protocol):
     ) -> Sequence[Partition]:
         """Make folders and files, on disk when this returns, and open them: all, or none is left.
 
-        A new topic has its name and settings, no number yet. A partition takes milliseconds: other
-        clients do not wait for those of a large topic.
+        A new topic has its name and settings, no number yet. Making one takes milliseconds, so
+        other clients are served meanwhile.
         """
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there."""
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
-        """Let the partitions follow these settings. Raises InvalidRequest, with nothing changed."""
+        """Apply these settings to the partitions. Raises InvalidRequest, with nothing changed."""
 
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Let one partition follow these settings. Raises as `alter`."""
+        """Apply these settings to one partition. Raises as `alter`."""
 
     def discard(self, partition: Partition) -> None:
-        """Close the partition and give its folder up: nothing names it any more."""
+        """Close the partition and queue its folder for deletion."""
 
 
 class TopicEvent(enum.Enum):
@@ -54,10 +54,10 @@ class TopicEvent(enum.Enum):
 
 
 class TopicListener(Protocol):
-    """Who wants to hear of topics. Called within the change: it must not change topics itself."""
+    """Hears of changes of topics. Called within the change, so it must not change topics itself."""
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """The topic is as told already; a deleted one still has its name and partitions."""
+        """The change is already made; a deleted one still has its name and partitions."""
 
 
 class Topic:

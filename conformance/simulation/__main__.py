@@ -1,8 +1,8 @@
 """`python -m conformance.simulation [--kind KIND] [--states N] [--seed S] [--resume FILE]
 [--report FILE]`: power losses, damage and failing calls, many of them.
 
-The engine is that of tests/storage/simulation. With `--resume` the run goes on where the file says
-and keeps it up to date; it can be broken off at any time.
+With `--resume` the run goes on where the file says and keeps it up to date; it can be broken off at
+any time.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from tests.storage.simulation.campaign import KINDS, Progress, run
-from tests.storage.simulation.scratch import scratch
+from conformance.simulation.campaign import KINDS, Progress, run
+from conformance.simulation.scratch import scratch
 
 WHAT = {
     "power": "Simulated power losses: every prefix of the disk calls of random workloads, what no "

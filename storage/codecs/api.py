@@ -167,5 +167,5 @@ class Codec(Protocol):
 # format (`storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
 # `storage.spark.decode.columns.Columns` with exactly the records that `decode` gives. It raises
 # `storage.spark.decode.vectors.Irregular`, or any BodyError, for what it does not care to judge:
-# each batch is then given by itself, and at last to `decode`.
+# each batch is then tried alone, and finally given to `decode`.
 ColumnDecoder = Callable[[Sequence[Any]], Any]

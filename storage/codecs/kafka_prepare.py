@@ -81,7 +81,7 @@ def prepare(
 def check_pieces(
     view: memoryview, base_offset: int, bytes_max: int, piece_bytes: int
 ) -> Iterator[Messages | None]:
-    """As `check_and_stamp`, a piece of about so many bytes at a time: what was checked up to now,
+    """As `check_and_stamp`, in pieces of about `piece_bytes`: what was checked up to now,
     None at the first compressed message, which ends it.
     """
     pos = count = 0

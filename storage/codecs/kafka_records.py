@@ -12,7 +12,7 @@ from storage.errors import CorruptBody
 
 US_PER_MS: Final = 1000
 TIME_MS_MAX: Final = (2**63 - 1) // 1000
-# A record with more is refused: no client sends so many, and each becomes an object.
+# A record with more is refused: no client sends that many, and each becomes an object.
 RECORD_HEADERS_MAX: Final = 10_000
 
 VARLONG_BYTES_MAX: Final = 10

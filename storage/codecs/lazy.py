@@ -1,4 +1,4 @@
-"""A module that takes long to import and is only there to be quicker. Knows no format."""
+"""A module that is slow to import and only makes things faster. Knows no format."""
 
 import importlib
 import threading
@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 class LazyModule:
-    """Imported in a thread when it is first asked for: whoever asks goes without it until then."""
+    """Imported in a thread at the first `get`: callers do without it until that is done."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -14,7 +14,7 @@ class LazyModule:
         self._importing: threading.Thread | None = None
 
     def get(self) -> ModuleType | None:
-        """The module; None while it is being imported, and for ever where it cannot be."""
+        """The module; None while it is being imported, and always where it cannot be imported."""
         if self._importing is None:
             self._importing = threading.Thread(target=self._import, daemon=True)
             self._importing.start()

@@ -67,7 +67,11 @@ class Journal(Protocol):
 
 
 class ChangeJournal(Generic[ChangeT]):
-    """A journal of typed changes."""
+    """A journal of typed changes.
+
+    Guarantees: a change that is written can be read back by a start, or `append` refuses it.
+    Never waits for the disk: a ticket says when a change is durable.
+    """
 
     def __init__(self, journal: Journal, change_type: object, name: str) -> None:
         """`change_type` is the union of all changes; `name` is what errors call the journal."""

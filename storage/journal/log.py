@@ -47,7 +47,12 @@ NO_INDEX = 1 << 62
 
 
 class JournalLog:
-    """One open journal. Call `replay` once, before the first append."""
+    """One open journal. Call `replay` once, before the first append.
+
+    Guarantees: what a durable ticket covers is replayed after any crash, in order; a snapshot
+    replaces older segments only once it is durable itself. Only opening and `replay` wait for the
+    disk.
+    """
 
     def __init__(
         self, folder: str, files: Files, committer: Committer, kind: int, journal_id: int
@@ -76,7 +81,7 @@ class JournalLog:
         self._recover()
 
     def _make_if_missing(self) -> None:
-        """A new journal is durable, names and all, before anything is written to it."""
+        """Make a new journal durable, its name included, before anything is written to it."""
         if not os.path.isdir(self.folder):
             self._files.make_folder(self.folder)
         identity = self._identity
@@ -197,7 +202,7 @@ class JournalLog:
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Let one record wait for the journal's next round, behind what `append` wrote before it.
+        """Queue one record for the journal's next round, behind what `append` wrote before it.
 
         Raises: StorageFull, if much waits and cannot be written; StorageFailed; LogClosed.
         """
@@ -208,7 +213,7 @@ class JournalLog:
         self._committer.mark_lazy(self)
 
     def mark_lazy(self) -> None:
-        """Have `lazy_source` asked for records when the next round begins."""
+        """Ask `lazy_source` for records when the next round begins."""
         self._committer.mark_lazy(self)
 
     def _store(self, bodies: list[bytes]) -> None:
@@ -245,7 +250,7 @@ class JournalLog:
         self._end_offset += covered
 
     def snapshot(self, bodies: Iterable[bytes]) -> None:
-        """Say everything again in a new segment; older ones go once it is durable.
+        """Write the whole state into a new segment; older segments go once it is durable.
 
         `bodies` is the whole state, records appended before it, lazy ones too, included.
         Raises: StorageFull, the journal then goes on as before; StorageFailed.
@@ -323,7 +328,7 @@ class JournalLog:
         self._committer.mark(self)
 
     def close(self) -> None:
-        """Let go of the files without a sync."""
+        """Close the files without a sync."""
         self._closed = True
         self._committer.forget(self)
         self._unsynced.close()

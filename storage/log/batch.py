@@ -136,7 +136,7 @@ def pack(header: BatchHeader, salt: int) -> bytes:
 
 
 def pack_fields(salt: int, *fields: int) -> bytes:
-    """The same of the fields in their stored order (`REST`), for whoever has no BatchHeader."""
+    """The same from the fields in stored order (`REST`), for callers without a BatchHeader."""
     rest = REST.pack(*fields)
     return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
 
@@ -177,7 +177,7 @@ def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:
 def glance(
     view: Buffer, pos: int, salt: int, partition_id: int, base_offset: int
 ) -> tuple[int, int, int] | None:
-    """What a start has to know of the batch expected at `pos`: the offset after it, the bytes of
+    """Peek at the batch expected at `pos`: the offset after it, the bytes of
     positions table and body together, and their checksum.  # hot
 
     None if it is not there whole, or not good; `unpack` says why.

@@ -1,8 +1,8 @@
 """Group commit: one sync for everything that was written since the last one.
 
-Whoever wrote something marks itself here; a round takes all of them, syncs, and tells them. The
-broker runs the rounds: `begin` and `finish` in the thread that owns the logs, `sync` in a thread of
-its own, while the next round gathers. Knows no log: only what a `Member` says of itself.
+A log or journal that has written marks itself here; a round takes all marked ones, syncs, and tells
+them. The broker runs the rounds: `begin` and `finish` in the thread that owns the logs, `sync` in a
+thread of its own, while the next round gathers. Knows no log: only what a `Member` says of itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -71,10 +71,10 @@ class Committer:
         return self.ticket
 
     def mark_lazy(self, member: Member) -> None:
-        """Let the member wait for `promote_lazy`.
+        """Hold the member back until `promote_lazy`.
 
-        It does not join rounds of others: nobody waits for it, and a second file makes each of
-        them dearer.
+        It joins no rounds of others: nobody waits for it, and a second file would make each of
+        them slower.
         """
         self._lazy[member] = None
 
@@ -128,9 +128,9 @@ class Committer:
         self.durable_ticket = round_.ticket
 
     def commit(self) -> None:
-        """Run one round here and now, lazy members included. Raises StorageFailed.
+        """Run one round now, lazy members included. Raises StorageFailed.
 
-        A round whose runner was stopped before its end is ended first.
+        A round that was interrupted is finished first.
         """
         if self._running is not None and self.failure is None:
             left = self._running

@@ -243,8 +243,8 @@ class DataDir:
         return content
 
     def retire_partition(self, partition_id: int) -> None:
-        """Close a partition that the catalogue no longer names, and give its folder the name under
-        which `remove_retired` finds it, after the next start too. Raises: StorageFailed.
+        """Close a partition that the catalogue no longer names, and rename its folder for
+        `remove_retired`, which also finds it after the next start. Raises: StorageFailed.
         """
         log = self._logs.pop(partition_id, None)
         if log is not None:
@@ -293,8 +293,8 @@ class DataDir:
         return journal
 
     def check_journals(self) -> None:
-        """Whether no journal is missing that was there: before any of them is opened, which would
-        begin it anew. Raises: DamagedLog, StorageFailed.
+        """Check that no journal is missing that once was there, before any is opened: opening would
+        start an empty one. Raises: DamagedLog, StorageFailed.
         """
         for name, later in MADE_LATER.items():
             if not self._segment_paths(name) and (
@@ -325,13 +325,13 @@ class DataDir:
                 try:
                     one.seal()
                 except StorageFull:
-                    pass  # Its slots stay as they are: the next start walks a little.
+                    pass  # Its slots stay as they are: the next start has a little more to walk.
             committer.commit()
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything without a sync, as after a failed one."""
+        """Close everything without a sync, as after a failed one."""
         for log in self._logs.values():
             log.close()
         for journal in self._journals:

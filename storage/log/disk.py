@@ -11,8 +11,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Disk:
-    """The system calls, one method each, raising OSError. Paths come along so that a twin can say
-    what happened.
+    """The system calls, one method each, raising OSError. Paths are passed so that a test's
+    replacement can say what happened.
     """
 
     def open(self, path: str, flags: int) -> int:

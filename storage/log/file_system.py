@@ -1,5 +1,5 @@
 """Syncing a whole file system at once with syncfs(2), where that can be trusted. Knows no files of
-ours.
+the log.
 
 One call for many dirty files costs a fraction of one fdatasync each (16 files 0.3 ms against 0.9).
 It is used where it waits for the data and reports write-back errors: ext4, xfs and btrfs, Linux 5.8

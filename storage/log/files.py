@@ -94,7 +94,7 @@ class File:
         disk = self._files.disk
         try:
             if len(parts) > PARTS_MAX or disk.write(self.path, self.fd, parts, pos) != size:
-                # Written as far as it went: the same bytes come to the same place again.
+                # Part of it may be written: the same bytes will be written to the same place again.
                 write_parts(disk, self.path, self.fd, parts, pos)
         except OSError as error:
             failure = storage_error(error, "write to", self.path)
@@ -156,7 +156,7 @@ class File:
             self.release()
 
     def allocate(self, size: int, pos: int) -> None:
-        """Have blocks on the disk for these bytes, zero where there were none.
+        """Allocate blocks on the disk for these bytes; new ones read as zero.
 
         Raises: StorageFull, also where the file system cannot do that; StorageFailed.
         """
@@ -271,7 +271,8 @@ class Files:
                     raise FileGone(file.path)
                 if file.fd >= 0:
                     return self._hold_open(file, to_read=to_read)
-            # Without the lock: a cold disk takes its time, and others hold what is open.
+            # Without the lock: opening may wait for a cold disk, and other threads need what is
+            # open.
             fd, is_read_only = self._open(file.path, self._flags, "open", or_read_only=to_read)
             with self._lock:
                 if file.fd < 0 and not file.gone:
@@ -344,7 +345,8 @@ class Files:
             raise storage_error(error, "remove", path) from error
 
     def discard(self, path: str) -> None:
-        """Remove a file that was begun in vain, before the next is made if the disk refuses now.
+        """Remove a file that is not wanted after all; if the disk refuses now, before the next file
+        is made.
 
         Raises: StorageFailed.
         """

@@ -46,7 +46,8 @@ class SparseIndex:
         self._salt = salt
         self._base_offset = base_offset
         self._entries = bytearray()
-        # Bytes of entries that are in the file; -1: the file has to be made anew.
+        # Bytes of entries that are in the file; -1: the file has to be written again from the
+        # start.
         self._written = 0
         self._file: File | None = None
         self._lock = threading.Lock()
@@ -58,7 +59,7 @@ class SparseIndex:
             self._written = -1
 
     def load(self) -> None:
-        """Take what the file holds, unchecked but for its header. Raises BadIndex."""
+        """Load the file; only its header is checked. Raises BadIndex."""
         try:
             data = self._files.read_whole(self.path)
         except OSError as error:
@@ -98,7 +99,7 @@ class SparseIndex:
             return len(self._entries) - self._written >= PENDING_BYTES_MAX
 
     def fill(self, entries: list[tuple[int, int, int | None]]) -> None:
-        """Take freshly built entries instead of any others; the file is made anew."""
+        """Replace all entries by freshly built ones; the file is written again."""
         with self._lock:
             self._entries = bytearray(b"".join(self._packed(*entry) for entry in entries))
             self._written = -1
@@ -150,7 +151,7 @@ class SparseIndex:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> None:
-        """Write out what waits; no room on the disk is no error. Raises StorageFailed."""
+        """Write out the entries that wait; a full disk is no error here. Raises StorageFailed."""
         if self._written == len(self._entries):
             return
         try:
@@ -161,7 +162,7 @@ class SparseIndex:
                 data = bytes(self._entries[self._written :])
                 self._file.write_at([data], HEADER_BYTES + self._written)
         except (StorageFull, FileGone):
-            return  # It stays in memory, and the log can always give it again.
+            return  # They stay in memory, and can always be built again from the log.
         self._written = len(self._entries)
 
     def _packed(self, offset: int, file_pos: int, max_time_us: int | None) -> bytes:
@@ -176,13 +177,13 @@ class SparseIndex:
         self._file.write_at([self._header(), bytes(self._entries)], 0)
 
     def remove(self) -> None:
-        """Remove the file; it is made anew by the next flush. Raises StorageFailed, StorageFull."""
+        """Remove the file; the next flush writes it again. Raises StorageFailed, StorageFull."""
         self.close()
         self._files.unlink(self.path)
         self._written = -1
 
     def close(self) -> None:
-        """Let go of the file; look-ups still work on what is in memory."""
+        """Close the file; look-ups still work on what is in memory."""
         if self._file is not None:
             self._file.close()
             self._file = None

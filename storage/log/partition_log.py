@@ -1,8 +1,7 @@
 """One partition's log: appends, reads, retention, and its part in the committer's rounds.
 
-Appends, rounds and retention belong to one thread, the owner's; what readers ask for
-(`readable_log.py`) may run in any thread beside them. Knows segments and offsets, no topic name and
-no protocol.
+Appends, rounds and retention belong to one thread, the owner's; readers (`readable_log.py`) may run
+in any thread beside them. Knows segments and offsets, no topic name and no protocol.
 """
 
 from bisect import bisect_right
@@ -48,7 +47,8 @@ class LogPlace:
 
 
 class PartitionLog(ReadableLog):
-    """The log of one partition. Made by `open_log`."""
+    """The log of one partition. An append is stored whole or not at all, and no offset ever names
+    two records. Appends wait for no sync, reads with `wait=False` for no disk."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class PartitionLog(ReadableLog):
         self._begin(recovered)
 
     def _begin(self, recovered: Recovered) -> None:
-        """What recovery left to do: begin the first segment, have the tail synced, fill the gap,
-        finish a retention.
+        """Finish recovery: begin the first segment, sync the tail, fill the gap, finish an
+        interrupted retention.
         """
         if self.takes_appends and not self._segments.view.segments:
             self._segments.show([self._new_segment()])
@@ -109,7 +109,7 @@ class PartitionLog(ReadableLog):
         self._write_slot()
 
     def _fill_gap(self) -> None:
-        """Go on above the reservation. Raises StorageFull: the log takes no appends then."""
+        """Continue above the reservation. Raises StorageFull: the log takes no appends then."""
         self.takes_appends = True
         try:
             self.append_gap(self._reservation.limit, time_ns() // 1000)
@@ -277,7 +277,7 @@ class PartitionLog(ReadableLog):
         return segment
 
     def append_gap(self, end_offset: int, append_us: int) -> None:
-        """Cover the offsets from the log end up to `end_offset` with batches that hold nothing.
+        """Cover the offsets from the log end up to `end_offset` with empty batches.
 
         Raises: as `append`.
         """
@@ -392,7 +392,7 @@ class PartitionLog(ReadableLog):
         return count
 
     def _doom(self, segments: Sequence[Segment]) -> None:
-        """Have these removed once the slot, which has the new log start, is durable."""
+        """Remove these once the slot, which has the new log start, is durable."""
         assert self._slot.file is not None
         self._segments_to_delete += segments
         self._unsynced.hold(self._slot.file)
@@ -417,7 +417,8 @@ class PartitionLog(ReadableLog):
     # Ending
 
     def alter(self, settings: LogSettings) -> None:
-        """Take other settings. To become `written` waits for the disk, unless `reserve_ahead` did.
+        """Apply other settings. Changing to `written` waits for the disk, unless `reserve_ahead`
+        did.
         What was written before a log became `synced` is durable with the gathering round.
 
         Raises: StorageFull, with nothing changed; StorageFailed.
@@ -457,8 +458,8 @@ class PartitionLog(ReadableLog):
         self._committer.mark(self)
 
     def _lower_reservation(self) -> None:
-        """Say in one slot that nothing above what is durable was given out, in the other one after
-        the next round: a write torn by a power cut harms one at most.
+        """Write into one slot that nothing above the durable offset was given out, and into the
+        other after the next round: a write torn by a power cut then harms one slot at most.
         """
         with suppress(StorageFull):  # It stays as it is: a start after a crash leaves a gap.
             file = self._reservation.lower(self.durable_offset)
@@ -489,7 +490,7 @@ class PartitionLog(ReadableLog):
         self._committer.mark(self)
 
     def close(self) -> None:
-        """Let go of the files, without a sync; readers and appends get LogClosed from now on."""
+        """Close the files without a sync; readers and appends get LogClosed from now on."""
         self._closed = self._sealed = True
         self.takes_appends = False
         self._committer.forget(self)

@@ -10,7 +10,7 @@ import threading
 BUFFER_BYTES = 1088 * 1024
 # Smaller reads get memory that the allocator has at hand.
 POOLED_BYTES_MIN = 64 * 1024
-# Buffers kept: those whose readers are slow are replaced, and given up with their readers.
+# Buffers kept: those whose readers are slow are replaced, and freed with their readers.
 BUFFERS_MAX = 8
 
 

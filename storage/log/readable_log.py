@@ -19,7 +19,7 @@ from storage.log.segment_set import SegmentSet
 
 
 class ReadableLog:
-    """The reading side of a `PartitionLog`, which sets all of this."""
+    """The reading side of a `PartitionLog`, which sets these attributes."""
 
     partition_id: int
     log_start_offset: int
@@ -120,7 +120,7 @@ class ReadableLog:
         except Fault as fault:
             raise fault.damage() from None
         except FileGone:
-            return 1  # Retention took what held one of them; whoever reads will see.
+            return 1  # Retention dropped what held one of them: a read will say so.
 
     def places_from(self, offset: int) -> Iterator[tuple[Segment, int, int]]:
         """Each segment that has a batch at or above `offset`: a place at or before its first such
@@ -133,6 +133,6 @@ class ReadableLog:
             segment = view.segments[number]
             at, file_pos = segment.base_offset, SEGMENT_HEADER_BYTES
             if offset > at:
-                with suppress(Fault):  # Whoever walks it finds that out.
+                with suppress(Fault):  # The walk will report it.
                     at, file_pos = place_of_offset(segment, offset, self._segments.interval_bytes)
             yield segment, file_pos, at

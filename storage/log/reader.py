@@ -149,7 +149,7 @@ class ReadOnlyLog:
                 segment.size = segment.file.size()
                 found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
             except FileGone:
-                continue  # Retention was faster: nothing of it is left.
+                continue  # Retention dropped all of it meanwhile.
             except Fault as fault:
                 raise fault.damage() from None
             if found is not None:
@@ -168,7 +168,7 @@ class ReadOnlyLog:
         return segment
 
     def _read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
-        segment.size = segment.file.size()  # The last one grows beside us.
+        segment.size = segment.file.size()  # The last segment may grow while this reads.
         want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self._place(segment, offset), want)
 
@@ -187,6 +187,6 @@ class ReadOnlyLog:
         self._segments = {}
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._let_go()
         self._files.close()

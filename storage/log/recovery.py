@@ -1,4 +1,4 @@
-"""What a start does with one log: walk its end, tell a torn tail from damage, cut or keep.
+"""Recovery of one log at start: walk its end, tell a torn tail from damage, cut or keep.
 
 The rules are in FORMAT.md section 7. The log files alone are the truth; index and slot only say
 where to begin. Knows partitions and journals alike, and nothing of topics.
@@ -67,7 +67,7 @@ class Damage:
     reason: str
 
     def error(self) -> DamagedLog:
-        """What a reader gets there, or a writer behind it."""
+        """The error for a read there, or for an append behind it."""
         return DamagedLog(self.path, self.file_pos, self.offset, self.reason)
 
 
@@ -122,7 +122,8 @@ def recover(
     interval_bytes: int,
     names: Sequence[str],
 ) -> Recovered:
-    """Bring one log to a state that readers and appends can rely on; `names` are in its folder.
+    """Recover one log, so that readers and appends can rely on it; `names` are the files in its
+    folder.
 
     Raises: StorageFailed, StorageFull.
     """
@@ -140,7 +141,11 @@ def recover(
 
 
 class _Recovery:
-    """One recovery under way. `proven`: everything below it is known to have been durable."""
+    """One recovery under way. `proven`: everything below it is known to have been durable.
+
+    Guarantees: nothing that was ever durable is cut off; what it cuts or keeps above the slot is
+    durable before anybody sees the log. Every step waits for the disk.
+    """
 
     def __init__(self, files: Files, folder: str, slot: Watermark, interval_bytes: int) -> None:
         self.files = files
@@ -215,13 +220,14 @@ class _Recovery:
                 self.cut(fault)
                 if number < len(self.segments) or not self.segments:
                     return True, fault.offset
-                # The segment went as a whole. The one before takes the appends, so look at its end.
+                # The whole segment was cut off. The one before takes the appends, so look at its
+                # end.
                 number, file_pos = number - 1, None
                 offset = self.segments[number].base_offset
 
     def can_begin(self, segment: Segment) -> bool:
-        """Whether the walk can begin there: not in a file that holds nothing, as it may have been
-        begun in vain, and the log gone on before it.
+        """Whether the walk can begin there. Not in an empty file: it may have been created just
+        before a crash, while the log continued in the one before it.
         """
         return segment.base_offset <= self.proven and not segment.is_empty
 
@@ -312,13 +318,15 @@ class _Recovery:
             raise Fault(segment, segment.size, offset, reason)
 
     def judge(self, number: int, fault: Fault) -> tuple[int, int, int] | None:
-        """Where to go on behind damage (segment number, file_pos, offset); None: nowhere."""
+        """Where to continue behind damage (segment number, file_pos, offset); None if nothing good
+        follows.
+        """
         found: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(number, fault):
             found = found or good
             self.proven = max(self.proven, good[2].durable_offset)
             if self.searched:
-                break  # An earlier search went to the end: only the next place is wanted.
+                break  # An earlier search went to the end: only the next good place is wanted.
         self.searched = True
         if found is None or fault.offset >= self.proven:
             return None
@@ -334,7 +342,7 @@ class _Recovery:
             try:
                 load_checked(segment)
             except Fault:
-                continue  # Without its salt nothing in it can be told from a client's bytes.
+                continue  # Without its salt our batches cannot be told from a client's bytes.
             begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
             for file_pos, header in find_good(segment, begin, offset, segment.size):
                 yield later, file_pos, header
@@ -360,19 +368,19 @@ class _Recovery:
         removed = segment.size - fault.file_pos
         if removed > 0:
             is_lost = segment.index_is_lost
-            segment.index.remove()  # Entries for what is cut must not come back.
+            segment.index.remove()  # No entry may point at what is cut off.
             if is_lost:
                 segment.lose_index()
             segment.file.truncate(fault.file_pos)
             segment.size = fault.file_pos
             if segment.is_empty:
-                segment.first_append_us = None  # It was that of what is cut.
+                segment.first_append_us = None  # That time was of a batch which is cut off.
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )
 
     def keep_foreign(self, segment: Segment) -> None:
-        """Take a segment of another log out of this one without losing it."""
+        """Rename a segment of another log: no longer part of this one, and not lost."""
         path = segment.path.removesuffix(LOG_SUFFIX) + FOREIGN_SUFFIX
         number = 1
         while os.path.lexists(kept := path if number == 1 else f"{path}.{number}"):

@@ -15,7 +15,11 @@ RESERVE_OFFSETS = 1 << 20
 
 
 class Reservation:
-    """The reservation of one partition. `limit`: offsets below it may be given out."""
+    """The reservation of one partition. `limit`: offsets below it may be given out.
+
+    Guarantees: after a crash no offset that a reader may have seen is used again. `reserve_now` and
+    `settle` wait for the disk, the rest only writes.
+    """
 
     def __init__(
         self, files: Files, folder: str, partition_id: int, *, may_exist: bool = True
@@ -31,7 +35,7 @@ class Reservation:
         owner = (RESERVED_MAGIC, KIND_PARTITION, partition_id)
         self._slots = SlotFile(files, path, *owner, may_exist=may_exist)
         if self._slots.unreadable is not None:
-            # Without it offsets that readers have seen would be given out again.
+            # Otherwise offsets that readers have seen would be used again.
             raise storage_error(self._slots.unreadable, "read", path)
         self.limit = self._slots.mark.durable_offset
 
@@ -56,8 +60,10 @@ class Reservation:
             self._write_now(log_end_offset)
 
     def lower(self, limit: int) -> File | None:
-        """Say, without a sync, that nothing at or above `limit` was given out, all below being
-        durable; the file to sync, if there is one. Raises: StorageFull, StorageFailed.
+        """Write, without a sync, that nothing at or above `limit` was given out; everything below
+        must be durable. Returns the file to sync, if there is one.
+
+        Raises: StorageFull, StorageFailed.
         """
         if self.is_used:
             self._slots.write(0, limit)
@@ -79,7 +85,7 @@ class Reservation:
     def confirm(self, limit: int) -> None:
         """That reservation is durable. Raises StorageFull, StorageFailed."""
         if limit > self.limit:
-            self._slots.write(0, limit)  # Into the other slot too: neither may say less.
+            self._slots.write(0, limit)  # Into the other slot too: neither may hold a lower limit.
             self.limit = limit
 
     def _write_now(self, limit: int) -> None:
@@ -93,5 +99,5 @@ class Reservation:
         self._slots.write(0, limit)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._slots.close()

@@ -1,4 +1,4 @@
-"""Room kept on the disk for what makes room: deletions, other limits, and retention itself.
+"""Disk space kept for what frees space: deletions, other limits, and retention itself.
 
 A full disk has no block left for the record that deletes a topic. So a data directory holds a file
 of allocated blocks that mean nothing (FORMAT.md section 1), which shrinks by a piece when such an
@@ -42,7 +42,7 @@ class Reserve:
         self._lock = threading.Lock()
 
     def make(self) -> None:
-        """Take what is missing, as much as there is room for; call it again when there may be more.
+        """Allocate what is missing, as far as there is room; call it again when there may be more.
 
         Nothing of it needs a sync: a start without the file makes it. Raises StorageFailed.
         """
@@ -73,8 +73,9 @@ class Reserve:
             self._file = self._files.create(self._path)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether there is room for so much beside the reserve, found out by taking it for a
-        moment: what is said to be free may be for others only. True where that cannot be found
+        """Whether there is that much room besides the reserve, found out by allocating it for a
+        moment: space that is reported as free may be reserved for others. True where that cannot be
+        found
         out. Raises StorageFailed.
         """
         with self._lock:
@@ -99,7 +100,7 @@ class Reserve:
         except StorageFull as full:
             if not full.is_out_of_space:
                 raise
-        with self._lock:  # Nobody makes it whole again before the act had its room.
+        with self._lock:  # The reserve is not refilled before the change has used the space.
             while True:
                 has_more = self._give_back()
                 try:
@@ -112,7 +113,7 @@ class Reserve:
                     return done
 
     def _give_back(self) -> bool:
-        """Let go of a piece; whether there was one."""
+        """Give one piece back; returns whether there was one."""
         try:
             size = self._file.size()
             if size == 0:
@@ -124,5 +125,5 @@ class Reserve:
         return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()

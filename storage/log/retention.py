@@ -23,7 +23,7 @@ def drops_anything(settings: LogSettings) -> bool:
 
 
 def asks_for_positions(settings: LogSettings) -> bool:
-    """Whether it matters what subscriptions have acknowledged."""
+    """Whether the decision depends on what subscriptions have acknowledged."""
     return settings.keep_unacknowledged or settings.delete_acknowledged
 
 

@@ -105,8 +105,8 @@ def load_checked(segment: Segment) -> None:
 
 
 def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
-    """Whether a fault is no torn tail wherever it is: the disk does not say what is there, or
-    somebody put it there.
+    """Whether a fault can never be a torn tail: the disk cannot read the place, or the bytes there
+    belong to another log.
 
     A whole header of another log can be what blocks held before they became those of a new
     segment that was never synced. The first segment is synced before anything relies on it, and
@@ -240,7 +240,7 @@ def find_good(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Good batches, bodies checked, that begin at or behind `file_pos` with at least that offset.
 
-    A search for the magic, for what lies behind a fault; they may have faults between them.
+    Searches for the magic, to find what lies behind a fault; there may be more faults between them.
     Raises: FileGone.
     """
     pos = max(file_pos, SEGMENT_HEADER_BYTES)

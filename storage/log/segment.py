@@ -91,7 +91,11 @@ def segment_bases(names: Sequence[str]) -> list[int]:
 
 
 class Segment:
-    """A segment file that is there. Its header is read when first needed: few ever are."""
+    """An existing segment file. Its header is read when first needed: few ever are.
+
+    Guarantees: bytes below `size` are whole batches and never change, so readers need no lock.
+    `append` is one write into the page cache; reads may wait for the disk.
+    """
 
     def __init__(
         self, files: Files, folder: str, base_offset: int, kind: int, partition_id: int
@@ -156,11 +160,11 @@ class Segment:
         """When the first batch was appended, for the roll by age."""
         try:
             self.first_append_us = unpack(data, self.salt, SEGMENT_HEADER_BYTES).append_us
-        except BadHeader:  # None yet, or a damaged one: whoever walks there says so.
+        except BadHeader:  # There is none yet, or it is damaged: a walk will report that.
             self.first_append_us = None if self.is_empty else self.last_append_us
 
     def take_header(self, header: SegmentHeader) -> None:
-        """Go by this header: just written, read, or told by a tool that proved it otherwise."""
+        """Use this header: just written, read, or proven by a tool."""
         self.salt = header.salt
         self.header = header  # Last: another thread takes it for the sign that all is there.
 
@@ -208,8 +212,8 @@ class Segment:
             return index
 
     def keep_index(self, index: SparseIndex, max_time_us: int | None) -> None:
-        """Go by this index from now on, which covers all batches up to now; the greatest of their
-        times is `max_time_us`.
+        """Use this index from now on. It covers all batches so far; `max_time_us` is the greatest
+        of their times.
         """
         with self._index_lock:
             if self._index is not None:
@@ -219,12 +223,12 @@ class Segment:
             self.index_is_lost = False
 
     def lose_index(self) -> None:
-        """Go without an index: to complete it now would take too long."""
+        """Do without an index: completing it now would take too long."""
         self.drop_index()
         self.index_is_lost = True
 
     def save_index(self) -> None:
-        """Write out the index of a full segment, if it was built anew. Raises StorageFailed."""
+        """Write out the index of a full segment, if it was rebuilt. Raises StorageFailed."""
         with self._index_lock:
             if self._index is not None:
                 self._index.flush()
@@ -251,7 +255,7 @@ class Segment:
         return file_pos
 
     def note(self, append_us: int, time_us: int) -> None:
-        """Count the times of a batch in, when it is written or found at the end by recovery."""
+        """Note the times of a batch that was written, or found at the end by recovery."""
         if self.max_time_us is None or time_us > self.max_time_us:
             self.max_time_us = time_us
         if self.first_append_us is None:
@@ -303,7 +307,7 @@ class Segment:
         self._files.unlink(self._index_path)
 
     def discard(self) -> None:
-        """Remove a segment that was begun in vain: now, or once the disk lets us.
+        """Remove a segment that is not wanted after all: now, or once the disk allows it.
 
         Raises: StorageFailed.
         """
@@ -311,7 +315,7 @@ class Segment:
         self._files.discard(self.path)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.file.close()
         self.drop_index()
 

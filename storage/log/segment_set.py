@@ -38,7 +38,11 @@ class View:
 
 
 class SegmentSet:
-    """Segments in order of their offsets, each going on where the one before ends."""
+    """Segments in order of their offsets, each going on where the one before ends.
+
+    Guarantees: a reader sees one consistent view of the segments, also while some are added or
+    dropped. Reads may wait for the disk unless asked not to.
+    """
 
     def __init__(self, segments: Sequence[Segment], interval_bytes: int) -> None:
         self.view = View((), ())
@@ -50,7 +54,7 @@ class SegmentSet:
         self.show(segments)
 
     def show(self, segments: Sequence[Segment]) -> None:
-        """Let readers see these from now on; the last one takes the appends."""
+        """Show these segments to readers from now on; the last one takes the appends."""
         self.view = View(tuple(one.base_offset for one in segments), tuple(segments))
         if segments:
             self.last = segments[-1]
@@ -61,7 +65,7 @@ class SegmentSet:
         return sum(segment.size for segment in self.view.segments)
 
     def facts(self, end_offset: int) -> list[SegmentFacts]:
-        """What retention wants to know of each; `end_offset` is the log's end."""
+        """The facts that retention needs of each segment; `end_offset` is the log's end."""
         view = self.view
         nexts = (*view.bases[1:], end_offset)
         return [
@@ -142,6 +146,6 @@ class SegmentSet:
             self._loaded.pop(0).drop_index()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for segment in self.view.segments:
             segment.close()

@@ -1,4 +1,4 @@
-"""How one log is kept: what a topic's settings come to, down here. Knows no configuration file."""
+"""The settings of one log, worked out from its topic's settings. Knows no configuration file."""
 
 from dataclasses import dataclass
 from enum import StrEnum

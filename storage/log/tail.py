@@ -17,7 +17,11 @@ CHUNK_BYTES = 1 << 20
 
 
 class UnprovenTail:
-    """The last batches of a walk that no slot and no later batch says to be durable."""
+    """The last batches of a walk, which neither a slot nor a later batch proves to be durable.
+
+    Guarantees: after `write_again` a later sync covers them, even if an earlier sync of the same
+    pages failed. Waits for the writes, not for a sync.
+    """
 
     def __init__(self, proven: int) -> None:
         """Everything below the offset `proven` is known to be durable."""
@@ -32,7 +36,7 @@ class UnprovenTail:
             self._batches.popleft()
 
     def write_again(self, segments: Sequence[Segment]) -> None:
-        """Write these bytes over themselves. Where the disk takes none they stay as they are.
+        """Write these bytes over themselves. Where the disk refuses they stay as they are.
 
         Raises: StorageFailed.
         """

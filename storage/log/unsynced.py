@@ -11,15 +11,23 @@ from storage.log.watermark import SlotFile
 
 
 class Unsynced:
-    """Files and folder of one log that the next round has to sync."""
+    """Files and folder of one log that the next round has to sync.
+
+    Guarantees: a file written since the last round stays open until a round has synced it, so no
+    error of its writes is lost. Never waits.
+    """
 
     def __init__(self, folder: str) -> None:
         self.files: dict[File, None] = {}  # Always this one dict, so that an append may look at it.
-        self.names_changed = True  # Whoever made the files there may have been killed at once.
+        # The process that made these files may have been killed right after.
+        self.names_changed = True
         self._folder = folder
 
     def hold(self, file: File) -> None:
-        """Have a file synced, and keep it open until then. Raises StorageFull, StorageFailed."""
+        """Mark a file to be synced, and keep it open until then.
+
+        Raises StorageFull, StorageFailed.
+        """
         if file not in self.files:
             file.hold()
             self.files[file] = None
@@ -38,7 +46,7 @@ class Unsynced:
             return
 
     def take(self, end_offset: int) -> SyncPoint:
-        """All of it, for the round that begins now; what is written from now on is for the next."""
+        """Take everything for the round that begins now; later writes are for the next one."""
         files = list(self.files)
         folders = [self._folder] if self.names_changed else []
         self.files.clear()
@@ -51,7 +59,7 @@ class Unsynced:
             file.release()
 
     def close(self) -> None:
-        """The log is closed: let go of what no round took."""
+        """The log is closed: release the files that no round took."""
         for file in self.files:
             file.release()
         self.files.clear()

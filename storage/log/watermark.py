@@ -105,7 +105,7 @@ class SlotFile:
         except OSError as error:
             if error.errno in FULL:
                 raise storage_error(error, "read", self.path) from error
-            self.unreadable = error  # A watermark is one that is too low then.
+            self.unreadable = error  # The watermark is then too low, which is safe.
             self.file = self._files.open(self.path)
             return
         self.file = self._files.open(self.path)
@@ -115,14 +115,14 @@ class SlotFile:
             self.found = True
 
     def says(self, log_start_offset: int, offset: int) -> bool:
-        """Whether the newest slot says this already."""
+        """Whether the newest slot already holds these values."""
         mark = self.mark
         return mark.sequence > 0 and (
             (mark.log_start_offset, mark.durable_offset) == (log_start_offset, offset)
         )
 
     def write(self, log_start_offset: int, offset: int) -> bool:
-        """Say something new in the older slot, unsynced; True if the file was made by this.
+        """Write new values into the older slot, unsynced; True if this created the file.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -136,6 +136,6 @@ class SlotFile:
         return made
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self.file is not None:
             self.file.close()

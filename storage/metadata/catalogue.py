@@ -1,6 +1,6 @@
 """Namespaces, topics and what belongs to them: the truth in memory, every change in a journal.
 
-A change is written as a record, then applied to memory by the very code that a replay uses. Each
+A change is written as a record, then applied to memory by the same code that a replay uses. Each
 returns a commit ticket: an answer that waits for it waits for the disk. What is asked for must make
 sense already (a free name, a topic that exists): the broker's topics see to that. Knows no
 partition folder, no client and no clock.
@@ -48,7 +48,11 @@ FIRST_NUMBER: Final = 1
 
 
 class Catalogue:
-    """All namespaces and topics. Metas that it hands out are to be read only."""
+    """All namespaces and topics. Metas that it hands out are to be read only.
+
+    Guarantees: memory holds exactly what a replay of the journal gives. No call waits after the
+    replay: each change returns a ticket.
+    """
 
     def __init__(
         self, journal: Journal, *, now_us: int, lost: Callable[[DamagedLog], None] | None = None
@@ -249,8 +253,8 @@ class Catalogue:
         """The number, from 1 on, that stands for a producer's name in batch headers; a new name
         gets the next one.
 
-        Who let that producer in answers it only when `ticket` is durable: no batch with the number
-        is older.
+        The producer is answered only once `ticket` is durable, so no batch with the number is older
+        than its record.
         """
         number = self._producers.get(name)
         if number is None:

@@ -67,26 +67,26 @@ class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class NamespaceMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1):
-    """A namespace is there."""
+    """A namespace was created."""
 
     meta: NamespaceMeta
 
 
 class NamespaceGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2):
-    """A namespace, empty of topics, is no more."""
+    """A namespace, empty of topics, was deleted."""
 
     tenant: str
     namespace: str
 
 
 class TopicMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3):
-    """A topic is there, with all that is known of it."""
+    """A topic was created, with everything known of it."""
 
     meta: TopicMeta
 
 
 class TopicGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=4):
-    """A topic is no more; neither its number nor those of its partitions come again."""
+    """A topic was deleted; its number and those of its partitions are never used again."""
 
     topic_id: int
 
@@ -128,7 +128,7 @@ class GroupMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
 
 
 class GroupGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=10):
-    """A named Iggy group is no more."""
+    """A named Iggy group was deleted."""
 
     topic_id: int
     group_id: int

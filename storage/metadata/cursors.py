@@ -1,7 +1,7 @@
 """Where each subscription stands on each partition: in memory, every change in a journal
 (storage/FORMAT.md, section 9.2).
 
-A change is written as a record and then applied to memory by the very code that a replay uses.
+A change is written as a record and then applied to memory by the same code that a replay uses.
 What a commit or an ack means is decided in `broker/subscriptions/`: a record holds the outcome.
 Knows no log, no protocol and no clock.
 """
@@ -81,7 +81,7 @@ class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, 
 
 
 class CursorGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3, gc=False):
-    """A cursor is never set again."""
+    """A cursor is back to "never set"."""
 
     topic_id: int
     name: bytes
@@ -89,20 +89,22 @@ class CursorGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
 
 
 class Unsubscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=4, gc=False):
-    """A subscription is no more."""
+    """A subscription was deleted."""
 
     topic_id: int
     name: bytes
 
 
 class TopicDropped(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=5, gc=False):
-    """All subscriptions of a topic are no more."""
+    """All subscriptions of a topic were deleted."""
 
     topic_id: int
 
 
 class TopicResized(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=6, gc=False):
-    """A topic has so many partitions now: each subscription that knew fewer gets cursors at 0."""
+    """The number of partitions of a topic changed: each subscription that knew fewer gets cursors
+    at 0.
+    """
 
     topic_id: int
     partitions: int
@@ -112,7 +114,11 @@ CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | T
 
 
 class CursorStore:
-    """All subscriptions of all topics. What it hands out is to be read only."""
+    """All subscriptions of all topics. What it hands out is to be read only.
+
+    Guarantees: memory holds exactly what a replay of the journal gives; lazy changes may be lost in
+    a crash, so that a position is then older, never newer. No call waits after the replay.
+    """
 
     def __init__(
         self,
@@ -213,7 +219,7 @@ class CursorStore:
         return self._change(TopicDropped(topic_id))
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """Tell how many partitions a topic has now; return the ticket, 0 for a lazy change."""
+        """Set how many partitions a topic has now; return the ticket, 0 for a lazy change."""
         named = self._topics.get(topic_id, {})
         if all(found.partitions == partitions for found in named.values()):
             return 0 if lazy else self.settle()
@@ -238,7 +244,9 @@ class CursorStore:
         return ticket
 
     def _check_named(self, changes: Sequence[CursorChange]) -> None:
-        """A change of what is not there would be written, and end the next start."""
+        """Otherwise a change of something missing would be written, and the next start would fail
+        on it.
+        """
         new: set[tuple[int, bytes]] = set()
         for change in changes:
             match change:
@@ -255,8 +263,8 @@ class CursorStore:
                     assert topic_id in self._topics
 
     def _shorten(self) -> None:
-        """Go on with a snapshot, or begin one that is due: a little with each record, because all
-        at once would hold up everybody for as long as 100,000 cursors take.
+        """Continue a snapshot, or begin one that is due: a little with each record, because writing
+        100,000 cursors at once would hold up everybody.
         """
         if self._gathering is None:
             if not self._journal.snapshot_is_due:

@@ -55,7 +55,7 @@ class RangeSet:
         """Put `[start, end)` in; False if it was refused.
 
         Only a range that touches no other is ever refused, when `ranges_max` are there: the offsets
-        then count as not acknowledged and come again. Nothing that was taken is given up, and
+        then count as not acknowledged and are delivered again. No range in the set is dropped, and
         nothing is ever skipped.
         """
         assert 0 <= start < end

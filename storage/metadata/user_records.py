@@ -54,7 +54,7 @@ class UserSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2
 
 
 class UserGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=21):
-    """A user is no more; the number never comes again."""
+    """A user was deleted; the number is never used again."""
 
     user_id: int
 
@@ -72,7 +72,7 @@ class Granted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2
 
 
 class Revoked(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=24):
-    """A permission is no more."""
+    """A permission was taken back."""
 
     grant: Grant
 

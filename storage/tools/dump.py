@@ -1,7 +1,7 @@
 """`log dump`: the batches of a topic as they are stored, and the records in them.
 
 Reads beside a running broker as far as the watermark slot goes, and everything there is without
-one. What cannot be read is told in its place, never passed over. Knows no terminal.
+one. What cannot be read is reported in its place, never skipped. Knows no terminal.
 """
 
 import os
@@ -147,7 +147,7 @@ class PartitionDump:
             yield Unreadable(decoded.failed_offset, header.next_offset, *place, reason)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._files.close()
 
 

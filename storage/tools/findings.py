@@ -48,7 +48,9 @@ class LogSummary:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The end of a `log verify`. `broker_pid`: who has the directory open; 0 where nobody has."""
+    """The end of a `log verify`. `broker_pid`: the process that has the directory open; 0 if none
+    has.
+    """
 
     data_dir: str
     broker_pid: int

@@ -1,6 +1,6 @@
 """Whether a segment's index says what the segment says. Changes nothing.
 
-A wrong index is no damage: whoever needs it builds it again (FORMAT.md section 4).
+A wrong index is no damage: it is built again when it is needed (FORMAT.md section 4).
 """
 
 from storage.log.batch import ABSENT_US, BatchHeader

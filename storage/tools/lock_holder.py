@@ -1,4 +1,5 @@
-"""Who has a data directory open, without taking its lock even for a moment. Linux only.
+"""Finds the process that has a data directory open, without taking its lock even for a moment.
+Linux only.
 
 A tool that tried the lock could make a broker's start fail. Knows /proc and the lock file.
 """

@@ -1,7 +1,7 @@
-"""Checking one log through and through, for `log verify`: batches, bodies, index and slots.
+"""A thorough check of one log, for `log verify`: batches, bodies, index and slots.
 
-Takes no lock and changes nothing, and gives up with FileGone where a running broker drops a file
-under it: look again then. Knows partitions and journals alike, and no data directory.
+Takes no lock and changes nothing, and raises FileGone when a running broker drops a file meanwhile:
+check again then. Knows partitions and journals alike, and no data directory.
 """
 
 import os

@@ -1,7 +1,7 @@
 """`log repair`: the operator's way past damage. Holds the lock; plans first, then does it.
 
 What was damaged is set aside, never deleted; what is lost is said before anything is done. Knows no
-terminal: who calls shows the plan and asks.
+terminal: the caller shows the plan and asks.
 """
 
 import os
@@ -113,7 +113,7 @@ class Repair:
         return self._plan
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         self.files.close()
         os.close(self._lock_fd)
 

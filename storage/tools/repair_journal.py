@@ -77,7 +77,7 @@ class JournalRepair:
         ]
 
     def step(self, aside: SetAside, more_lines: Sequence[str] = ()) -> Step:
-        """The step that writes the journal anew from `journal.snapshots`."""
+        """The step that rewrites the journal from `journal.snapshots`."""
         lines = [*self._losses(), *more_lines]
         lines.append("  what is left is written as a new snapshot; the old files go to set-aside")
         return Step(self.name, lines, lambda: self._apply(aside))

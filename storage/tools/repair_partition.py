@@ -1,6 +1,6 @@
 """Getting one partition's log past damage: gaps where records were, everything else as it was.
 
-Offsets are kept. A damaged segment is copied to `set-aside`, then written anew without the bytes
+Offsets are kept. A damaged segment is copied to `set-aside`, then rewritten without the bytes
 that are not good; where a file is missing a new one holds the gap. Knows no topic and no journal.
 """
 
@@ -110,7 +110,7 @@ class PartitionRepair:
         return f"{self._name}: {offsets} are lost, {records} ({place})"
 
     def _rewrite(self, segment: Segment, holes: Sequence[Hole]) -> None:
-        """Write a segment anew: its good batches byte by byte, gaps over what is not good."""
+        """Rewrite a segment: its good batches unchanged, gaps in place of what is not good."""
         self._aside.copy(segment.path, f"{segment.partition_id}.{segment.base_offset:020d}.log")
         is_lost = holes[0].segment is not None and holes[0].file_pos == 0 and not holes[0].header
         identity = self._identity

@@ -1,4 +1,4 @@
-"""Writing a segment anew and setting files aside, so that a kill at any moment loses nothing.
+"""Rewriting a segment and setting files aside, so that a kill at any moment loses nothing.
 
 What is replaced was copied to `set-aside` before, and gives way to a file that is whole and synced
 by one rename. For `log repair`; knows batches, and no reason for any of it.

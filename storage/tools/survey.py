@@ -39,7 +39,7 @@ class Hole:
     """Offsets `[offset, next_offset)` that cannot be read: bytes `[file_pos, end_pos)` of a file.
 
     `segment` is None where no file has them. `next_offset` is None while nothing good is known
-    behind. `records` is how many records there were, None if nobody can say. `header`: the segment
+    behind. `records` is how many records there were, None if unknown. `header`: the segment
     header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
     the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
     `is_foreign`: it is whole and belongs to another log or place. `is_never_torn`: it is no torn
@@ -62,7 +62,7 @@ class Hole:
 
     @property
     def end_offset(self) -> int:
-        """Where it ends; its beginning where nobody knows."""
+        """End offset; the base offset if the end is unknown."""
         return self.offset if self.next_offset is None else self.next_offset
 
 
@@ -298,10 +298,10 @@ def is_newer(one: Segment, file_pos: int) -> bool:
 
 
 def proven_header(one: Segment) -> SegmentHeader | None:
-    """What a damaged segment header was, and let the segment go by it; None if nobody can say.
+    """Restore a damaged segment header and use it for the segment; None if it cannot be proven.
 
     All but salt and flags is known from the name. The salt is right if a batch is good with it:
-    nobody but us ever knew it.
+    no client ever knew it.
     """
     try:
         data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)

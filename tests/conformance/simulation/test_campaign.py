@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.storage.simulation.campaign import Progress, run
-from tests.storage.simulation.damage import TAIL_BYTES, flips, truncations
-from tests.storage.simulation.failing import failures
-from tests.storage.simulation.scratch import scratch
+from conformance.simulation.campaign import Progress, run
+from conformance.simulation.damage import TAIL_BYTES, flips, truncations
+from conformance.simulation.failing import failures
+from conformance.simulation.scratch import scratch
 
 
 @pytest.fixture

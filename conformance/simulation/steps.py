@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from broker.subscriptions.subscriptions import KafkaCommit, Subscription
 from broker.topics.partition import Partition
 from broker.topics.topic import Topic
+from conformance.simulation.facts import Stored
+from conformance.simulation.house import done
+from conformance.simulation.life import Life
 from storage.codecs.api import BodyInfo
 from storage.metadata.catalogue_records import SchemaMeta
 from storage.metadata.names import TopicName
-from tests.storage.simulation.facts import Stored
-from tests.storage.simulation.house import done
-from tests.storage.simulation.life import Life
 
 TOPICS_MAX = 4
 PARTITIONS_MAX = 3

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tests.storage.simulation.calls import (
+from conformance.simulation.calls import (
     CREATE,
     MAKE_FOLDER,
     REMOVE_FOLDER,

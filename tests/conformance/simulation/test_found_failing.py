@@ -7,9 +7,7 @@ from itertools import count
 import pytest
 
 from broker import errors
-from storage.codecs.api import BodyInfo
-from storage.errors import StorageFailed, StorageFull
-from tests.storage.simulation.calls import (
+from conformance.simulation.calls import (
     CREATE,
     READ,
     SYNC_FILE,
@@ -18,10 +16,12 @@ from tests.storage.simulation.calls import (
     Refusal,
     TracedDisk,
 )
-from tests.storage.simulation.house import House, done
-from tests.storage.simulation.steps import Workload
-from tests.storage.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
-from tests.storage.simulation.verify import verify
+from conformance.simulation.house import House, done
+from conformance.simulation.steps import Workload
+from conformance.simulation.verify import verify
+from storage.codecs.api import BodyInfo
+from storage.errors import StorageFailed, StorageFull
+from tests.conformance.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 
 
 def refusing(number, *kinds, path="", but="no such path", after=0, times=1_000_000):

@@ -16,6 +16,7 @@ import trio
 from broker.broker import Broker
 from broker.config.settings import Config, LogConfig
 from broker.topics.partition import Partition
+from conformance.simulation.calls import TracedDisk
 from storage.errors import StorageFull
 from storage.journal.log import JournalLog
 from storage.log.committer import Committer, Round
@@ -27,7 +28,6 @@ from storage.log.recovery import RecoveryReport
 from storage.log.reserve import Reserve
 from storage.log.settings import LogSettings
 from storage.metadata.cursors import CursorStore
-from tests.storage.simulation.calls import TracedDisk
 
 # The configuration takes no smaller segments than this, which are cut down to a few batches.
 SEGMENT_BYTES_ASKED = 64 * 1024

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from broker import errors as broker_errors
-from storage import errors as storage_errors
-from tests.storage.simulation.calls import (
+from conformance.simulation.calls import (
     ALLOCATE,
     CREATE,
     MAKE_FOLDER,
@@ -26,13 +25,14 @@ from tests.storage.simulation.calls import (
     Refusal,
     TracedDisk,
 )
-from tests.storage.simulation.facts import Facts
-from tests.storage.simulation.house import House, Shape
-from tests.storage.simulation.life import FAILED
-from tests.storage.simulation.medium import Medium, choose_loss
-from tests.storage.simulation.scratch import empty, limited
-from tests.storage.simulation.steps import Workload
-from tests.storage.simulation.verify import Broken, verify
+from conformance.simulation.facts import Facts
+from conformance.simulation.house import House, Shape
+from conformance.simulation.life import FAILED
+from conformance.simulation.medium import Medium, choose_loss
+from conformance.simulation.scratch import empty, limited
+from conformance.simulation.steps import Workload
+from conformance.simulation.verify import Broken, verify
+from storage import errors as storage_errors
 
 STEPS = 70
 # Steps after the fault: what it may have left behind has to show.

@@ -7,18 +7,18 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from conformance.simulation.calls import TracedDisk
+from conformance.simulation.facts import Facts, agreed, catalogue_state, cursor_state
+from conformance.simulation.house import House, Shape, done
+from conformance.simulation.medium import Medium, State
+from conformance.simulation.scratch import empty, limited
+from conformance.simulation.steps import BODY_FORMAT, Workload
+from conformance.simulation.verify import Broken
 from storage.codecs.api import BodyInfo
 from storage.errors import DamagedLog, StorageError
 from storage.log.batch import Batch
 from storage.log.partition_log import PartitionLog
 from storage.log.reader import ReadOnlyLog, list_partitions
-from tests.storage.simulation.calls import TracedDisk
-from tests.storage.simulation.facts import Facts, agreed, catalogue_state, cursor_state
-from tests.storage.simulation.house import House, Shape, done
-from tests.storage.simulation.medium import Medium, State
-from tests.storage.simulation.scratch import empty, limited
-from tests.storage.simulation.steps import BODY_FORMAT, Workload
-from tests.storage.simulation.verify import Broken
 
 # Each byte of this much of the newest segment is once where the file ends.
 TAIL_BYTES = 64 * 1024

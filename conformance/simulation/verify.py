@@ -2,13 +2,7 @@
 
 import os
 
-from storage.codecs.api import BatchFlag
-from storage.errors import StorageError
-from storage.log.batch import Batch
-from storage.log.data_dir import PARTITIONS_NAME
-from storage.log.partition_log import PartitionLog
-from storage.log.reader import ReadOnlyLog, list_partitions
-from tests.storage.simulation.facts import (
+from conformance.simulation.facts import (
     Facts,
     LogFacts,
     Stored,
@@ -16,7 +10,13 @@ from tests.storage.simulation.facts import (
     catalogue_state,
     cursor_state,
 )
-from tests.storage.simulation.house import House
+from conformance.simulation.house import House
+from storage.codecs.api import BatchFlag
+from storage.errors import StorageError
+from storage.log.batch import Batch
+from storage.log.data_dir import PARTITIONS_NAME
+from storage.log.partition_log import PartitionLog
+from storage.log.reader import ReadOnlyLog, list_partitions
 
 READ_BYTES = 1 << 16
 

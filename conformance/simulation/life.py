@@ -8,8 +8,8 @@ from typing import Self
 import storage.errors
 from broker import errors
 from broker.topics.partition import Partition
-from tests.storage.simulation.calls import TracedDisk
-from tests.storage.simulation.facts import (
+from conformance.simulation.calls import TracedDisk
+from conformance.simulation.facts import (
     Facts,
     LogFacts,
     Stored,
@@ -17,8 +17,8 @@ from tests.storage.simulation.facts import (
     cursor_state,
     partitions_in,
 )
-from tests.storage.simulation.house import House, Shape
-from tests.storage.simulation.verify import Broken, verify
+from conformance.simulation.house import House, Shape
+from conformance.simulation.verify import Broken, verify
 
 DAMAGED = (errors.DamagedLog, storage.errors.DamagedLog)
 FAILED = (errors.StorageFailed, storage.errors.StorageFailed)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from tests.storage.simulation.damage import TAIL_BYTES, flips, truncations
-from tests.storage.simulation.failing import failures
-from tests.storage.simulation.power import Scenario
+from conformance.simulation.damage import TAIL_BYTES, flips, truncations
+from conformance.simulation.failing import failures
+from conformance.simulation.power import Scenario
 
 Unit = Callable[[int, str], Iterator[str | None]]
 

@@ -7,11 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from storage.codecs.api import BatchFlag
-from storage.log.data_dir import SET_ASIDE_NAME
-from storage.log.partition_log import PartitionLog
-from tests.storage.simulation.calls import TracedDisk
-from tests.storage.simulation.facts import (
+from conformance.simulation.calls import TracedDisk
+from conformance.simulation.facts import (
     Facts,
     History,
     LogFacts,
@@ -20,11 +17,14 @@ from tests.storage.simulation.facts import (
     catalogue_state,
     cursor_state,
 )
-from tests.storage.simulation.house import House, Shape
-from tests.storage.simulation.medium import PLAIN, Loss, Medium, State, choose_loss
-from tests.storage.simulation.scratch import empty, limited
-from tests.storage.simulation.steps import Workload
-from tests.storage.simulation.verify import READ_BYTES, verify, verify_outside
+from conformance.simulation.house import House, Shape
+from conformance.simulation.medium import PLAIN, Loss, Medium, State, choose_loss
+from conformance.simulation.scratch import empty, limited
+from conformance.simulation.steps import Workload
+from conformance.simulation.verify import READ_BYTES, verify, verify_outside
+from storage.codecs.api import BatchFlag
+from storage.log.data_dir import SET_ASIDE_NAME
+from storage.log.partition_log import PartitionLog
 
 STEPS = 90
 STEPS_AFTER = 4

@@ -5,13 +5,13 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
+from conformance.simulation.calls import SYNC_FILE, TracedDisk
+from conformance.simulation.facts import Facts
+from conformance.simulation.house import House, Shape, done
+from conformance.simulation.medium import Medium
+from conformance.simulation.steps import Workload
+from conformance.simulation.verify import verify, verify_outside
 from storage.errors import DamagedLog
-from tests.storage.simulation.calls import SYNC_FILE, TracedDisk
-from tests.storage.simulation.facts import Facts
-from tests.storage.simulation.house import House, Shape, done
-from tests.storage.simulation.medium import Medium
-from tests.storage.simulation.steps import Workload
-from tests.storage.simulation.verify import verify, verify_outside
 
 CATALOGUE = "catalogue/00000000000000000000.log"
 

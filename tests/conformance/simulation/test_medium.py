@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.storage.simulation.calls import (
+from conformance.simulation.calls import (
     CREATE,
     RENAME,
     ROOT,
@@ -16,7 +16,7 @@ from tests.storage.simulation.calls import (
     WRITE,
     Call,
 )
-from tests.storage.simulation.medium import (
+from conformance.simulation.medium import (
     ALL_KEPT,
     DATA_ONLY,
     NAMES_ONLY,
