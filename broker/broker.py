@@ -121,6 +121,7 @@ class Broker:
             report=report,
         )
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
+        self.topics.listeners.add(self.dispatchers)
         self._recover()
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:

@@ -6,7 +6,7 @@ BrokerError
  +- TopicNotFound, PartitionNotFound, NamespaceNotFound, SubscriptionNotFound
  +- TopicExists, NamespaceExists, InvalidName, InvalidRequest, NotSupported
  +- OffsetOutOfRange, RecordTooLarge, CorruptBatch, UnreadableRecord, DamagedLog
- +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse
+ +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse, TopicTerminated
  +- NotAuthenticated, NotAuthorized, UserNotFound, UserExists
  +- LimitExceeded, StorageFull, StorageFailed, ShuttingDown
  +- Conflict, OwnedElsewhere
@@ -95,6 +95,10 @@ class ProducerFenced(BrokerError):
 
 class TopicInUse(BrokerError):
     """Not possible while clients use the topic."""
+
+
+class TopicTerminated(BrokerError):
+    """The topic was ended: its records are read on, and it takes no more."""
 
 
 class Conflict(BrokerError):

@@ -130,7 +130,10 @@ class Dispatcher(abc.ABC):
         """Read ahead and give out, until cancelled."""
         while True:
             await trio.lowlevel.checkpoint()
-            if not self._can_give():
+            can_give = self._can_give()
+            if self.partition.is_terminated:
+                self._tell_end()
+            if not can_give:
                 await self._pause()
             elif not self._give():
                 if self._can_read():
@@ -140,6 +143,14 @@ class Dispatcher(abc.ABC):
                 else:
                     await self._pause()
             self._hold()
+
+    def _tell_end(self) -> None:
+        """Tell consumers once that everything of a terminated topic is acknowledged."""
+        if self.cursor.position >= self.partition.next_offset:
+            for consumer in self.consumers:
+                if not consumer.knows_end:
+                    consumer.knows_end = True
+                    consumer.reached_end()
 
     def wake(self) -> None:
         """Make the pump look again: there are new permits, acknowledgements or room."""
@@ -404,6 +415,8 @@ class Dispatcher(abc.ABC):
             return move()
         finally:
             self._acking = False
+            if self.partition.is_terminated:
+                self.wake()
 
     # What the kinds decide.
 

@@ -25,6 +25,7 @@ from broker.delivery.shared import SharedDispatcher
 from broker.delivery.surroundings import Surroundings, wall_clock_us
 from broker.server.output_budget import OutputBudget
 from broker.subscriptions.subscriptions import CursorEvent
+from broker.topics.topic import Topic, TopicEvent
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
@@ -81,6 +82,17 @@ class Dispatchers:
 
     def __len__(self) -> int:
         return len(self._dispatchers)
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """A deleted topic's consumers have to go; those of a terminated one hear of its end."""
+        if event is not TopicEvent.DELETED and event is not TopicEvent.TERMINATED:
+            return
+        numbers = {partition.partition_id for partition in topic.partitions}
+        for dispatcher in [*self._dispatchers.values()]:
+            if dispatcher.partition.partition_id in numbers:
+                if event is TopicEvent.DELETED:
+                    dispatcher.close_consumers()
+                dispatcher.wake()
 
     def find(self, partition: Partition, name: bytes) -> Dispatcher | None:
         """The dispatcher of a subscription on a partition, if consumers are attached or awaited."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
@@ -76,6 +76,8 @@ class Partition:
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
+        self.is_terminated = topic.is_terminated
+        self._is_closed = self.is_terminated  # It takes no appends.
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
         self._waiters = waiters
         self._calls = calls
@@ -143,10 +145,10 @@ class Partition:
         `Broker.now_us()`.
 
         Returns at once: the answer waits for the ticket, 0 where the durability mode does not wait.
-        Raises StorageFull, StorageFailed, DamagedLog.
+        Raises TopicNotFound, TopicTerminated, StorageFull, StorageFailed, DamagedLog.
         """
-        if self.removed:
-            raise errors.TopicNotFound(self.topic.name.full)
+        if self._is_closed:
+            self._refuse_append()
         log = self.log
         try:
             base_offset = log.append(
@@ -164,8 +166,8 @@ class Partition:
         """Write checked bodies, stamped one behind the other, as a batch each: all of them, or none
         where that fails. Returns where the first went; else as `append`.
         """
-        if self.removed:
-            raise errors.TopicNotFound(self.topic.name.full)
+        if self._is_closed:
+            self._refuse_append()
         try:
             base_offset = self.log.append_all(pieces, body_format=body_format, append_us=append_us)
         except storage.errors.StorageError as error:
@@ -201,6 +203,17 @@ class Partition:
         again waits for.
         """
         return self._appended_ticket
+
+    def check_open(self) -> None:
+        """Raises TopicNotFound, TopicTerminated where it takes no records any more."""
+        if self._is_closed:
+            self._refuse_append()
+
+    def _refuse_append(self) -> NoReturn:
+        name = self.topic.name.full
+        if self.removed:
+            raise errors.TopicNotFound(name)
+        raise errors.TopicTerminated(f"{name} was terminated")
 
     def _append_failed(
         self, error: storage.errors.StorageError, size_bytes: int
@@ -263,9 +276,13 @@ class Partition:
         """
         await self._waiters.wait_any([(self, offset)])
 
+    def terminate(self) -> None:
+        """The topic was terminated: appends raise TopicTerminated from now on."""
+        self.is_terminated = self._is_closed = True
+
     def remove(self) -> None:
         """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
         readers wake.
         """
-        self.removed = True
+        self.removed = self._is_closed = True
         self._waiters.wake(self)

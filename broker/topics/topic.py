@@ -51,6 +51,7 @@ class TopicEvent(enum.Enum):
     GROWN = "grown"
     SHRUNK = "shrunk"
     DELETED = "deleted"
+    TERMINATED = "terminated"
 
 
 class TopicListener(Protocol):
@@ -84,6 +85,11 @@ class Topic:
     def partitioned(self) -> bool:
         """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
         return self.meta.partitioned
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether it takes no more records, for ever."""
+        return self.meta.is_terminated
 
     def partition(self, index: int) -> Partition:
         """The partition of that number, from 0, if this broker owns it.

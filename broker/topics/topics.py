@@ -21,7 +21,7 @@ from broker.limits import PARTITIONS_MAX, TOPICS_MAX
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.deletion import Leaving
 from broker.topics.topic import PartitionFactory, Topic, TopicEvent, TopicListener
-from storage.metadata.catalogue_records import Setting, TopicMeta
+from storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
 from storage.metadata.cursors import CursorStore
 from storage.metadata.names import (
     InvalidTopicName,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 # Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
 # ten times that.
 TOPIC_PARTITIONS_MAX: Final = 10_000
+# Clients come back within their backoff, at most a minute, when their topic is deleted under them.
+NAME_HELD_S: Final = 60.0
+HELD_NAMES_MAX: Final = 10_000  # Of more at a time, the later ones may be made again.
 
 
 @dataclass(slots=True, frozen=True)
@@ -74,6 +77,7 @@ class Topics:
         self._topics: dict[TopicName, Topic] = {}
         self._partition_count = 0
         self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are being made, by name.
+        self._held_names: dict[TopicName, float] = {}  # Until when nobody makes it by itself.
         self._altering = trio.Lock()
         self.leaving = Leaving(cursors, factory)
 
@@ -227,6 +231,8 @@ class Topics:
         topic = self.find(name)
         if topic is not None:
             return topic
+        if self._held_names.get(name, 0.0) > trio.current_time():
+            raise errors.TopicNotFound(f"{name} was deleted while clients used it")
         if not self.defaults.auto_create:
             raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
         self._under_way[name] = trio.Event()
@@ -309,8 +315,21 @@ class Topics:
             raise errors.TopicNotFound(f"{topic.name} was deleted")
         self._factory.alter(topic, settings)  # Checks the settings of a topic without partitions.
 
-    async def delete(self, name: TopicName) -> int:
-        """Delete a topic with its subscriptions; return the ticket.
+    async def terminate(self, name: TopicName) -> int:
+        """End a topic: its records are read on, and it takes no more. Returns the ticket.
+
+        Raises TopicNotFound, Conflict, StorageFull, StorageFailed.
+        """
+        await self.alter_settings(name, {TERMINATED: True})
+        topic = self.get(name)
+        for partition in topic.partitions:
+            partition.terminate()
+        self._tell(topic, TopicEvent.TERMINATED)
+        return topic.ticket
+
+    async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
+        """Delete a topic with its subscriptions; return the ticket. `holds_name`: clients use it,
+        and would make it again at once; for a minute only `create` does.
 
         Cursors and files go once that is durable (`leaving`). Raises TopicNotFound, Conflict,
         StorageFull, StorageFailed.
@@ -323,8 +342,16 @@ class Topics:
         self.leaving.add(topic)
         for partition in topic.partitions:
             partition.remove()
+        if holds_name:
+            self._hold_name(name)
         self._tell(topic, TopicEvent.DELETED)
         return topic.ticket
+
+    def _hold_name(self, name: TopicName) -> None:
+        now = trio.current_time()
+        self._held_names = {held: until for held, until in self._held_names.items() if until > now}
+        if len(self._held_names) < HELD_NAMES_MAX:
+            self._held_names[name] = now + NAME_HELD_S
 
     def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
         try:
@@ -352,9 +379,14 @@ class Topics:
             )
 
     def _growing(self, name: TopicName, total: int) -> Topic:
-        """The topic, if it can grow to that. Raises TopicNotFound, InvalidRequest, TopicInUse."""
+        """The topic, if it can grow to that.
+
+        Raises TopicNotFound, TopicTerminated, InvalidRequest, TopicInUse.
+        """
         topic = self.get(name)
         count = len(topic.partitions)
+        if topic.is_terminated:
+            raise errors.TopicTerminated(f"{name} was terminated")
         if not count < total <= TOPIC_PARTITIONS_MAX:
             raise errors.InvalidRequest(
                 f"{name} has {count} partitions and can have up to {TOPIC_PARTITIONS_MAX}"

@@ -115,6 +115,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.ProducerBusy: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.ProducerFenced: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.TopicInUse: ErrorCode.ERROR,
+    errors.TopicTerminated: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.Conflict: ErrorCode.ERROR,
     errors.OwnedElsewhere: ErrorCode.ERROR,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,

@@ -74,6 +74,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.ProducerBusy: Code.UNKNOWN,
     errors.ProducerFenced: Code.INVALID_PRODUCER_EPOCH,
     errors.TopicInUse: Code.UNKNOWN,
+    errors.TopicTerminated: Code.POLICY_VIOLATION,
     # Retriable: the client asks for metadata anew.
     errors.Conflict: Code.LEADER_NOT_AVAILABLE,
     errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,

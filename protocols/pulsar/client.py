@@ -4,7 +4,7 @@ it is answered. Knows no command.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from protocols.pulsar.shared import SharedState
 
 
+# Sends that were on their way while the broker closed their producer are dropped without a word.
+CLOSED_BY_BROKER_S: Final = 30.0
+
+
 class Client:
     """The client of one connection: its producers and consumers, its lanes, its answers."""
 
@@ -45,6 +49,7 @@ class Client:
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
         self.commands_heard = 0  # Any command is a sign of life.
+        self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
         self._listening = trio.lowlevel.ParkingLot()
         self._room_wanted = trio.lowlevel.ParkingLot()
         self._watches_room = False
@@ -114,6 +119,29 @@ class Client:
         """How many producers the topic of a partition has, for whoever watches."""
         protocol, topic = self.connection.protocol, partition.topic.name.full
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
+
+    def close_producer(self, producer: Producer) -> None:
+        """End a producer whose topic is gone or takes nothing more: the client is to look it up
+        again.
+        """
+        now = trio.current_time()
+        self._closed = {number: until for number, until in self._closed.items() if until > now}
+        self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
+        self.drop_producer(producer)
+        if not producer.is_ready:  # Its PRODUCER still waits for its answer.
+            terminated = producer.partition.is_terminated
+            code = ServerError.TopicTerminatedError if terminated else ServerError.TopicNotFound
+            self.refuse(producer.request_id, Refused(code, "The topic is gone or terminated"))
+            return
+        if self.protocol_version < messages.CLOSING_VERSION:
+            self.end("its topic was deleted or terminated")
+            return
+        self.outbox.answer([messages.close_producer(producer.producer_id)])
+
+    def was_closed(self, producer_id: int) -> bool:
+        """Whether a producer of that number was closed by the broker a moment ago."""
+        until = self._closed.get(producer_id)
+        return until is not None and trio.current_time() < until
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now: its PRODUCER is answered again."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
+END_VERSION = 9
 ACTIVE_CHANGE_VERSION = 12
 CHECKSUM_VERSION = 11
 
@@ -36,6 +37,7 @@ class ConsumerOwner(Protocol):
     """The client of a consumer."""
 
     protocol_version: int
+    version_text: str
     outbox: Outbox
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
@@ -106,6 +108,12 @@ class PulsarConsumer(Consumer):
         if self.owner.protocol_version >= ACTIVE_CHANGE_VERSION:
             change = messages.active_consumer_change(self.consumer_id, is_active=is_active)
             self.owner.outbox.answer([change])
+
+    def reached_end(self) -> None:
+        """Tell the client, if it is Java's: to all others it is an unknown command."""
+        owner = self.owner
+        if owner.version_text.startswith("Pulsar-Java") and owner.protocol_version >= END_VERSION:
+            owner.outbox.answer([messages.reached_end(self.consumer_id)])
 
     def let_go(self) -> None:
         """Detached by the dispatcher: the client is to look up the topic and come again."""

@@ -29,6 +29,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.ProducerBusy: ServerError.ProducerBusy,
     errors.ProducerFenced: ServerError.ProducerFenced,
     errors.TopicInUse: ServerError.NotAllowedError,
+    errors.TopicTerminated: ServerError.TopicTerminatedError,
     # Clients look up the topic again.
     errors.Conflict: ServerError.ServiceNotReady,
     errors.OwnedElsewhere: ServerError.ServiceNotReady,

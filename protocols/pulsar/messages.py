@@ -286,6 +286,12 @@ def close_consumer(consumer_id: int) -> bytes:
     return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closed))
 
 
+def reached_end(consumer_id: int) -> bytes:
+    """Everything of a terminated topic is acknowledged."""
+    end = {"consumer_id": consumer_id}
+    return frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
+
+
 def active_consumer_change(consumer_id: int, *, is_active: bool) -> bytes:
     """Whether a consumer of a Failover subscription is the one that gets messages."""
     change = {"consumer_id": consumer_id, "is_active": is_active}

@@ -99,6 +99,7 @@ def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
     # A client whose SEND is refused connects again, and its own timeout begins anew with every
     # success (C++ and all that are made of it): it would never hear that the disk is full.
     named.partition.check_room()
+    named.partition.check_open()
     opened = Producer(
         client,
         topic,

@@ -37,6 +37,9 @@ class ProducerOwner(Protocol):
     def end(self, reason: str) -> None:
         """End the connection."""
 
+    def close_producer(self, producer: Producer) -> None:
+        """The broker ends a producer, which is no longer registered."""
+
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now."""
 
@@ -124,6 +127,12 @@ class ProducerRegistry:
             heir.is_ready = True
             heir.owner.granted(heir)
         self._tidy(producer.partition)
+
+    def close_all(self, partition: Partition) -> None:
+        """End every producer of a partition that is gone or takes nothing more."""
+        there = self._partitions.pop(partition.partition_id, None)
+        for producer in list(there.by_name.values()) if there else ():
+            producer.owner.close_producer(producer)
 
     def count(self, partition: Partition) -> int:
         """How many producers a partition has."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import trio
 from crc32c import crc32c
 
 from broker.errors import BrokerError, TopicNotFound
@@ -24,10 +23,7 @@ from storage.errors import CorruptBody
 
 if TYPE_CHECKING:
     from protocols.pulsar.client import Client
-    from protocols.pulsar.registry import Producer
 
-# Sends that were on their way while the broker closed their producer are dropped without a word.
-CLOSED_BY_BROKER_S: Final = 30.0
 # Java and Go give up a message on this error; C++ (Python, Node) would send it again without end
 # and gives up on a ChecksumError only.
 NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
@@ -55,7 +51,6 @@ class Sending:
         self._alike: Alike | None = None  # What the next SENDs may be.
         self._next: tuple[int, int, int | None] | None = None  # What the next one is if so.
         self._in_a_row = 0  # So many were in turn; below 0: looking for the next ones was in vain.
-        self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take the SENDs at the front, as far as they are whole: (bytes, frames) taken.
@@ -137,7 +132,7 @@ class Sending:
         """A run of that producer; None if we closed it and its sends are to be dropped."""
         producer = self._client.producers.get(producer_id)
         if producer is None or not producer.is_ready:
-            if self._was_closed(producer_id):
+            if self._client.was_closed(producer_id):
                 return None
             raise ProtocolError(f"SEND of producer {producer_id}, which is not open")
         run = self._runs[producer_id] = Run(producer)
@@ -167,7 +162,7 @@ class Sending:
                     append_us=client.broker.now_us(),
                 )
             except TopicNotFound:
-                self._close(producer)
+                client.close_producer(producer)  # The client is to look the topic up again.
                 return
             except BrokerError as error:
                 self._refuse_all(run, error)
@@ -224,18 +219,3 @@ class Sending:
         if self._client.version_text.startswith(NOT_ALLOWED_CLIENTS):
             return ServerError.NotAllowedError, str(error)
         return ServerError.ChecksumError, str(error)
-
-    def _close(self, producer: Producer) -> None:
-        """The topic is gone: the client is to look it up again."""
-        now = trio.current_time()
-        self._closed = {number: until for number, until in self._closed.items() if until > now}
-        self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
-        self._client.drop_producer(producer)
-        if self._client.protocol_version < messages.CLOSING_VERSION:
-            self._client.end("its topic was deleted")
-            return
-        self._client.outbox.answer([messages.close_producer(producer.producer_id)])
-
-    def _was_closed(self, producer_id: int) -> bool:
-        until = self._closed.get(producer_id)
-        return until is not None and trio.current_time() < until

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.topics.topic import TopicEvent
 from protocols.pulsar.registry import ProducerRegistry
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.topics.topic import Topic
 
 
 class SharedState:
@@ -22,6 +24,13 @@ class SharedState:
         self.producers = ProducerRegistry(broker.producers.raise_epoch)
         self._started = f"{broker.now_us():x}"
         self._named = 0
+        broker.topics.listeners.add(self)
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """A deleted or terminated topic takes no more messages: its producers are closed."""
+        if event is TopicEvent.DELETED or event is TopicEvent.TERMINATED:
+            for partition in topic.partitions:
+                self.producers.close_all(partition)
 
     def producer_name(self) -> str:
         """A name for a producer that brings none: never given out before, over restarts too."""

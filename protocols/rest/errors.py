@@ -87,6 +87,7 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.ProducerFenced: WireCode(409, 40906, "producer_fenced"),
     errors.TopicInUse: WireCode(409, 40907, "topic_in_use"),
     errors.Conflict: WireCode(409, 40909, "conflict"),
+    errors.TopicTerminated: WireCode(409, 40910, "topic_terminated"),
     errors.OwnedElsewhere: WireCode(421, 42101, "owned_elsewhere"),
     errors.InvalidName: INVALID_NAME,
     errors.InvalidRequest: WireCode(422, 42200, "invalid_request"),

@@ -18,6 +18,7 @@ MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 
 Setting = str | int | bool
+TERMINATED: Final = "terminated"  # The setting of a topic that takes no more records, for ever.
 
 
 class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -64,6 +65,11 @@ class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     schemas: list[SchemaMeta] = []
     groups: list[GroupMeta] = []
     next_group_id: int = GROUP_ID_FIRST
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether it takes no more records."""
+        return bool(self.settings.get(TERMINATED))
 
 
 class NamespaceMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1):

@@ -49,6 +49,7 @@ class FakePartition:
     index: int = 0
     log_start_offset: int = 0
     removed: bool = False
+    is_terminated: bool = False
     partitioned: bool = False
     batches: list = field(default_factory=list)
     gate: trio.Event | None = None

@@ -108,7 +108,7 @@ async def test_a_deleted_topic_wakes_its_readers_and_refuses(broker, nursery):
 
 def partition_over(log, durability, has_room):
     return Partition(
-        SimpleNamespace(name=NAME),
+        SimpleNamespace(name=NAME, is_terminated=False),
         0,
         log,
         None,

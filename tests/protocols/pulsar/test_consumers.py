@@ -16,6 +16,7 @@ from tests.protocols.pulsar.talk import (
     TOPIC,
     entry,
     message_id,
+    taken_apart,
     talking,
 )
 
@@ -454,7 +455,8 @@ async def test_deleted_topic_closes_its_consumers(broker, client, five):
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
     await broker.topics.delete(NAME)
-    await client.next(Type.CLOSE_CONSUMER)
+    closed = {taken_apart(await client.raw())[0].type for _ in range(2)}
+    assert closed == {Type.CLOSE_CONSUMER, Type.CLOSE_PRODUCER}  # Of `five`.
 
 
 # Old clients.

@@ -54,6 +54,9 @@ class FakeClient:
             for number in (1, 2)
         }
 
+    def was_closed(self, producer_id):
+        return False
+
     def _append(self, body, info, **_):
         self.stored.append((b"".join(map(bytes, body)), info))
         self._end += info.record_count
