@@ -120,8 +120,7 @@ class Broker:
             use_reserve=use_reserve,
             report=report,
         )
-        self.durability.round_listeners.append(self.topics.leaving.round_ended)
-        self.topics.listeners.add(self.dispatchers)
+        self._listen()
         self._recover()
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
@@ -234,6 +233,11 @@ class Broker:
         for cut in journal.recovery.cuts:
             log.warning("torn_tail_cut", journal=name, cut=str(cut))
         return journal
+
+    def _listen(self) -> None:
+        """Have each part hear of what others do."""
+        self.durability.round_listeners.append(self.topics.leaving.round_ended)
+        self.topics.listeners.add(self.dispatchers)
 
     def _recover(self) -> None:
         """Bring folders, catalogue and cursors together as a crash may have left them."""

@@ -204,6 +204,12 @@ class Connection:
                 nursery.start_soon(self._keep_time)
                 await self._read()
                 nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:  # A client may go just as the broker stops.
+            ended, cancelled = group.split(Exception)
+            if ended is not None:
+                self._ended_by(ended)
+            if cancelled is not None:
+                raise cancelled from None
         except Exception as error:
             self._ended_by(error)
         finally:
