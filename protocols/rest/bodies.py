@@ -104,6 +104,8 @@ class BodyReader:
 
     async def _take(self, request: Request) -> bytes:
         body: bytes | None = None
+        if self.stopping.is_set():
+            raise Refused(SHUTTING_DOWN, "the broker is stopping")
         with trio.move_on_after(self.timeout_s):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
