@@ -1,0 +1,365 @@
+"""`python -m conformance.crash.delivery [--kills N] [--seed N] [--report FILE]`: consumers that are
+killed, connections that are cut in mid-frame and brokers that get SIGKILL, while messages are
+delivered to Failover, Shared and Key_Shared subscriptions.
+
+One thread drives everything, so that what happened before what is known: an acknowledgement that
+was answered, a key that one consumer holds, a message that is sent again. The producer sends what
+had no receipt again after each kill, under its own name: deduplication must store it once.
+"""
+
+import argparse
+import random
+import selectors
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.raw.pulsar import (
+    ACK,
+    FLOW,
+    MESSAGE,
+    PRODUCER,
+    RECEIPT,
+    SEND,
+    SUBSCRIBE,
+    SUCCESS,
+    Fields,
+    PulsarWire,
+    Value,
+    encode,
+    field_of,
+    parse,
+)
+from conformance.server import RunningBroker
+
+SHARED, FAILOVER, KEY_SHARED = 1, 2, 3
+KINDS = {"shared": SHARED, "failover": FAILOVER, "key_shared": KEY_SHARED}
+KILLS_PER_TOPIC = 5
+RUN_S_MIN, RUN_S_MAX = 0.05, 0.4
+CONSUMERS = 3
+KEYS = 16
+PERMITS = 200
+IN_FLIGHT = 200  # SENDs without a receipt.
+HANG_S = 60.0  # Nothing that has to come may take so long.
+RECEIPT_OF_ACK = 38
+SETTINGS = ("topics.deduplication=true",)
+
+
+class Peer(PulsarWire):
+    """A connection whose frames are taken as they come."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address)
+        self._data = bytearray()
+
+    def frames(self) -> Iterator[tuple[int, Fields, bytes]]:
+        """(type, fields, what follows) of every command that has come. Raises ConnectionError."""
+        self.socket.setblocking(False)
+        try:
+            while True:
+                piece = self.socket.recv(1 << 16)
+                if not piece:
+                    raise ConnectionError("closed")
+                self._data += piece
+        except BlockingIOError:
+            pass
+        finally:
+            self.socket.setblocking(True)
+        while len(self._data) >= 4:
+            (size,) = struct.unpack_from(">I", self._data)
+            if len(self._data) < 4 + size:
+                return
+            frame = bytes(self._data[4 : 4 + size])
+            del self._data[: 4 + size]
+            (command_size,) = struct.unpack_from(">I", frame)
+            (_, kind), *rest = parse(frame[4 : 4 + command_size])
+            inner = rest[0][1] if rest else b""
+            assert isinstance(kind, int) and isinstance(inner, bytes)
+            yield kind, parse(inner), frame[4 + command_size :]
+
+    def cut(self) -> None:
+        """Leave in the middle of a frame."""
+        self.send(struct.pack(">II", 200, 100) + b"\x08")
+        self.close()
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A message that a consumer has and has not acknowledged."""
+
+    value: int
+    key: int
+    ledger: int
+    entry: int
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One consumer: what it holds, and which acknowledgements it waits for."""
+
+    peer: Peer
+    held: dict[int, Held] = field(default_factory=dict)  # By value.
+    asked: dict[int, list[int]] = field(default_factory=dict)  # Values by request.
+    taken: int = 0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the clients were told."""
+
+    sent: int = 0  # Values 0 to sent - 1 were given to the broker.
+    stored: set[int] = field(default_factory=set)  # With a receipt.
+    acked: set[int] = field(default_factory=set)  # With an answer.
+    maybe_acked: set[int] = field(default_factory=set)  # The answer was lost.
+    seen: dict[int, int] = field(default_factory=dict)  # Entry id by value.
+    faults: list[str] = field(default_factory=list)
+
+
+class Load:
+    """A producer and some consumers on one subscription."""
+
+    def __init__(self, broker: RunningBroker, topic: str, kind: int, rng: random.Random) -> None:
+        self.broker = broker
+        self.topic = f"persistent://public/default/{topic}".encode()
+        self.kind = kind
+        self.random = rng
+        self.ledger = Ledger()
+        self.members: list[Member] = []
+        self.producer: Peer | None = None
+        self._unanswered: list[int] = []  # Values without a receipt, oldest first.
+        self._requests = 100
+
+    # What clients do.
+
+    def connect(self) -> None:
+        """A producer that sends again what had no receipt, and all consumers."""
+        self.producer = Peer(self.broker.address("pulsar"))
+        self.producer.command(
+            PRODUCER, [(1, self.topic), (2, 0), (3, 1), (4, b"the-producer"), (9, 1)]
+        )
+        self.producer.expect(17)
+        for value in self._unanswered:
+            self._send(value)
+        self.members = []
+        for number in range(CONSUMERS):
+            self.members.append(self._join(number))
+
+    def _join(self, number: int) -> Member:
+        peer = Peer(self.broker.address("pulsar"))
+        name = b"c%d" % number
+        peer.command(
+            SUBSCRIBE,
+            [(1, self.topic), (2, b"s"), (3, self.kind), (4, 0), (5, 2), (6, name), (13, 1)],
+        )
+        while (found := peer.take_command())[0] != SUCCESS:
+            assert found[0] == 31, f"SUBSCRIBE: {found}"  # ACTIVE_CONSUMER_CHANGE
+        peer.command(FLOW, [(1, 0), (2, PERMITS)])
+        return Member(peer)
+
+    def _send(self, value: int) -> None:
+        assert self.producer is not None
+        key = b"k%d" % (value % KEYS)
+        head = encode([(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)])
+        payload = struct.pack(">I", len(head)) + head + b"%d" % value
+        self.producer.command(SEND, [(1, 0), (2, value)], payload)
+
+    def publish(self, count: int) -> None:
+        """Send some more values."""
+        for _ in range(min(count, IN_FLIGHT - len(self._unanswered))):
+            value = self.ledger.sent
+            self.ledger.sent += 1
+            self._unanswered.append(value)
+            self._send(value)
+
+    def acknowledge(self, member: Member, count: int) -> None:
+        """Acknowledge some of what a consumer holds, any of it."""
+        chosen = self.random.sample(sorted(member.held), min(count, len(member.held)))
+        if not chosen:
+            return
+        self._requests += 1
+        ids: list[tuple[int, Value]] = []
+        for value in chosen:
+            held = member.held.pop(value)
+            ids.append((3, encode([(1, held.ledger), (2, held.entry)])))
+        member.asked[self._requests] = chosen
+        self.ledger.maybe_acked.update(chosen)
+        member.peer.command(ACK, [(1, 0), (2, 0), *ids, (8, self._requests)])
+
+    def kill_one(self) -> None:
+        """A consumer goes without a word, or in the middle of one, and comes again."""
+        number = self.random.randrange(CONSUMERS)
+        member = self.members[number]
+        self._take_all()
+        if self.random.random() < 0.5:
+            member.peer.cut()
+        else:
+            member.peer.close()
+        self.members[number] = self._join(number)
+
+    # What they hear.
+
+    def _take_all(self) -> None:
+        """Take everything that has come; acknowledgements count behind what was sent before."""
+        assert self.producer is not None
+        answered: list[int] = []
+        for member in self.members:
+            answered += self._take(member)
+        for member in self.members:  # What was on its way while the first ones were read.
+            answered += self._take(member)
+        self.ledger.acked.update(answered)
+        self.ledger.maybe_acked.difference_update(answered)
+        for kind, fields, _ in self.producer.frames():
+            if kind == RECEIPT:
+                value = field_of(fields, 2)
+                assert isinstance(value, int)
+                if not self._unanswered or self._unanswered[0] != value:
+                    self.ledger.faults.append(f"receipt of {value} out of order")
+                    continue
+                self._unanswered.pop(0)
+                self.ledger.stored.add(value)
+
+    def _take(self, member: Member) -> list[int]:
+        """Take what one consumer was sent; returns values whose acknowledgement was answered."""
+        answered: list[int] = []
+        for kind, fields, rest in member.peer.frames():
+            if kind == MESSAGE:
+                self._received(member, fields, rest)
+            elif kind == RECEIPT_OF_ACK:
+                request = field_of(fields, 6)
+                assert isinstance(request, int)
+                if field_of(fields, 4) is not None:
+                    self.ledger.faults.append(f"an acknowledgement was refused: {fields}")
+                answered += member.asked.pop(request)
+        return answered
+
+    def _received(self, member: Member, fields: Fields, rest: bytes) -> None:
+        ids, rest = field_of(fields, 2), rest[6:] if rest[:2] == b"\x0e\x01" else rest
+        assert isinstance(ids, bytes)
+        place = parse(ids)
+        ledger, entry = field_of(place, 1), field_of(place, 2)
+        (size,) = struct.unpack_from(">I", rest)
+        value = int(rest[4 + size :])
+        assert isinstance(ledger, int) and isinstance(entry, int)
+        self._check(member, value, entry)
+        member.held[value] = Held(value, value % KEYS, ledger, entry)
+        member.taken += 1
+        if member.taken == PERMITS // 2:
+            member.taken = 0
+            member.peer.command(FLOW, [(1, 0), (2, PERMITS // 2)])
+
+    def _check(self, member: Member, value: int, entry: int) -> None:
+        told = self.ledger
+        if value in told.acked:
+            told.faults.append(f"{value} came again after its acknowledgement was answered")
+        if told.seen.setdefault(value, entry) != entry:
+            told.faults.append(f"{value} is stored as {told.seen[value]} and as {entry}")
+        if self.kind == KEY_SHARED:
+            for other in self.members:
+                if other is not member and any(
+                    held.key == value % KEYS for held in other.held.values()
+                ):
+                    told.faults.append(f"key {value % KEYS} is at two consumers ({value})")
+
+    # A life.
+
+    def run(self, seconds: float) -> None:
+        """Publish, consume, acknowledge and lose consumers for a while."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.publish(self.random.randrange(30))
+            self._take_all()
+            for member in self.members:
+                self.acknowledge(member, self.random.randrange(20))
+            if self.random.random() < 0.05:
+                self.kill_one()
+            self._wait(0.001)
+
+    def _wait(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            for member in self.members:
+                selector.register(member.peer.socket, selectors.EVENT_READ)
+            selector.select(seconds)
+
+    def killed(self) -> None:
+        """The broker is gone: nobody holds anything any more."""
+        for member in self.members:
+            member.peer.close()
+        if self.producer is not None:
+            self.producer.close()
+        self.members, self.producer = [], None
+
+    def drain(self) -> None:
+        """Acknowledge everything that still comes: all that was stored must have come."""
+        self.connect()
+        until = time.monotonic() + HANG_S
+        while self._unanswered or self._missing() or any(m.asked for m in self.members):
+            if time.monotonic() > until:
+                missing = sorted(self._missing())
+                self.ledger.faults.append(f"{len(missing)} never came: {missing[:10]}")
+                break
+            self._wait(0.05)
+            self._take_all()
+            for member in self.members:
+                self.acknowledge(member, len(member.held))
+        self.killed()
+
+    def _missing(self) -> set[int]:
+        """Stored, and neither acknowledged nor perhaps so."""
+        told = self.ledger
+        return told.stored - told.acked - told.maybe_acked
+
+
+def run(
+    kills: int,
+    seed: int,
+    told: Callable[[int, int, list[str]], None] | None = None,
+    *,
+    run_s_max: float = RUN_S_MAX,
+) -> tuple[int, list[str]]:
+    """(acknowledged messages, broken promises) of so many SIGKILLs, each kind of subscription in
+    its turn. `told` hears after each topic of kills done, messages and what was broken.
+    """
+    acknowledged, broken = 0, []
+    with RunningBroker(settings=SETTINGS) as broker:
+        for start in range(0, kills, KILLS_PER_TOPIC):
+            name, kind = [*KINDS.items()][start // KILLS_PER_TOPIC % len(KINDS)]
+            rng = random.Random(f"{seed} {start}")
+            load = Load(broker, f"delivery-{seed}-{start}", kind, rng)
+            for _ in range(start, min(start + KILLS_PER_TOPIC, kills)):
+                load.connect()
+                load.run(rng.uniform(RUN_S_MIN, run_s_max))
+                broker.kill()
+                load.killed()
+                broker.start()
+            load.drain()
+            acknowledged += len(load.ledger.acked)
+            broken += [f"{name}, seed {seed}, from kill {start}: {f}" for f in load.ledger.faults]
+            if told is not None:
+                told(min(start + KILLS_PER_TOPIC, kills), acknowledged, broken)
+    return acknowledged, broken
+
+
+def main() -> int:
+    """Exit code 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.crash.delivery")
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
+    arguments = parser.parse_args()
+
+    def report(kills: int, acknowledged: int, broken: list[str]) -> None:
+        lines = [f"seed {arguments.seed}, {kills} kills, {acknowledged} messages acknowledged"]
+        lines += broken or ["none lost, none again after its acknowledgement, no key at two"]
+        print("\n".join(lines[:20]), flush=True)
+        if arguments.report:
+            arguments.report.write_text("\n".join(lines) + "\n")
+
+    _, broken = run(arguments.kills, arguments.seed, report)
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
