@@ -55,7 +55,7 @@ class NoClient(Exception):
 
 def folder_of(client: IggyClient) -> Path:
     """Where the client is installed, now if it was not. Raises NoClient."""
-    folder = _cache() / f"{client.package}-{client.version}"
+    folder = cache_folder() / f"{client.package}-{client.version}"
     if folder.is_dir():
         return folder
     being_filled = folder.with_suffix(f".{os.getpid()}")
@@ -95,7 +95,8 @@ def _python(series: str) -> str:
     raise NoClient(f"there is no Python {series}")
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where clients are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "braidlog" / "iggy-clients"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,23 +1,28 @@
-"""Every published Python client of Iggy on one broker and port, reading each other's messages."""
+"""Every published client of Iggy on one broker and port at the same time, reading each other's
+messages: Python's in all versions, and Rust's and Java's where their programs are built.
+"""
 
 import json
 import os
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance import iggy_programs
 from conformance.iggy_clients import CLIENTS, IggyClient, NoClient, folder_of, python_of
+from conformance.iggy_programs import IggyProgram
 from conformance.server import RunningBroker
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 CHILD = Path(__file__).with_name("iggy_versions_child.py")
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0  # All of them start at once.
 FIXED_ADDRESS = "127.0.0.1:8090"
 NUMBERS = [[at, f"m{at}"] for at in range(5)]
 # iggy-py 0.2.0 and 0.2.1 put something before each payload; no client here does.
@@ -70,9 +75,40 @@ def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
     return json.loads(ended.stdout)
 
 
+def run_program(broker: RunningBroker, program: IggyProgram, scenario: str) -> list[str]:
+    """The lines that a program writes."""
+    try:
+        command = iggy_programs.command_of(program)
+    except NoClient as reason:
+        pytest.skip(str(reason))
+    ended = subprocess.run(
+        [*command, scenario, broker.addresses["iggy"]],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout.splitlines()
+
+
+Outcome = Callable[[], Any]  # What a client saw; raises what it ended with.
+
+
+@pytest.fixture(scope="module")
+def worked(broker: RunningBroker) -> dict[str, Outcome]:
+    """All clients at work at the same time."""
+    with ThreadPoolExecutor(len(CLIENTS) + len(iggy_programs.ALL)) as pool:
+        begun: dict[str, Future[Any]] = {}
+        for client in CLIENTS:
+            begun[str(client)] = pool.submit(run, broker, client, "work")
+        for program in iggy_programs.ALL:
+            begun[str(program)] = pool.submit(run_program, broker, program, "work")
+    return {name: future.result for name, future in begun.items()}
+
+
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_what_a_client_offers_works(broker: RunningBroker, client: IggyClient) -> None:
-    seen = run(broker, client, "work")
+def test_what_a_client_offers_works(worked: dict[str, Outcome], client: IggyClient) -> None:
+    seen = worked[str(client)]()
     if "again" in seen:
         assert "already" in seen["again"].lower(), seen["again"]
     expected = {
@@ -88,13 +124,39 @@ def test_what_a_client_offers_works(broker: RunningBroker, client: IggyClient) -
     }
 
 
+@pytest.mark.parametrize("program", iggy_programs.ALL, ids=str)
+def test_what_a_program_tries_works(worked: dict[str, Outcome], program: IggyProgram) -> None:
+    *bad, counted = worked[str(program)]()
+    assert not bad
+    assert counted.endswith(" ok, 0 bad")
+
+
+def shared_by(worked: dict[str, Outcome]) -> set[str]:
+    """The messages of all who could be run."""
+    found = set()
+    for name, outcome in worked.items():
+        try:
+            outcome()
+        except pytest.skip.Exception:
+            continue
+        found.add(f"from {name}")
+    return found
+
+
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_a_client_reads_what_all_of_them_sent(broker: RunningBroker, client: IggyClient) -> None:
+def test_a_client_reads_what_all_of_them_sent(
+    broker: RunningBroker, worked: dict[str, Outcome], client: IggyClient
+) -> None:
     seen = run(broker, client, "read_shared")
-    texts = [text for _, text in seen]
     assert [offset for offset, _ in seen] == list(range(len(seen)))
-    assert f"from {client}" in texts
-    assert set(texts) <= {f"from {other}" for other in CLIENTS}
+    assert {text for _, text in seen} == shared_by(worked)
+
+
+@pytest.mark.parametrize("program", iggy_programs.ALL, ids=str)
+def test_a_program_reads_what_all_of_them_sent(
+    broker: RunningBroker, worked: dict[str, Outcome], program: IggyProgram
+) -> None:
+    assert set(run_program(broker, program, "read")) == shared_by(worked)
 
 
 @pytest.mark.parametrize("client", GROUPS, ids=str)

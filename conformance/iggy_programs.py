@@ -1,0 +1,131 @@
+"""Iggy's clients in other languages: a small program for each, with the client's version pinned,
+built with the language's own tool into a cache folder and never in the source tree.
+
+`python -m conformance.iggy_programs` builds what can be built here, which takes minutes; tests run
+what was built. Each is run as `PROGRAM work|read HOST:PORT`: see `programs/iggy/scenario.rs`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.iggy_clients import NoClient, cache_folder
+
+PROGRAMS = Path(__file__).with_name("programs") / "iggy"
+BUILD_TIMEOUT_S = 1800
+BUILD_COMMAND = "python -m conformance.iggy_programs"
+
+
+@dataclass(frozen=True)
+class IggyProgram:
+    """One client: its language and version, which its folder is called by, and its dialect."""
+
+    language: str
+    version: str
+    dialect: str
+
+    def __str__(self) -> str:
+        return f"{self.language} {self.version}"
+
+    @property
+    def folder(self) -> str:
+        """The name of its folders, of the source and in the cache."""
+        return f"{self.language}-{self.version}"
+
+
+ALL = (
+    IggyProgram("rust", "0.0.60", "D0"),
+    IggyProgram("rust", "0.6.203", "D2"),
+    IggyProgram("rust", "0.11.0", "V"),
+    IggyProgram("java", "0.8.0", "D5"),
+)
+
+
+def command_of(program: IggyProgram) -> Sequence[str]:
+    """How to run what was built. Raises NoClient if it was not."""
+    built = cache_folder() / program.folder
+    if program.language == "java":
+        command, needed = ["java", "-cp", f"{built}:{built}/lib/*", "Program"], built / "lib"
+    else:
+        needed = built / "iggy-rust"
+        command = [str(needed)]
+    if not needed.exists():
+        raise NoClient(f"{program} is not built: {BUILD_COMMAND} does that")
+    return command
+
+
+def build(program: IggyProgram) -> None:
+    """Build one. Raises NoClient."""
+    work = cache_folder() / f"{program.folder}.{os.getpid()}"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        BUILDERS[program.language](program, work)
+        target = cache_folder() / program.folder
+        shutil.rmtree(target, ignore_errors=True)
+        work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _build_rust(program: IggyProgram, work: Path) -> None:
+    """Cargo writes a lock file beside what it builds, so the source is copied."""
+    source = work / "source" / program.folder
+    shutil.copytree(PROGRAMS / program.folder, source)
+    shutil.copy(PROGRAMS / "scenario.rs", source.parent)
+    target = cache_folder() / "cargo-target"
+    _run("cargo", "build", "--quiet", "--target-dir", str(target), at=source)
+    shutil.copy(target / "debug" / "iggy-rust", work / "iggy-rust")
+    shutil.rmtree(work / "source")
+
+
+def _build_java(program: IggyProgram, work: Path) -> None:
+    source = PROGRAMS / program.folder
+    (work / "lib").mkdir(parents=True)
+    libraries = f"-DoutputDirectory={work / 'lib'}"
+    _run("mvn", "-q", "-B", "dependency:copy-dependencies", libraries, at=source)
+    _run("javac", "-cp", f"{work}/lib/*", "-d", str(work), "Program.java", at=source)
+
+
+BUILDERS: dict[str, Callable[[IggyProgram, Path], None]] = {
+    "rust": _build_rust,
+    "java": _build_java,
+}
+
+
+def _run(tool: str, *arguments: str, at: Path) -> None:
+    found = shutil.which(tool)
+    if found is None:
+        raise NoClient(f"there is no {tool}")
+    try:
+        done = subprocess.run(
+            [found, *arguments], cwd=at, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise NoClient(f"{tool} took too long") from None
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+        raise NoClient(f"{tool}: {lines[-1]}")
+
+
+def main() -> int:
+    """Build all; returns the exit code."""
+    failed = 0
+    for program in ALL:
+        try:
+            build(program)
+        except NoClient as reason:
+            failed += 1
+            print(f"{program}: {reason}")
+        else:
+            print(f"{program}: built")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
