@@ -15,7 +15,7 @@ from storage.metadata.catalogue_records import SchemaMeta
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
-__all__ = ["IncompatibleSchema", "SchemaMeta", "Schemas", "compatible", "version_of"]
+__all__ = ["IncompatibleSchema", "SchemaMeta", "Schemas", "compatible", "strategy_of", "version_of"]
 
 
 SCHEMAS_MAX: Final = 1000  # Of one topic: kept in memory, each up to 64 KiB.
@@ -39,14 +39,15 @@ def compatible(topic: Topic, schema: SchemaMeta) -> None:
     schemas = topic.meta.schemas
     try:
         check_definition(schema)
-        reason = difference(_strategy(topic), schemas[-1], schema) if schemas else ""
+        reason = difference(strategy_of(topic), schemas[-1], schema) if schemas else ""
     except BadDefinition as error:
         reason = str(error)
     if reason:
         raise IncompatibleSchema(f"Incompatible schema: {reason}")
 
 
-def _strategy(topic: Topic) -> Strategy:
+def strategy_of(topic: Topic) -> Strategy:
+    """The topic's setting."""
     return Strategy(topic.meta.settings.get("schema_compatibility", Strategy.FULL.value))
 
 

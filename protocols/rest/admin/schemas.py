@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible, version_of
+from broker.topics.schemas import (
+    IncompatibleSchema,
+    SchemaMeta,
+    compatible,
+    strategy_of,
+    version_of,
+)
 from protocols.rest.admin.answers import read_any, told
 from protocols.rest.admin.names import name_of, topic_of
 from protocols.rest.admin.topics import path_number
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
     from protocols.rest.bodies import BodyReader
-
-STRATEGY = "ALWAYS_COMPATIBLE"  # What is in force here for schemas of the same type.
 
 
 class AdminSchemas:
@@ -69,12 +73,14 @@ class AdminSchemas:
         """Whether a schema could be registered."""
         schema = _read(await read_any(self._bodies, request))
         topic, _ = topic_of(self._broker, request)
+        fits = True
         try:
             if version_of(topic, schema) is None:
                 compatible(topic, schema)
         except IncompatibleSchema:
-            return told({"compatibility": False, "schemaCompatibilityStrategy": STRATEGY})
-        return told({"compatibility": True, "schemaCompatibilityStrategy": STRATEGY})
+            fits = False
+        strategy = strategy_of(topic).name  # Apache's names.
+        return told({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
 
     async def delete(self, _: Request) -> Response:
         """Schemas stay: records name their versions."""

@@ -15,6 +15,7 @@ from typing import IO, Any, Protocol, cast
 import fastavro
 from fastavro import _read_py, _write_py
 
+from protocols.rest.schemas.avro_trees import Tree, without_logical_types
 from protocols.rest.schemas.primitives import BadValue
 
 # A larger value is read and written by Python in a thread: C would hold up the loop for 10 ms or
@@ -44,13 +45,15 @@ class AvroCodec:
             raise BadValue(f"an Avro definition has at most {DEFINITION_BYTES_MAX} bytes")
         try:
             parsed = json.loads(definition)
-            self._schema: Definition = fastavro.parse_schema(parsed)
             shape = _Shape(parsed)
+            if shape.is_recursive:
+                parsed = without_logical_types(parsed)
+            self._schema: Definition = fastavro.parse_schema(parsed)
+            self._tree = Tree(self._schema) if shape.is_recursive else None
         except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
             raise BadValue(f"no Avro definition: {error or type(error).__name__}") from None
         if shape.has_free_items:
             raise BadValue("arrays and maps of items without bytes are not served")
-        self._is_recursive = shape.is_recursive
 
     def write(self, text: bytes) -> bytes:
         """Avro binary of a value in Avro's JSON encoding. Raises BadValue."""
@@ -58,7 +61,10 @@ class AvroCodec:
         line = text.replace(b"\n", b" ").replace(b"\r", b" ").decode()
         out = io.BytesIO()
         try:
-            value = next(iter(fastavro.json_reader(io.StringIO(line), self._schema)))
+            if self._tree is not None:
+                value = self._tree.datum(json.loads(line))
+            else:
+                value = next(iter(fastavro.json_reader(io.StringIO(line), self._schema)))
             fastavro.validate(value, self._schema, raise_errors=True)
             self._writer(len(text))(out, self._schema, value)
         except Exception as error:  # Odd ones too: AttributeError for an untagged union.
@@ -67,11 +73,9 @@ class AvroCodec:
 
     def read(self, data: bytes) -> str:
         """The value in Avro's JSON encoding, as JSON text. Raises BadValue."""
-        source, out = io.BytesIO(data), io.StringIO()
+        source = io.BytesIO(data)
         try:
-            value = self._reader(len(data))(source, self._schema)
-            fastavro.json_writer(out, self._schema, [value])
-            text = out.getvalue()
+            text = self._shown(source, len(data))
             json.loads(text, parse_constant=_refuse_constant)
         except Exception as error:
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
@@ -79,13 +83,21 @@ class AvroCodec:
             raise BadValue("more bytes than the Avro schema describes")
         return text.strip()
 
+    def _shown(self, source: io.BytesIO, size: int) -> str:
+        if self._tree is not None:
+            read = _read_py.schemaless_reader
+            return json.dumps(self._tree.shown(read(source, self._schema, return_named_type=True)))
+        out = io.StringIO()
+        fastavro.json_writer(out, self._schema, [self._reader(size)(source, self._schema)])
+        return out.getvalue()
+
     def _writer(self, size: int) -> _Write:
-        is_fast = size <= FAST_BYTES_MAX and not self._is_recursive
+        is_fast = size <= FAST_BYTES_MAX and self._tree is None
         chosen = fastavro.schemaless_writer if is_fast else _write_py.schemaless_writer
         return cast(_Write, chosen)
 
     def _reader(self, size: int) -> _Read:
-        is_fast = size <= FAST_BYTES_MAX and not self._is_recursive
+        is_fast = size <= FAST_BYTES_MAX
         return cast(_Read, fastavro.schemaless_reader if is_fast else _read_py.schemaless_reader)
 
 

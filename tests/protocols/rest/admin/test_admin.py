@@ -163,7 +163,7 @@ async def test_schemas(ask):
     await ask("POST", f"{schemas}/schema", {"type": "INT32", "schema": ""}, 409)
     await ask("POST", f"{schemas}/schema", {"type": "AVRO", "schema": "{"}, 422)
     answer = await ask("POST", f"{schemas}/compatibility", {"type": "INT32", "schema": ""})
-    assert answer.json["compatibility"] is False
+    assert answer.json == {"compatibility": False, "schemaCompatibilityStrategy": "FULL"}
 
 
 async def test_what_is_not_served_is_said_so(ask):

@@ -251,3 +251,49 @@ async def test_nothing_is_taken_once_the_broker_stops(broker, orders, ask):
     answer = await ask("POST", BASE, {"messages": [FULL]})
     assert answer.status == 503 or answer.json["messageIds"][0]["error_code"] == 2
     assert total(orders) == 0
+
+
+def record_of(*fields):
+    return {"type": "AVRO", "schema": {"type": "record", "name": "R", "fields": list(fields)}}
+
+
+ID = {"name": "id", "type": "int"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+COUNT = {"name": "count", "type": "int"}  # Without a default.
+
+
+@pytest.mark.parametrize(
+    ("setting", "following", "version"),
+    [
+        ("full", record_of(ID, NOTE), 1),
+        ("full", record_of(ID, COUNT), None),
+        ("full", record_of({"name": "id", "type": "string"}), None),
+        ("backward", record_of(ID, COUNT), None),
+        ("forward", record_of(ID, COUNT), 1),
+        ("always_compatible", record_of(COUNT), 1),
+        ("always_incompatible", record_of(ID, NOTE), None),
+        ("full", {"type": "STRING"}, None),
+        ("full", record_of(ID), 0),
+    ],
+)
+async def test_a_schema_follows_another_by_the_topics_setting(
+    broker, orders, ask, setting, following, version
+):
+    await ask("PATCH", "/api/v1/topics/public/default/orders", strategy(setting))
+    first = {"value_schema": record_of(ID), "messages": [{"value": {"id": 1}}]}
+    assert (await ask("POST", BASE, first)).json["schema_version"] == 0
+    values = {"AVRO": {"id": 2, "count": 3, "note": None}, "STRING": "x"}
+    names = [one["name"] for one in following.get("schema", {}).get("fields", ())]
+    value = values[following["type"]]
+    if isinstance(value, dict):
+        value = {name: value[name] for name in names}
+    answer = await ask("POST", BASE, {"value_schema": following, "messages": [{"value": value}]})
+    if version is None:
+        assert (answer.status, answer.json["error_code"]) == (422, 42204)
+        assert total(orders) == 1
+    else:
+        assert answer.json["schema_version"] == version, answer.body
+
+
+def strategy(name):
+    return {"settings": {"schema_compatibility": name}}

@@ -5,6 +5,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from protocols.rest.limits import READ_MESSAGES_MAX
+from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
+from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from tests.protocols.rest.pip64.conftest import BASE
 from tests.protocols.rest.records import append_records
 from tests.waiting import until
@@ -232,3 +234,40 @@ async def test_without_schema_text_is_text_and_uniform_base64_can_be_had(five, a
     answer = await ask("GET", f"{READ}?max_messages=1&encoding=base64")
     (message,) = answer.json["messages"]
     assert (message["value"], message["encoding"]) == ("MA==", "base64")
+
+
+def chunk(number, count, payload, whole):
+    metadata = EntryMetadata(producer_name=b"p", sequence_id=0, publish_time=1, uuid=b"u")
+    metadata.chunk_id, metadata.num_chunks_from_msg = number, count
+    metadata.total_chunk_msg_size = whole
+    packed = metadata.SerializeToString()
+    entry = len(packed).to_bytes(4, "big") + packed + payload
+    return ENTRY_PREFIX.pack(len(entry), 0, 1) + entry
+
+
+async def test_a_chunked_message_of_pulsar_is_read_whole_at_its_last_piece(broker, orders, ask):
+    partition = orders.partitions[0]
+    pieces = [b"one ", b"two ", b"three"]
+    for number, piece in enumerate(pieces):
+        body = chunk(number, 3, piece, 13)
+        info = PULSAR.inspect(body)
+        partition.append([body], info, body_format=PULSAR.format, append_us=1)
+        if number == 0:  # Others write between the pieces.
+            await ask("POST", f"{BASE}/partitions/0", {"messages": [{"value": "between"}]})
+    await broker.durability.settled()
+    answer = (await ask("GET", READ)).json
+    assert [(one["offset"], one["value"]) for one in answer["messages"]] == [
+        (1, "between"),
+        (3, "one two three"),
+    ]
+    assert answer["next_offset"] == 4
+    only = (await ask("GET", f"{READ}?position=2")).json["messages"]
+    assert [one["value"] for one in only] in (["one two three"], [])
+    made = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
+    path = f"{BASE}/subscription/s/consumer/{made.json['id']}/messages?timeout=1000"
+    fetched = (await ask("GET", path)).json["messages"]
+    assert [one["value"] for one in fetched] == ["between", "one two three"]
+    ids = [one["messageId"] for one in fetched]
+    ack = {"type": "Cumulative", "messageIds": [ids[1]]}
+    cursor = (await ask("POST", f"{BASE}/subscription/s/cursor", ack)).json["cursor"]
+    assert cursor["partitions"][0]["backlog"] == 0
