@@ -171,3 +171,16 @@ async def test_a_refusal_does_not_tell_whether_the_thing_is_there(broker, ready,
     present = await ready.status(CODES[kind], **SAMPLES[kind])
     await broker.topics.delete(TopicName("public", "st", "tp"))
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == present
+
+
+@pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True, ids=[""])
+async def test_before_a_login_no_command_is_served_but_those_that_lead_there(broker, connect):
+    rules = broker.access = Access(Nothing())
+    talk = await connect()
+    leads_there = {m.Ping, u.LoginUser, u.LogoutUser}
+    for kind, values in SAMPLES.items():
+        if kind not in leads_there:
+            status = await talk.status(CODES[kind], **values)
+            assert status == ErrorCode.UNAUTHENTICATED, kind.__name__
+    assert not rules.rules.asked
+    assert not broker.topics.all()

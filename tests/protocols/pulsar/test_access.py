@@ -7,9 +7,9 @@ from broker.access.rights import Action
 from protocols.pulsar import refusals
 from protocols.pulsar.machine import FIELDS, Type
 from protocols.pulsar.session import CHECKED_AT_OPENING, COMMANDS
-from storage.codecs.pb.PulsarApi_pb2 import Schema, ServerError
+from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.broker.access.rules import Nothing
-from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, entry
+from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, Client, entry
 
 DENIED = ServerError.AuthorizationError
 SCHEMA = {"name": "s", "schema_data": b"{}", "type": Schema.Type.Json}
@@ -126,3 +126,22 @@ async def test_a_refusal_does_not_tell_whether_the_topic_is_there(broker, client
         refused.ClearField("request_id")
         texts.append(refused)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True, ids=[""])
+@pytest.mark.parametrize("kind", sorted(set(FIELDS) - {Type.CONNECT}), ids=Type.Name)
+async def test_before_a_login_no_command_is_served(broker, open_client, kind):
+    rules = Nothing()
+    broker.access = Access(rules)
+    stranger = Client(await open_client("pulsar"))
+    fields, _ = SAMPLES.get(kind, ({}, None))
+    if kind == Type.SEND:
+        await stranger.send(kind, entry(), producer_id=0, sequence_id=0)
+    else:
+        known = BaseCommand.DESCRIPTOR.fields_by_name[FIELDS[kind]].message_type.fields_by_name
+        numbered = {"request_id": 1} if "request_id" in known else {}
+        await stranger.send(kind, **numbered, **fields)
+    while await stranger.raw() is not None:
+        pass  # What it is told before the end is Pulsar's own error.
+    assert not rules.asked
+    assert not broker.topics.all()
