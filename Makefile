@@ -16,11 +16,11 @@ WHEELS_ONLY := --only-binary :all:
 PIP_LOCKED = $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation $(WHEELS_ONLY)
 
 RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/project
-CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/check
-TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance
+CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
+TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
 .NOTPARALLEL:
-.PHONY: help install run check format test coverage demo bench bench-export conformance proto lock clean
+.PHONY: help install run check format test coverage demo cluster bench bench-export conformance proto lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ coverage: $(TEST_NEEDS) $(STAMPS)/coverage  ## which lines of each module the te
 
 demo: $(TEST_NEEDS)  ## three clients on one log, one shared group, and its Parquet
 	$(BIN)/python -m conformance.demo $(ARGS)
+
+cluster: $(TEST_NEEDS)  ## PostgreSQL, SeaweedFS, a broker and a spare on this machine, to play with
+	$(BIN)/python -m conformance.cluster $(ARGS)
 
 bench: $(TEST_NEEDS)  ## speed of the hot paths on this machine
 	$(BIN)/python -m conformance.bench $(ARGS)

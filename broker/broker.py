@@ -51,7 +51,7 @@ from storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
     from broker.server.opened import OpenConnection, OpenListener
-    from storage.journal.log import JournalLog
+    from storage.log.data_dir import OpenedJournal
 
 log = structlog.get_logger()
 
@@ -73,14 +73,14 @@ class Broker:
         self.poller = Poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
-        self.placement = Placement()
+        self.placement = Placement(config.cluster.node_id)
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
         # One delivery for every listener's consumers.
         self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output)
-        self.committer = Committer(data_dir.files)
+        self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
         self.durability = Durability(
             self.committer,
             self.waiters,
@@ -145,14 +145,19 @@ class Broker:
         )
 
     @classmethod
-    def open(cls, config: Config, verifier: TokenVerifier | None = None) -> Broker:
-        """Lock and recover the data directory of the configuration.
+    def open(
+        cls,
+        config: Config,
+        verifier: TokenVerifier | None = None,
+        data_dir: DataDir | None = None,
+    ) -> Broker:
+        """Lock and recover the data directory of the configuration, or `data_dir`, which is open.
 
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
         nothing stays open then.
         """
         assert config.data_dir is not None, "checked with the settings"
-        data_dir = DataDir.open(config.data_dir)
+        data_dir = data_dir or DataDir.open(config.data_dir)
         try:
             return cls(config, data_dir, verifier)
         except BaseException:  # Whatever it was, the lock is given back.
@@ -228,7 +233,7 @@ class Broker:
         """
         await self.waiters.wait_any(targets)
 
-    def _journal(self, name: str) -> JournalLog:
+    def _journal(self, name: str) -> OpenedJournal:
         journal = self._storage.open_journal(name, self.committer)
         for cut in journal.recovery.cuts:
             log.warning("torn_tail_cut", journal=name, cut=str(cut))

@@ -30,6 +30,10 @@ COUNTERS = {
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
     "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
+    "braidlog_objects": ("Objects of the shared store put or deleted.", ("op", "kind")),
+    "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
+    "braidlog_cache_reads": ("Reads of segments that lie in objects.", ("result",)),
+    "braidlog_fenced": ("Sessions of other brokers that this one ended.", ()),
     "braidlog_records_left_out": (
         "Records that the reading protocol cannot carry.",
         ("protocol", "topic"),
@@ -39,6 +43,10 @@ GAUGES = {
     "braidlog_open_connections": ("Connections open now.", ("protocol",)),
     "braidlog_waiting_requests": ("Requests that wait for records.", ("protocol",)),
     "braidlog_producers": ("Producers that are connected.", ("protocol", "topic")),
+    "braidlog_unpublished_bytes": ("Bytes appended that no round has published yet.", ()),
+    "braidlog_beat_age_seconds": ("Time since PostgreSQL answered a sign of life.", ()),
+    "braidlog_shards": ("Shards of the cluster at this broker.", ("state",)),
+    "braidlog_cache_bytes": ("Bytes kept of segments that lie in objects.", ()),
 }
 # Histograms of requests, waits for records not included; made when the first one is counted.
 REQUEST_SECONDS = "braidlog_request_seconds"
@@ -50,6 +58,11 @@ HISTOGRAMS = {
         SECONDS_BUCKETS,
     ),
     "braidlog_fsync_seconds": ("Commit rounds: time in the sync.", SECONDS_BUCKETS),
+    "braidlog_round_put_seconds": ("Rounds of the shared store: time in puts.", SECONDS_BUCKETS),
+    "braidlog_round_publish_seconds": (
+        "Rounds of the shared store: time in the statement.",
+        SECONDS_BUCKETS,
+    ),
     "braidlog_loop_turn_seconds": ("Turns of the event loop: processor time.", TURN_BUCKETS),
 }
 

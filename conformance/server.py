@@ -94,6 +94,17 @@ class RunningBroker:
 
     def start(self) -> Self:
         """Returns when every listener accepts. Raises BrokerFailed with the broker's last words."""
+        process = self.launch()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"it did not start: {self.log_tail()}")
+            time.sleep(0.005)
+        return self
+
+    def launch(self) -> "subprocess.Popen[bytes]":
+        """Start the process and do not wait for its listeners: a spare of a cluster has none."""
         if self not in self.started:
             self.started.append(self)
         for listener, address in self._listen.items():
@@ -109,16 +120,16 @@ class RunningBroker:
                 stdout=output,
                 stderr=log,
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self.ready_file.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise BrokerFailed(f"it did not start: {self.log_tail()}")
-            time.sleep(0.005)
+        return self.process
+
+    def is_ready(self) -> bool:
+        """Whether every listener accepts; then `addresses` has them."""
+        if not self.ready_file.exists():
+            return False
         ready = json.loads(self.ready_file.read_text())
-        assert ready["pid"] == self.process.pid
+        assert ready["pid"] == self.pid
         self.addresses = ready["listeners"]
-        return self
+        return True
 
     def _reserved(self) -> str:
         """A free port that nobody else is given from now on: it is bound, and never listens."""

@@ -34,6 +34,7 @@ app.command("broker.cli.users:users", help="List, make, change and remove users.
 app.command("broker.cli.users:tokens", help="Make, list and take back access tokens.")
 app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
 app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
+app.command("broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store.")
 
 
 @app.command

@@ -56,6 +56,7 @@ class Durability:
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
         self._round_done = trio.lowlevel.ParkingLot()
+        self._hurry = trio.lowlevel.ParkingLot()
         self._quiet = True  # no round runs and none gathers
         self._failure: StorageFailed | None = None
         self._outboxes: set[Outbox] = set()
@@ -93,6 +94,7 @@ class Durability:
         """A write failed for good outside a round: the broker has to stop."""
         self._failure = self._failure or error
         self._dirty.unpark_all()
+        self._hurry.unpark_all()
 
     async def run(self) -> None:
         """Commit round after round until cancelled. Raises StorageFailed when a write or sync
@@ -129,6 +131,7 @@ class Durability:
         while True:
             if self._failure is not None:
                 raise self._failure
+            await self._gather_more()
             commit_round = committer.begin()
             if commit_round is None:
                 self._quiet = True
@@ -144,6 +147,17 @@ class Durability:
                 self._append_seconds.observe(synced - came)
             committer.finish(commit_round)
             self._round_finished(appended)
+
+    async def _gather_more(self) -> None:
+        """Let the gathering round gather as long as it should: on a local disk not at all."""
+        wait_s = self.committer.wait_s()
+        if wait_s > 0:
+            with trio.move_on_after(wait_s):
+                await self._hurry.park()
+
+    def hurry(self) -> None:
+        """The gathering round is full: do not wait for more."""
+        self._hurry.unpark_all()
 
     def _round_finished(self, appended: set[Awaited]) -> None:
         for listener in self.round_listeners:

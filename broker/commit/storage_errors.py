@@ -12,9 +12,11 @@ import storage.errors
 from broker import errors
 from broker.config.logging import ThrottledLog
 from storage.errors import DamagedLog, StorageError, StorageFull
+from storage.shared.object_store import StoreUnanswered
 
 BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage.errors.StorageFull: errors.StorageFull,
+    StoreUnanswered: errors.StorageFull,  # A later try may succeed.
     storage.errors.StorageFailed: errors.StorageFailed,
     storage.errors.DamagedLog: errors.DamagedLog,
     storage.errors.CorruptBody: errors.CorruptBatch,
@@ -26,6 +28,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
 
 EVENTS: dict[type[StorageError], str] = {
     StorageFull: "storage_full",
+    StoreUnanswered: "store_unanswered",
     DamagedLog: "damage_met",
 }
 

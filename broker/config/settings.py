@@ -107,6 +107,38 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     user_limits: Mapping[str, PrincipalLimits] = msgspec.field(default_factory=dict)
 
 
+class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where records and positions are kept: in `data_dir`, or in the shared store of a cluster."""
+
+    mode: Literal["local", "shared"] = "local"
+
+
+class SharedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The shared store (docs/cluster.md), for `storage.mode` shared. Times in milliseconds."""
+
+    database: str | None = None  # PostgreSQL, as libpq writes it: postgresql://user@host/name
+    store: str | None = None  # s3://BUCKET/PREFIX, or file:///FOLDER on a disk that brokers share
+    endpoint: str | None = None  # of an S3 that is not Amazon's
+    round_ms: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
+    round_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=2**30)] = 4 * 2**20
+    put_timeout_ms: Annotated[int, msgspec.Meta(ge=100, le=600_000)] = 10_000
+    pack_ms: Annotated[int, msgspec.Meta(ge=100, le=86_400_000)] = 60_000
+    pack_bytes: Annotated[int, msgspec.Meta(ge=2**20, le=2**32)] = 64 * 2**20
+    unpublished_bytes_max: Annotated[int, msgspec.Meta(ge=2**20)] = 256 * 2**20
+    cache_bytes: Annotated[int, msgspec.Meta(ge=64 * 2**20)] = 10 * 2**30
+    delete_after_ms: Annotated[int, msgspec.Meta(ge=0)] = 3_600_000
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """This broker among others (docs/cluster.md), for `storage.mode` shared."""
+
+    node_id: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 1
+    lease_ms: Annotated[int, msgspec.Meta(ge=500, le=600_000)] = 5_000
+    beat_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = 1_000
+    stall_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
+    serve_without_beat_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
+
+
 class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the broker stops."""
 
@@ -144,6 +176,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     memory: MemoryConfig = MemoryConfig()
     access: AccessConfig = AccessConfig()
     shutdown: ShutdownConfig = ShutdownConfig()
+    storage: StorageConfig = StorageConfig()
+    shared: SharedConfig = SharedConfig()
+    cluster: ClusterConfig = ClusterConfig()
     # A turn of the event loop with more processor time than this is logged with its task's name.
     # To measure costs two microseconds a turn; `none` measures nothing.
     loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] | None = 100.0
@@ -190,9 +225,31 @@ def load(
     if "origins" in settings.tree:  # a field of Config that is not for settings
         raise ConfigError(f"{settings.origins['origins']}: origins: unknown setting")
     config = decode(settings.tree, Config, settings.origins)
+    if config.storage.mode == "shared":
+        config = _for_shared_store(config, settings.origins)
     return msgspec.structs.replace(
         config, listeners=_listeners(listeners, settings.origins), origins=settings.origins
     )
+
+
+# Segments of the shared store are uploaded whole: smaller ones, and a day's at the latest.
+SHARED_LOG_DEFAULTS: Mapping[str, int] = {"segment_bytes": 128 * 2**20, "segment_ms": 86_400_000}
+
+
+def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
+    """The settings, whole for the shared store, with its own defaults. Raises ConfigError."""
+    where = _origin("storage.mode", origins)
+    for name in ("database", "store"):
+        if getattr(config.shared, name) is None:
+            raise ConfigError(f"{where}: storage.mode: shared.{name} has to be set too")
+    if config.log.durability != "synced":
+        where = _origin("log.durability", origins)
+        raise ConfigError(f"{where}: log.durability: only `synced` with storage.mode shared")
+    if config.cluster.beat_ms * 3 > config.cluster.lease_ms:
+        where = _origin("cluster", origins)
+        raise ConfigError(f"{where}: cluster.lease_ms: is less than three times cluster.beat_ms")
+    mine = {key: n for key, n in SHARED_LOG_DEFAULTS.items() if f"log.{key}" not in origins}
+    return msgspec.structs.replace(config, log=msgspec.structs.replace(config.log, **mine))
 
 
 def decode(

@@ -16,6 +16,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -23,6 +24,7 @@ import trio
 from broker.access.bearer import TokenVerifier
 from broker.access.first_admin import make_first_admin
 from broker.broker import Broker
+from broker.cluster.upkeep import Upkeep
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
 from broker.limits import KIB
@@ -30,6 +32,10 @@ from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.listener import Listener, accept, make_listeners
 from storage.errors import DamagedLog, StorageError, StorageFailed
+from storage.shared.session import SessionNotBegun
+
+if TYPE_CHECKING:
+    from storage.shared.shared_dir import SharedDir
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
@@ -143,18 +149,28 @@ async def _run(
     listeners: Sequence[Listener],
     ready_file: str | None,
 ) -> int:
+    shared: SharedDir | None = None
     try:
-        broker = Broker.open(config, verifier)
+        if config.storage.mode == "shared":
+            shared = await _own_store(config)
+            if shared is None:
+                return 0
+        broker = Broker.open(config, verifier, shared)
     except DamagedLog as error:
-        return _refuse(f"{error}; {_way_past(config)}", EXIT_FAILED)
-    except (StorageError, OSError) as error:
+        way_past = "" if shared or config.storage.mode == "shared" else f"; {_way_past(config)}"
+        return _refuse(f"{error}{way_past}", EXIT_FAILED)
+    except (StorageError, OSError, ConfigError, SessionNotBegun) as error:
         return _refuse(str(error), EXIT_FAILED)
+    except ImportError as error:
+        return _refuse(f"storage.mode shared needs the extra `shared`: {error}", EXIT_FAILED)
     gc.freeze()  # Nor what was opened: a look at 20,000 partitions takes a tenth of a second.
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as root:
             await root.start(_watch_signals, broker)
             root.start_soon(broker.run)
+            if shared is not None:
+                root.start_soon(Upkeep(broker, shared).run)
             root.start_soon(_keep_modules)
             await serve_listeners(
                 broker, listeners, lambda: _announce(broker, listeners, ready_file)
@@ -174,6 +190,27 @@ async def _run(
         return _refuse(str(failure), EXIT_FAILED)
     log.info("stopped")
     return 0
+
+
+async def _own_store(config: Config) -> SharedDir | None:
+    """Wait until the shared store is this broker's; None if a signal to stop came first."""
+    from broker.cluster.spare import own_store  # Needs what a local broker does not.
+
+    taken: SharedDir | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+            taken = await own_store(config)
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    return taken
+
+
+async def _cancel_on_signal(scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            scope.cancel()
 
 
 async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> None:

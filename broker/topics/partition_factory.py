@@ -84,8 +84,9 @@ class Partitions:
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
-        opened = self._data_dir.open_partition(
-            partition_id, self._settings(topic), self._durability.committer
+        named = NewPartition(partition_id, topic.name.full, index)
+        opened = self._data_dir.open_of_topic(
+            named, self._settings(topic), self._durability.committer
         )
         _tell_recovery(topic, index, opened)
         return self._of(topic, index, opened)

@@ -36,6 +36,31 @@ class Member(Protocol):
         """That point is durable. Raises StorageFailed."""
 
 
+class Keeper(Protocol):
+    """Makes a round durable: on the local disk (`DiskKeeper`) or in the shared store."""
+
+    def wait_s(self, members: Iterable[Member]) -> float:
+        """How long the next round, which these wait for, should go on gathering; 0: not at all."""
+
+    def keep(self, points: Iterable[SyncPoint]) -> None:
+        """Make everything durable. Blocks; for any thread. Raises StorageFailed."""
+
+
+class DiskKeeper:
+    """Keeps rounds on the local disk."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def wait_s(self, members: Iterable[Member]) -> float:
+        """No gathering delay: while one round syncs the next one gathers."""
+        return 0.0
+
+    def keep(self, points: Iterable[SyncPoint]) -> None:
+        """Sync files and folders. Raises StorageFailed."""
+        sync_points(self._files, points)
+
+
 @dataclass(slots=True)
 class Round:
     """A round under way: its ticket and what each member waits for."""
@@ -51,12 +76,18 @@ class Committer:
     `durable_ticket` has reached it. `on_dirty` is called when a round gets its first member.
     """
 
-    def __init__(self, files: Files, on_dirty: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        on_dirty: Callable[[], None] | None = None,
+        *,
+        keeper: Keeper | None = None,
+    ) -> None:
         self.ticket = 1
         self.durable_ticket = 0
         self.on_dirty = on_dirty
         self.failure: StorageFailed | None = None
-        self._files = files
+        self._keeper = keeper or DiskKeeper(files)
         self._gathering: dict[Member, None] = {}  # A dict, because it keeps the order.
         self._lazy: dict[Member, None] = {}
         self._running: Round | None = None
@@ -89,6 +120,10 @@ class Committer:
         self._gathering.pop(member, None)
         self._lazy.pop(member, None)
 
+    def wait_s(self) -> float:
+        """How long the gathering round should still gather; 0 if nobody waits for it."""
+        return self._keeper.wait_s(self._gathering) if self._gathering else 0.0
+
     def begin(self) -> Round | None:
         """Close the gathering round and start the next; None if nobody waits.
 
@@ -114,7 +149,7 @@ class Committer:
     def sync(self, round_: Round) -> None:
         """Make everything of the round durable. Blocks; for any thread. Raises StorageFailed."""
         try:
-            sync_points(self._files, (point for _, point in round_.points))
+            self._keeper.keep(point for _, point in round_.points)
         except StorageFailed as failure:
             self.failure = failure
             raise

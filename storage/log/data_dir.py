@@ -10,13 +10,16 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from storage.journal.changes import Journal
 from storage.journal.log import JournalLog
-from storage.log.committer import Committer
+from storage.log.committer import Committer, DiskKeeper, Keeper
 from storage.log.files import FULL, Files, storage_error
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
+from storage.log.recovery import RecoveryReport
 from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from storage.log.segment import (
     KIND_CATALOGUE,
@@ -50,11 +53,17 @@ MADE_LATER: dict[str, tuple[str, ...]] = {"catalogue": ("cursors",), "cursors": 
 
 @dataclass(slots=True, frozen=True)
 class NewPartition:
-    """A partition to be made."""
+    """A partition to be made or opened, as the catalogue names it."""
 
     partition_id: int
     topic: str
     partition_index: int
+
+
+class OpenedJournal(Journal, Protocol):
+    """A journal that was opened, and what was found then."""
+
+    recovery: RecoveryReport
 
 
 class DataDir:
@@ -102,6 +111,11 @@ class DataDir:
                 self.files.make_folder(os.path.join(self.path, name))
         self.reserve.make()
         self.files.sync_folder(self.path)
+
+    @property
+    def keeper(self) -> Keeper:
+        """What makes its rounds durable."""
+        return DiskKeeper(self.files)
 
     def partition_folder(self, partition_id: int) -> str:
         """Path of a partition's folder, whether it is there or not."""
@@ -229,6 +243,12 @@ class DataDir:
         self._logs[partition_id] = log
         return log
 
+    def open_of_topic(
+        self, one: NewPartition, settings: LogSettings, committer: Committer
+    ) -> PartitionLog:
+        """As `open_partition`, of a partition that the catalogue names."""
+        return self.open_partition(one.partition_id, settings, committer)
+
     def read_topic_file(self, partition_id: int) -> TopicFile:
         """Whose partition it is. Raises DamagedLog; StorageFull, where no descriptor is left."""
         path = f"{self.partition_folder(partition_id)}/{TOPIC_NAME}"
@@ -282,7 +302,7 @@ class DataDir:
         if os.path.isdir(folder):
             self.files.remove_folder(folder)
 
-    def open_journal(self, name: str, committer: Committer) -> JournalLog:
+    def open_journal(self, name: str, committer: Committer) -> OpenedJournal:
         """Open the journal of that folder name, made if it is not there.
 
         Raises: DamagedLog, StorageFull, StorageFailed.

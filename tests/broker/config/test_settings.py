@@ -148,3 +148,31 @@ def test_what_is_no_address(text):
 def test_loopback_is_told_from_what_others_can_reach():
     assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost"]))
     assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.1", "example.org"]))
+
+
+SHARED = (
+    ("storage.mode", "shared", "test"),
+    ("shared.database", "postgresql://x", "test"),
+    ("shared.store", "s3://b/p", "test"),
+)
+
+
+def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
+    config = read(tmp_path, flags=SHARED)
+    assert (config.log.segment_bytes, config.log.segment_ms) == (128 * 2**20, 86_400_000)
+    config = read(tmp_path, flags=(*SHARED, ("log.segment_bytes", "1MiB", "test")))
+    assert config.log.segment_bytes == 2**20
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (SHARED[:1], "shared.database has to be set too"),
+        (SHARED[:2], "shared.store has to be set too"),
+        ((*SHARED, ("log.durability", "written", "--set d")), "--set d: log.durability: only"),
+        ((*SHARED, ("cluster.lease_ms", "1s", "--set l")), "--set l: cluster.lease_ms: is less"),
+    ],
+)
+def test_settings_that_the_shared_store_cannot_have_are_refused(tmp_path, flags, said):
+    with pytest.raises(ConfigError, match=said):
+        read(tmp_path, flags=flags)

@@ -1,0 +1,100 @@
+"""How a broker comes to own the shared store: it joins, waits as a spare, and takes over.
+
+Waits in turns of its own, with worker threads for the stores: a signal to stop is heard meanwhile.
+Imported with `storage.mode` shared alone, as it needs the extra `shared`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.config.settings import ConfigError
+from storage.shared.obstore import ObstoreObjects, StoreSetting
+from storage.shared.packer import PackerSettings
+from storage.shared.postgres import PostgresLedger
+from storage.shared.publisher import RoundSettings
+from storage.shared.session import Session, SessionNotBegun, SessionSettings, open_cluster
+from storage.shared.shared_dir import SharedDir, SharedSettings
+
+if TYPE_CHECKING:
+    from broker.config.settings import Config
+
+# Between two looks at who owns the shards: part of the time that clients wait for another broker.
+LOOK_S = 0.25
+
+log = structlog.get_logger()
+
+
+def stores(config: Config) -> tuple[PostgresLedger, ObstoreObjects]:
+    """Ledger and object store of the configuration. Raises ConfigError."""
+    shared = config.shared
+    assert shared.database is not None and shared.store is not None, "checked with the settings"
+    try:
+        objects = ObstoreObjects(shared.store, shared.endpoint, timeout_ms=shared.put_timeout_ms)
+    except StoreSetting as error:
+        raise ConfigError(f"shared.store: {error}") from error
+    return PostgresLedger(shared.database), objects
+
+
+async def own_store(config: Config) -> SharedDir:
+    """Join the cluster, wait until all shards are this broker's, and read what they hold.
+
+    Raises ConfigError, SessionNotBegun, and errors of storage. Cancelled, the session is ended.
+    """
+    session = await trio.to_thread.run_sync(_begin, config)
+    try:
+        await _wait_for_shards(session)
+        begun_s = time.monotonic()
+        taken = await trio.to_thread.run_sync(_open, config, session)
+    except BaseException:
+        session.leave()
+        session.close()
+        raise
+    seconds = round(time.monotonic() - begun_s, 3)
+    log.info("took_over", session=session.number, shards=len(session.epochs), read_s=seconds)
+    return taken
+
+
+def _begin(config: Config) -> Session:
+    ledger, objects = stores(config)
+    cluster = config.cluster
+    settings = SessionSettings(
+        cluster.node_id, cluster.lease_ms, cluster.beat_ms, cluster.serve_without_beat_ms
+    )
+    try:
+        session = Session(ledger, objects, open_cluster(ledger, objects), settings)
+        session.begin({})
+    except SessionNotBegun:
+        ledger.close()
+        raise
+    log.info("joined", node=cluster.node_id, session=session.number)
+    return session
+
+
+async def _wait_for_shards(session: Session) -> None:
+    told = None
+    while True:
+        reason = await trio.to_thread.run_sync(session.try_to_own)
+        if reason is None:
+            return
+        if reason != told:
+            log.info("waiting_as_spare", node=session.settings.node, reason=reason)
+            told = reason
+        await trio.sleep(LOOK_S)
+
+
+def _open(config: Config, session: Session) -> SharedDir:
+    shared = config.shared
+    assert config.data_dir is not None, "checked with the settings"
+    settings = SharedSettings(
+        RoundSettings(shared.round_ms, shared.round_bytes, config.cluster.stall_ms),
+        PackerSettings(shared.delete_after_ms, config.log.index_interval_bytes),
+        cache_bytes=shared.cache_bytes,
+        unpublished_bytes_max=shared.unpublished_bytes_max,
+        pack_bytes=shared.pack_bytes,
+    )
+    return SharedDir.of_session(config.data_dir, session, settings)

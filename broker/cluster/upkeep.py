@@ -1,0 +1,145 @@
+"""What an owner of the shared store does beside rounds: packs, uploads, and deletes.
+
+Plans are made in the loop, a shard at a time; a worker thread carries them out. Knows no object
+and no statement.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from storage.errors import StorageError, StorageFailed, StorageFull
+from storage.shared.ledger import LedgerUnanswered
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.config.logging import ThrottledLog
+    from broker.metrics import Metrics
+    from storage.shared.shared_dir import SharedDir
+
+# Between two looks whether `pack_bytes` were uploaded since the last packs.
+LOOK_S = 1.0
+# Between two sweeps for orphans, which list the whole store.
+SWEEP_S = 3600.0
+
+log = structlog.get_logger()
+
+
+class StoreWatch:
+    """Counts what rounds and packs do, in whatever thread they do it."""
+
+    def __init__(self, metrics: Metrics, seldom: ThrottledLog) -> None:
+        self._metrics = metrics
+        self._seldom = seldom
+        self._lock = threading.Lock()
+
+    def phase(self, phase: str, seconds: float) -> None:
+        """So long took a phase of a round."""
+        self._metrics.histogram(f"braidlog_round_{phase}_seconds").observe(seconds)
+
+    def uploaded(self, kind: str, size: int) -> None:
+        """An object was put."""
+        with self._lock:
+            self._metrics.number("braidlog_objects", "put", kind).inc()
+            self._metrics.number("braidlog_uploaded_bytes", kind).inc(size)
+
+    def unanswered(self, reason: str) -> None:
+        """A round waits for a store that does not answer."""
+        self._seldom.warning("store_unanswered", cause="store_unanswered", reason=reason)
+
+
+class Upkeep:
+    """Keeps the shared store of a running broker small, and stops the broker when its session is
+    over.
+    """
+
+    def __init__(self, broker: Broker, shared: SharedDir) -> None:
+        config = broker.config.shared
+        self._shared = shared
+        self._metrics = broker.metrics
+        self._durability = broker.durability
+        self._pack_s = config.pack_ms / 1000
+        self._pack_bytes = config.pack_bytes
+        self._round = shared.publisher.round  # The last one that the logs were told of.
+        broker.durability.round_listeners.append(self._round_ended)
+        shared.measure(StoreWatch(broker.metrics, broker.seldom))
+        shared.on_round_full(broker.durability.hurry)
+
+    def _round_ended(self, _: int) -> None:
+        self._round = self._shared.publisher.round
+
+    async def run(self) -> None:
+        """Until cancelled, or the session is over. Raises StorageFailed."""
+        token = trio.lowlevel.current_trio_token()
+
+        def ended(reason: StorageFailed) -> None:
+            token.run_sync_soon(self._durability.fail, reason)
+
+        self._shared.session.on_end(ended)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pack_again_and_again)
+            nursery.start_soon(self._sweep_again_and_again)
+            nursery.start_soon(self._measure)
+
+    async def _pack_again_and_again(self) -> None:
+        while True:
+            await self.pack()
+            await self._until_due()
+
+    async def _until_due(self) -> None:
+        bytes_before = self._uploaded_bytes()
+        deadline = trio.current_time() + self._pack_s
+        while trio.current_time() < deadline:
+            await trio.sleep(min(LOOK_S, self._pack_s))
+            if self._uploaded_bytes() - bytes_before >= self._pack_bytes:
+                return
+
+    def _uploaded_bytes(self) -> int:
+        return self._metrics.number("braidlog_uploaded_bytes", "round").value
+
+    async def pack(self) -> None:
+        """One cycle over all shards. Raises StorageFailed."""
+        for todo in self._shared.plans(lambda: self._round):
+            if todo.is_empty:
+                await trio.lowlevel.checkpoint()
+                continue
+            await trio.to_thread.run_sync(self._shared.carry_out, todo)
+            self._shared.apply(todo)
+        await self._clean(sweep=False)
+
+    async def _sweep_again_and_again(self) -> None:
+        while True:
+            await trio.sleep(SWEEP_S)
+            await self._clean(sweep=True)
+
+    async def _clean(self, *, sweep: bool) -> None:
+        sweeper = self._shared.sweeper
+        work = sweeper.sweep if sweep else sweeper.clean
+        try:
+            swept = await trio.to_thread.run_sync(work)
+        except (LedgerUnanswered, StorageFull) as error:
+            log.warning("not_swept", reason=str(error))
+            return
+        except StorageError as error:
+            log.error("not_swept", reason=str(error))
+            return
+        if swept.orphans:
+            log.info("orphans_deleted", count=swept.orphans)
+        self._metrics.number("braidlog_objects", "delete", "trash").inc(swept.trash)
+
+    async def _measure(self) -> None:
+        shared, number = self._shared, self._metrics.number
+        while True:
+            number("braidlog_unpublished_bytes").value = shared.backlog.bytes
+            number("braidlog_beat_age_seconds").value = round(shared.session.beat_age_s)
+            number("braidlog_shards", "held").value = len(shared.session.epochs)
+            number("braidlog_fenced").value = shared.session.fenced_others
+            cache = shared.cache
+            number("braidlog_cache_bytes").value = cache.bytes
+            number("braidlog_cache_reads", "hit").value = cache.hits
+            number("braidlog_cache_reads", "miss").value = cache.misses
+            await trio.sleep(LOOK_S)

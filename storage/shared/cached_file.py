@@ -1,0 +1,189 @@
+"""A segment file that lies in objects, with what was read of it kept in a local file.
+
+Local files are a cache: never synced, emptied at start, the least used go first when there is too
+much. `storage/log/` reads such a file as any other. Safe in several threads.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+
+from storage.errors import DamagedLog, WouldBlock
+from storage.log.files import File, FileGone, Files
+from storage.shared.layout import BadObject
+from storage.shared.object_store import ObjectMissing, ObjectStore
+from storage.shared.pieces import Piece, SegmentPieces
+
+# What is fetched at once: half a tenth of a second at the speed of one connection.
+BLOCK_BYTES = 4 << 20
+
+
+class Cache:
+    """What cached files hold together, at most about `bytes_max`."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.hits = 0
+        self.misses = 0
+        self._held: OrderedDict[CachedFile, int] = OrderedDict()  # Least used first.
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held now."""
+        return self._bytes
+
+    def used(self, file: "CachedFile", grown: int) -> None:
+        """The file was read, and holds so many bytes more."""
+        with self._lock:
+            if grown == 0:
+                self.hits += 1
+                if file in self._held:
+                    self._held.move_to_end(file)
+                return
+            self.misses += 1
+            self._held[file] = self._held.get(file, 0) + grown
+            self._held.move_to_end(file)
+            self._bytes += grown
+            candidates = [one for one in self._held if one is not file]
+        for one in candidates:
+            if self._bytes <= self.bytes_max:
+                return
+            if one.empty():
+                self.forget(one)
+
+    def forget(self, file: "CachedFile") -> None:
+        """The file holds nothing any more."""
+        with self._lock:
+            self._bytes -= self._held.pop(file, 0)
+
+
+class CachedFile(File):
+    """One segment file in objects. `pieces` may be replaced by others with the same bytes."""
+
+    __slots__ = ("_cache", "_is_made", "_objects", "_present", "_reading", "pieces")
+
+    def __init__(
+        self, files: Files, path: str, pieces: SegmentPieces, objects: ObjectStore, cache: Cache
+    ) -> None:
+        super().__init__(files, path)
+        self.pieces = pieces
+        self._objects = objects
+        self._cache = cache
+        self._present: set[int] = set()  # Blocks in the local file.
+        self._is_made = False
+        self._reading = threading.Lock()
+
+    def adopt_local(self) -> None:
+        """The local file holds all of it: it was written here."""
+        self._is_made = True
+        self._present = set(range(-(-self.pieces.size // BLOCK_BYTES)))
+        self._cache.used(self, self.pieces.size)
+
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
+        """As `File.read_at`; what is not here is fetched, or with `wait=False` WouldBlock raised.
+
+        Raises: StoreUnanswered; DamagedLog where an object is missing or too short.
+        """
+        size = min(size, self.pieces.size - pos)
+        if size <= 0:
+            return b""
+        if not self._reading.acquire(blocking=wait):
+            raise WouldBlock(self.path)
+        try:
+            if self.gone and self.holds == 0:
+                raise FileGone(self.path)
+            blocks = range(pos // BLOCK_BYTES, (pos + size - 1) // BLOCK_BYTES + 1)
+            missing = [block for block in blocks if block not in self._present]
+            if missing and not wait:
+                raise WouldBlock(self.path)
+            fetched = sum(self._fetch(block) for block in missing)
+            data = super().read_at(size, pos, wait=wait)
+        finally:
+            self._reading.release()
+        self._cache.used(self, fetched)
+        return data
+
+    def _fetch(self, block: int) -> int:
+        """Bring one block into the local file; how many bytes that were."""
+        pos = block * BLOCK_BYTES
+        end = min(pos + BLOCK_BYTES, self.pieces.size)
+        parts = [self._part(piece, pos, end) for piece in self.pieces.overlapping(pos, end - pos)]
+        self._make()
+        self.overwrite_at(b"".join(parts), pos)
+        self._present.add(block)
+        return end - pos
+
+    def _part(self, piece: Piece, pos: int, end: int) -> bytes:
+        first, last = max(pos, piece.file_pos), min(end, piece.file_end)
+        object_pos = piece.object_pos + first - piece.file_pos
+        try:
+            return self._objects.get(piece.object, object_pos, last - first)
+        except (ObjectMissing, BadObject) as error:
+            raise DamagedLog(piece.object, object_pos, self.pieces.base, str(error)) from error
+
+    def _make(self) -> None:
+        if not self._is_made:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            self._is_made = True
+
+    def empty(self) -> bool:
+        """Give the local bytes back, unless they are being read now; whether that was done."""
+        if not self._reading.acquire(blocking=False):
+            return False
+        try:
+            if self._is_made and not self.gone:
+                self.truncate(0)
+            self._present = set()
+        except FileGone:
+            pass  # It was removed meanwhile.
+        finally:
+            self._reading.release()
+        return True
+
+    def close(self) -> None:
+        """Never open it again."""
+        super().close()
+        self._cache.forget(self)
+
+
+class CachedFiles(Files):
+    """Files of a cache folder; an index file may lie in an object too."""
+
+    def __init__(self, root: str, objects: ObjectStore, cache: Cache) -> None:
+        super().__init__(root)
+        self.cache = cache
+        self.objects = objects
+        self.indexes: dict[str, Piece] = {}  # By the path of the index file.
+        self.given: dict[str, bytes] = {}  # Contents of small files until they are written.
+
+    def segment_file(self, path: str, pieces: SegmentPieces) -> CachedFile:
+        """The file of a segment that lies in objects."""
+        self.note_index(path, pieces)
+        return CachedFile(self, path, pieces, self.objects, self.cache)
+
+    def note_index(self, path: str, pieces: SegmentPieces) -> None:
+        """Know where the index of this segment file is."""
+        if pieces.index is not None:
+            self.indexes[path.removesuffix(".log") + ".index"] = pieces.index
+
+    def read_whole(self, path: str) -> bytes:
+        """As `Files.read_whole`, also of an index in an object. Raises OSError, StoreUnanswered."""
+        piece = self.indexes.get(path)
+        if piece is None:
+            try:
+                return super().read_whole(path)
+            except FileNotFoundError:
+                if path in self.given:
+                    return self.given[path]
+                raise
+        try:
+            return self.objects.get(piece.object, piece.object_pos, piece.size)
+        except (ObjectMissing, BadObject) as error:
+            raise OSError(str(error)) from error
+
+    def unlink(self, path: str) -> None:
+        """As `Files.unlink`."""
+        self.indexes.pop(path, None)
+        super().unlink(path)

@@ -1,0 +1,286 @@
+"""What the shared store asks of its ledger: who owns what, which rounds count, and the journals.
+
+Each method is one transaction, whole or not at all. `LedgerUnanswered` means that nobody knows
+whether it was done; whoever called finds out (`publisher.py`, `owner.py`). Knows no SQL:
+`postgres.py` does, and `/docs/cluster.md` tells the tables.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from storage.errors import StorageError, StorageFailed
+from storage.shared.layout import pack_name, round_name, segment_name
+
+FORMAT = 1
+
+
+class LedgerUnanswered(StorageError):
+    """No answer: what was asked for may have been done, or may still be done later."""
+
+
+class LedgerRefused(StorageFailed):
+    """The ledger is not one that this program can use; the text says why."""
+
+
+class Fenced(StorageFailed):
+    """This session was ended by another broker: nothing more may be acknowledged."""
+
+
+class LedgerWentBack(StorageFailed):
+    """PostgreSQL has lost commits that it had confirmed: an older state of it is running."""
+
+
+class State(enum.IntEnum):
+    """How a session is."""
+
+    LIVE = 1
+    LEFT = 2
+    FENCED = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Cluster:
+    """What `cluster init` decided."""
+
+    cluster_id: str
+    format: int
+    shards: int
+
+
+@dataclass(slots=True, frozen=True)
+class SessionRow:
+    """One life of a broker. `silent_ms` is the ledger's time since its last beat, `store_silent_ms`
+    since it last reached the object store (None: never).
+    """
+
+    session: int
+    node: int
+    state: State
+    round: int
+    silent_ms: int
+    store_silent_ms: int | None = None
+    doors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class ShardRow:
+    """A shard: how many owners it has had, and the session that owns it now."""
+
+    shard: int
+    epoch: int
+    session: int | None
+
+
+@dataclass(slots=True, frozen=True)
+class Tenure:
+    """One ownership: rounds of the session in `(from_round, to_round]` are the shard's.
+
+    Rounds up to `packed_round` are in packs or segments, or had nothing of the shard.
+    """
+
+    shard: int
+    epoch: int
+    session: int
+    from_round: int
+    to_round: int | None
+    packed_round: int
+
+
+@dataclass(slots=True, frozen=True)
+class RoundRow:
+    """A published round: bytes of each of its objects, and of footer and trailer of each."""
+
+    session: int
+    round: int
+    parts: tuple[int, ...]
+    footers: tuple[int, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class JournalRow:
+    """A record of a journal. `kind` is that of its segment header, plus 16 in a snapshot."""
+
+    shard: int
+    place: int
+    kind: int
+    body: bytes
+
+
+SNAPSHOT = 16  # Added to the kind of a snapshot's rows.
+
+
+@dataclass(slots=True, frozen=True)
+class PackRow:
+    """A pack; `index` are its footer entries."""
+
+    shard: int
+    pack: int
+    epoch: int
+    size: int
+    index: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class SegmentRow:
+    """A whole segment in one object: the log file, then its index."""
+
+    partition_id: int
+    base: int
+    shard: int
+    epoch: int
+    generation: int
+    end_offset: int
+    size: int
+    index_bytes: int
+    last_append_us: int
+    max_time_us: int | None
+
+
+@dataclass(slots=True, frozen=True)
+class Publication:
+    """What makes a round count. `snapshots` are (shard, kind, first place): rows of that journal
+    below it go. `news`: whoever follows the catalogue is told.
+    """
+
+    session: int
+    round: int
+    parts: Sequence[int]
+    footers: Sequence[int]
+    rows: Sequence[JournalRow] = ()
+    snapshots: Sequence[tuple[int, int, int]] = ()
+    news: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Owned:
+    """Says whose statement it is: it counts while the session is live and has the shard."""
+
+    session: int
+    shard: int
+    epoch: int
+
+
+@dataclass(slots=True, frozen=True)
+class PackMove:
+    """A tenure whose rounds up to `new` are packed now; `old` is what its row must say."""
+
+    epoch: int
+    old: int
+    new: int
+
+
+@dataclass(slots=True)
+class Contents:
+    """What the ledger says of some shards, at one moment."""
+
+    tenures: list[Tenure]
+    rounds: list[RoundRow]  # Those that some tenure has not packed.
+    packs: list[PackRow]
+    segments: list[SegmentRow]
+    starts: dict[int, tuple[int, int]]  # Shard and log start by partition, where it was raised.
+
+
+class Ledger(Protocol):
+    """Safe in several threads. Every call may raise LedgerUnanswered."""
+
+    def cluster(self) -> Cluster | None:
+        """What this ledger is the ledger of; None: nothing was made in it."""
+
+    def init(self, cluster: Cluster) -> bool:
+        """Make the tables and their first rows, unless that was done: False then."""
+
+    # Sessions.
+
+    def join(self, node: int, doors: dict[str, str]) -> int:
+        """Begin a session of that node, and fence an older live one; its number."""
+
+    def beat(self, session: int, *, store_ok: bool) -> State:
+        """A sign of life; what the session's state is."""
+
+    def session_state(self, session: int) -> tuple[State, int]:
+        """State and round, once no statement of that session is under way any more. A session that
+        is not there has round -1.
+        """
+
+    def sessions(self) -> list[SessionRow]:
+        """All that are live or whose objects may be there."""
+
+    def fence(self, session: int, silent_ms: int) -> bool:
+        """End a live session that has been silent for so long."""
+
+    def leave(self, session: int) -> bool:
+        """End one's own session: its shards are free. False if it was not live."""
+
+    # Shards.
+
+    def shards(self) -> list[ShardRow]:
+        """All shards."""
+
+    def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
+        """Own those of the wanted shards that are free; their epochs by shard."""
+
+    def release(self, owned: Owned) -> bool:
+        """Give a shard up with everything published."""
+
+    def publish(self, publication: Publication) -> bool:
+        """Make a round count: exactly once, in order, and only of a live session."""
+
+    def contents(self, shards: Sequence[int]) -> Contents:
+        """Everything that says where the records of these shards are."""
+
+    def journal(self, shard: int, kind: int) -> list[JournalRow]:
+        """The journal's last snapshot and every row since, in order."""
+
+    # What an owner changes beside rounds. False: nothing was changed.
+
+    def add_pack(self, owned: Owned, moves: Sequence[PackMove], pack: PackRow | None) -> bool:
+        """Say which rounds are packed now, and where, if they held anything."""
+
+    def add_segment(
+        self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
+    ) -> bool:
+        """A segment is in an object of its own; these packs are needed no more."""
+
+    def set_start(
+        self,
+        owned: Owned,
+        partition: tuple[int, int, int],
+        packs: Sequence[int],
+        after_ms: int,
+    ) -> bool:
+        """Raise the log start of (partition, from, to); segments below it, and these packs, go."""
+
+    def drop_partitions(
+        self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
+    ) -> bool:
+        """Their topics are gone: their segments, starts, and these packs go."""
+
+    # Cleaning, by whomever.
+
+    def trash_rounds(self, after_ms: int) -> int:
+        """Rounds that every tenure has packed go, and tenures that are over and packed; how many
+        rounds.
+        """
+
+    def due_trash(self, count_max: int) -> list[str]:
+        """Objects whose time has come."""
+
+    def drop_trash(self, objects: Sequence[str]) -> None:
+        """These objects are gone."""
+
+    def trash(self) -> set[str]:
+        """All objects that will go."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+def object_names(contents: Contents) -> Iterator[str]:
+    """Names of all objects that the contents speak of."""
+    for one in contents.rounds:
+        yield from (round_name(one.session, one.round, part) for part in range(len(one.parts)))
+    yield from (pack_name(pack.shard, pack.epoch, pack.pack) for pack in contents.packs)
+    for row in contents.segments:
+        yield segment_name(row.partition_id, row.base, row.epoch, row.generation)

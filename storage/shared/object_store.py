@@ -1,0 +1,45 @@
+"""What the shared store asks of an object store: whole objects, made once, never changed.
+
+Knows no S3: `obstore.py` is the way there. Names are relative to the store's prefix.
+"""
+
+import errno
+from collections.abc import Iterator
+from typing import Protocol
+
+from storage.errors import StorageError, StorageFull
+from storage.shared.layout import Buffer
+
+
+class ObjectExists(StorageError):
+    """An object of that name is there already: nothing was written."""
+
+
+class ObjectMissing(StorageError):
+    """There is no object of that name."""
+
+
+class StoreUnanswered(StorageFull):
+    """No answer, or one that says to try again: what was asked for may have been done, or not."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, errno.EAGAIN)
+
+
+class ObjectStore(Protocol):
+    """Safe in several threads. Every call may raise StoreUnanswered."""
+
+    def put(self, name: str, data: Buffer) -> None:
+        """Make an object, whole or not at all. Raises ObjectExists."""
+
+    def get(self, name: str, pos: int, size: int) -> bytes:
+        """`size` bytes from `pos`. Raises ObjectMissing, BadObject where it is shorter."""
+
+    def size(self, name: str) -> int:
+        """Bytes of an object. Raises ObjectMissing."""
+
+    def delete(self, name: str) -> None:
+        """Remove an object; one that is not there is removed already."""
+
+    def names(self, prefix: str) -> Iterator[str]:
+        """Names that begin with `prefix`, which ends with a slash."""

@@ -1,0 +1,324 @@
+"""Keeps a shard small: uploads whole segments, packs what rounds hold, raises log starts.
+
+A cycle has three steps. `plan` and `apply` belong to the owner's thread, as logs do; `carry_out`
+waits for stores and may run in any one thread. What a statement replaces goes to the ledger's trash
+and is deleted later (`sweeper.py`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from storage.errors import StorageFull
+from storage.log.batch import ABSENT_US
+from storage.log.files import FileGone, Files
+from storage.log.places import build_index, stored_index
+from storage.log.scan import Fault, load_checked
+from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from storage.shared.layout import (
+    KIND_PACK,
+    ObjectHeader,
+    SliceEntry,
+    joined,
+    pack_entries,
+    pack_footer,
+    pack_header,
+    pack_name,
+    segment_name,
+)
+from storage.shared.ledger import (
+    Fenced,
+    Ledger,
+    LedgerUnanswered,
+    PackMove,
+    PackRow,
+    SegmentRow,
+    State,
+)
+from storage.shared.object_store import ObjectStore
+from storage.shared.pieces import Located, SegmentPieces, whole_segment
+from storage.shared.points import Slice, read_whole
+from storage.shared.publisher import NoWatch, Patience, Watch, gather, pauses, put_surely
+from storage.shared.shard import Key, Shard
+from storage.shared.shared_log import SharedLog
+from storage.shared.takeover import surely
+
+# Segments of earlier owners that a cycle uploads for each shard: a takeover of ten thousand
+# partitions must not put ten thousand objects at once. The rest is in packs meanwhile.
+INHERITED_MAX = 64
+
+
+@dataclass(slots=True, frozen=True)
+class PackerSettings:
+    """Times in milliseconds."""
+
+    delete_after_ms: int = 3_600_000
+    index_interval_bytes: int = 16 * 1024
+
+
+@dataclass(slots=True)
+class Upload:
+    """A segment that gets an object of its own."""
+
+    log: SharedLog
+    segment: Segment
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one cycle is to do with a shard, as it was seen in the owner's thread."""
+
+    shard: Shard
+    moves: list[PackMove]
+    uploads: list[Upload]
+    slices: list[tuple[SharedLog, Slice]]
+    starts: dict[int, int]
+    gone: list[int]
+    done_uploads: list[tuple[Upload, SegmentPieces]] = field(default_factory=list)
+    packed: list[SliceEntry] = field(default_factory=list)
+    repacked: dict[Key, SegmentPieces] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        free = self.shard.free_packs
+        return not (self.moves or self.uploads or self.starts or self.gone or free)
+
+
+def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> Plan:
+    """What is to be done; `round_` is the last round that the logs were told of."""
+    found = Plan(shard, shard.moves(round_), [], [], {}, sorted(shard.gone))
+    inherited = 0
+    for log in logs:
+        for segment, end_offset in log.segments_to_upload():
+            inherited += segment.base_offset not in log.tracks
+            if segment.base_offset in log.tracks or inherited <= INHERITED_MAX:
+                found.uploads.append(Upload(log, segment, end_offset))
+        found.slices += [(log, one) for one in log.slices_to_pack()]
+        if log.log_start_offset > shard.starts.get(log.partition_id, 0):
+            found.starts[log.partition_id] = log.log_start_offset
+    return found
+
+
+def apply(done: Plan, logs: dict[int, SharedLog]) -> None:
+    """Tell the logs what was done."""
+    for upload, pieces in done.done_uploads:
+        upload.log.uploaded(upload.segment, pieces)
+    for entry in done.packed:
+        if entry.partition_id in logs:
+            logs[entry.partition_id].packed(entry)
+    for (partition_id, base), pieces in done.repacked.items():
+        if partition_id in logs:
+            logs[partition_id].repacked(base, pieces)
+    done.shard.gone.difference_update(done.gone)
+
+
+class Packer:
+    """Carries plans out for one session."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        objects: ObjectStore,
+        files: Files,
+        settings: PackerSettings,
+        patience: Patience,
+    ) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._files = files
+        self._settings = settings
+        self._patience = patience
+        self.watch: Watch = NoWatch()
+
+    def carry_out(self, todo: Plan) -> None:
+        """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged."""
+        # First: a pack leaves out what lies below a new start, which must be true by then.
+        for partition_id, start in todo.starts.items():
+            self._raise_start(todo.shard, partition_id, start)
+        for upload in todo.uploads:
+            self._upload(todo, upload)
+        if todo.moves:
+            with suppress(FileGone):  # Retention took a segment meanwhile: with the next cycle.
+                self._pack(todo)
+        if todo.gone or todo.shard.free_packs:
+            self._drop(todo.shard, todo.gone)
+
+    # Segments.
+
+    def _upload(self, todo: Plan, upload: Upload) -> None:
+        """Put one segment and its index. One that cannot be read now is left for another cycle."""
+        shard, segment = todo.shard, upload.segment
+        with suppress(FileGone, Fault, StorageFull, OSError):
+            index, max_us = self._index(segment)
+            data = bytes(read_whole(segment.file, segment.size, 0))
+            row = SegmentRow(
+                upload.log.partition_id,
+                segment.base_offset,
+                shard.owned.shard,
+                shard.owned.epoch,
+                0,
+                upload.end_offset,
+                len(data),
+                len(index),
+                segment.last_append_us,
+                max_us,
+            )
+            name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
+            put_surely(self._objects, name, data + index, self._patience)
+            self.watch.uploaded("segment", len(data) + len(index))
+            key = row.partition_id, row.base
+            packs = shard.freed_by([key])
+            self._decide(
+                shard,
+                lambda: self._ledger.add_segment(
+                    shard.owned, row, packs, self._settings.delete_after_ms
+                ),
+                lambda: row in self._ledger.contents([shard.owned.shard]).segments,
+            )
+            shard.covered([key], packs)
+            todo.done_uploads.append((upload, whole_segment(row)))
+
+    def _index(self, segment: Segment) -> tuple[bytes, int | None]:
+        """The index file's bytes, and the greatest time of the segment."""
+        load_checked(segment)
+        with segment.building_index:
+            index = segment.index_in_memory or stored_index(segment)
+            last = None if index is None else index.last()
+            if index is None or last is None or last[1] != segment.size:
+                index = build_index(segment, self._settings.index_interval_bytes)
+                last = index.last()
+            segment.save_index()
+        assert last is not None, "an index ends with an entry for the end"
+        path = segment.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        return self._files.read_whole(path), None if last[2] == ABSENT_US else last[2]
+
+    # Packs.
+
+    def _pack(self, todo: Plan) -> None:
+        shard = todo.shard
+        whole = {(up.log.partition_id, up.segment.base_offset) for up, _ in todo.done_uploads}
+        dropped = set(todo.gone)
+        wanted = [
+            one
+            for one in [*(one for _, one in todo.slices), *self._inherited(shard)]
+            if (one.entry.partition_id, one.entry.segment_base) not in whole
+            and one.entry.partition_id not in dropped
+            and one.entry.end_offset > todo.starts.get(one.entry.partition_id, 0)
+        ]
+        entries: list[SliceEntry] = []
+        pack: PackRow | None = None
+        number, epoch = shard.next_pack, shard.owned.epoch
+        name = pack_name(shard.owned.shard, epoch, number)
+        if wanted:
+            shard.next_pack += 1
+            header = ObjectHeader(KIND_PACK, shard.owned.shard, number, epoch)
+            data, entries = pack_object(pack_header(header), wanted)
+            put_surely(self._objects, name, data, self._patience)
+            self.watch.uploaded("pack", len(data))
+            pack = PackRow(shard.owned.shard, number, epoch, len(data), pack_entries(entries))
+        self._decide(
+            shard,
+            lambda: self._ledger.add_pack(shard.owned, todo.moves, pack),
+            lambda: self._is_packed(shard, todo.moves),
+        )
+        shard.moved(todo.moves)
+        if pack is not None:
+            shard.add_pack(pack)
+            todo.repacked = shard.now_packed(entries, name)
+        todo.packed = entries
+
+    def _inherited(self, shard: Shard) -> list[Slice]:
+        return [
+            Slice(one.entry, ObjectSlice(self._objects, one, self._patience))
+            for one in shard.inherited()
+        ]
+
+    def _is_packed(self, shard: Shard, moves: Sequence[PackMove]) -> bool:
+        packed = {
+            tenure.epoch: tenure.packed_round
+            for tenure in self._ledger.contents([shard.owned.shard]).tenures
+        }
+        return all(packed.get(move.epoch) == move.new for move in moves)
+
+    # What goes.
+
+    def _raise_start(self, shard: Shard, partition_id: int, start: int) -> None:
+        old = shard.starts.get(partition_id, 0)
+        keys = shard.keys_below(partition_id, start)
+        packs = shard.freed_by(keys)
+        self._decide(
+            shard,
+            lambda: self._ledger.set_start(
+                shard.owned, (partition_id, old, start), packs, self._settings.delete_after_ms
+            ),
+            lambda: self._start(shard, partition_id) == start,
+        )
+        shard.starts[partition_id] = start
+        shard.covered(keys, packs)
+
+    def _start(self, shard: Shard, partition_id: int) -> int:
+        starts = self._ledger.contents([shard.owned.shard]).starts
+        return starts.get(partition_id, (0, 0))[1]
+
+    def _drop(self, shard: Shard, partitions: Sequence[int]) -> None:
+        keys = shard.keys_of(set(partitions))
+        packs = shard.freed_by(keys)
+        self._decide(
+            shard,
+            lambda: self._ledger.drop_partitions(
+                shard.owned, partitions, packs, self._settings.delete_after_ms
+            ),
+            lambda: False,  # Doing it again does no harm.
+        )
+        for partition_id in partitions:
+            shard.starts.pop(partition_id, None)
+        shard.covered(keys, packs)
+
+    def _decide(self, shard: Shard, do: Callable[[], bool], is_done: Callable[[], bool]) -> None:
+        """Have a statement done, once: without an answer it is sent again, and what then finds
+        nothing to change asks whether it was done. Raises Fenced.
+        """
+        for pause_s in pauses():
+            with suppress(LedgerUnanswered):
+                if do():
+                    return
+                state, _ = self._ledger.session_state(shard.owned.session)
+                if state is not State.LIVE:
+                    raise Fenced(f"session {shard.owned.session} was ended")
+                if is_done():
+                    return
+                raise Fenced(f"shard {shard.owned.shard} is not as its owner left it")
+            self._patience.pause(pause_s)
+
+
+class ObjectSlice:
+    """A slice in an object, read as if it were in the segment file."""
+
+    def __init__(self, objects: ObjectStore, located: Located, patience: Patience) -> None:
+        self._objects = objects
+        self._located = located
+        self._patience = patience
+
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes:
+        """`size` bytes from `pos` of the segment file."""
+        entry = self._located.entry
+        object_pos = entry.object_pos + pos - entry.file_pos
+        return surely(
+            lambda: self._objects.get(self._located.object, object_pos, size), self._patience
+        )
+
+
+def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[SliceEntry]]:
+    """A pack of slices, sorted by partition; what goes on in the same segment is one entry.
+
+    Raises FileGone; StorageFailed where a local file cannot be read.
+    """
+
+    def place(one: Slice) -> tuple[int, int, int]:
+        return one.entry.partition_id, one.entry.segment_base, one.entry.file_pos
+
+    pieces, entries = gather(sorted(slices, key=place))
+    entries = joined(entries)
+    return b"".join([header, *pieces, pack_footer(header, entries)]), entries

@@ -1,0 +1,187 @@
+"""Where a partition's records are: which object holds which bytes of which segment file.
+
+Pure: no store and no ledger is asked here. Rounds, packs and segments may hold the same bytes for a
+while; a whole segment is preferred, then packs. What does not join is damage, and names its place.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from storage.shared.layout import (
+    BadObject,
+    SliceEntry,
+    pack_name,
+    segment_name,
+    unpack_entries,
+)
+from storage.shared.ledger import Contents, PackRow, SegmentRow
+
+
+@dataclass(slots=True, frozen=True)
+class Piece:
+    """Bytes of a segment file in an object."""
+
+    object: str
+    object_pos: int
+    file_pos: int
+    size: int
+    end_offset: int
+    last_append_us: int
+
+    @property
+    def file_end(self) -> int:
+        """Where in the segment file it ends."""
+        return self.file_pos + self.size
+
+
+@dataclass(slots=True)
+class SegmentPieces:
+    """One segment file as it lies in objects, from its first byte on."""
+
+    base: int
+    pieces: tuple[Piece, ...]
+    index: Piece | None = None  # The index file, where it is in an object too.
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segment file."""
+        return self.pieces[-1].file_end
+
+    @property
+    def end_offset(self) -> int:
+        """Offset after its last record."""
+        return self.pieces[-1].end_offset
+
+    @property
+    def last_append_us(self) -> int:
+        """When its last record was appended."""
+        return max(piece.last_append_us for piece in self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has an object of its own."""
+        return self.index is not None
+
+    def overlapping(self, pos: int, size: int) -> Sequence[Piece]:
+        """The pieces with any of these bytes, in order."""
+        starts = [piece.file_pos for piece in self.pieces]
+        first = max(bisect_right(starts, pos) - 1, 0)
+        last = bisect_right(starts, pos + size - 1)
+        return self.pieces[first:last]
+
+
+@dataclass(slots=True)
+class PartitionPieces:
+    """One partition as a new owner finds it."""
+
+    partition_id: int
+    shard: int
+    log_start: int = 0
+    segments: list[SegmentPieces] = field(default_factory=list)
+
+    @property
+    def log_end(self) -> int:
+        """Offset that the next record gets."""
+        ends = [segment.end_offset for segment in self.segments]
+        return max([self.log_start, *ends])
+
+
+@dataclass(slots=True, frozen=True)
+class Located:
+    """A slice and the object that has it. `is_round`: it is not packed yet."""
+
+    entry: SliceEntry
+    object: str
+    is_round: bool
+
+
+def pack_slices(packs: Iterable[PackRow]) -> list[Located]:
+    """What all packs hold. Raises BadObject."""
+    return [
+        Located(entry, pack_name(pack.shard, pack.epoch, pack.pack), False)
+        for pack in packs
+        for entry in unpack_entries(pack.index)
+    ]
+
+
+def partitions_of(contents: Contents, rounds: Iterable[Located]) -> dict[int, PartitionPieces]:
+    """All partitions that the ledger and the footers of unpacked rounds speak of, by id.
+
+    Raises BadObject where pieces do not join: the text names partition, offset and object.
+    """
+    found: dict[int, PartitionPieces] = {}
+
+    def partition(number: int, shard: int) -> PartitionPieces:
+        return found.setdefault(number, PartitionPieces(number, shard))
+
+    for number, (shard, start) in contents.starts.items():
+        partition(number, shard).log_start = start
+    whole = {(row.partition_id, row.base): row for row in contents.segments}
+    slices: dict[tuple[int, int], list[Located]] = {}
+    for located in [*pack_slices(contents.packs), *rounds]:
+        entry = located.entry
+        if (entry.partition_id, entry.segment_base) not in whole:
+            slices.setdefault((entry.partition_id, entry.segment_base), []).append(located)
+    for (number, _), row in whole.items():
+        one = partition(number, row.shard)
+        if row.end_offset > one.log_start:
+            one.segments.append(whole_segment(row))
+    for (number, base), located_slices in slices.items():
+        one = partition(number, located_slices[0].entry.shard)
+        if max(located.entry.end_offset for located in located_slices) > one.log_start:
+            one.segments.append(joined_segment(number, base, located_slices))
+    for one in found.values():
+        one.segments.sort(key=lambda segment: segment.base)
+        _check_joined(one)
+    return found
+
+
+def whole_segment(row: SegmentRow) -> SegmentPieces:
+    """The segment that a row of the ledger names."""
+    name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
+    log = Piece(name, 0, 0, row.size, row.end_offset, row.last_append_us)
+    index = Piece(name, row.size, 0, row.index_bytes, row.end_offset, row.last_append_us)
+    return SegmentPieces(row.base, (log,), index)
+
+
+def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> SegmentPieces:
+    """A segment of its slices; those of packs are preferred. Raises BadObject."""
+    pieces: list[Piece] = []
+    end = 0
+    for one in sorted(located, key=lambda one: (one.entry.file_pos, one.is_round)):
+        entry = one.entry
+        if entry.file_pos > end:
+            raise BadObject(
+                f"partition {partition_id}, segment {base}: bytes {end} to {entry.file_pos} are in"
+                f" no object; {one.object} goes on behind them"
+            )
+        skipped = end - entry.file_pos
+        if skipped >= entry.size:
+            continue
+        pieces.append(
+            Piece(
+                one.object,
+                entry.object_pos + skipped,
+                end,
+                entry.size - skipped,
+                entry.end_offset,
+                entry.last_append_us,
+            )
+        )
+        end = entry.file_end
+    return SegmentPieces(base, tuple(pieces))
+
+
+def _check_joined(partition: PartitionPieces) -> None:
+    """Whether the segments lie end to end from the log start on. Raises BadObject."""
+    expected: int | None = None
+    for segment in partition.segments:
+        fits = segment.base <= partition.log_start if expected is None else segment.base == expected
+        if not fits:
+            wanted = partition.log_start if expected is None else expected
+            raise BadObject(
+                f"partition {partition.partition_id}: offset {wanted} is in no object; segment"
+                f" {segment.base} of {segment.pieces[0].object} goes on behind it"
+            )
+        expected = segment.end_offset

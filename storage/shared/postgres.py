@@ -1,0 +1,377 @@
+"""The ledger in PostgreSQL, by psycopg 3: one connection under a lock, statements as they stand.
+
+Every statement that counts begins by updating or locking the session's row, so that a fence and a
+publication wait for each other; nothing else keeps two owners apart. A lost connection raises
+`LedgerUnanswered` and the next call connects again. Needs the extra `shared`.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.types.json import Json
+
+from storage.shared import statements as sql
+from storage.shared.ledger import (
+    FORMAT,
+    SNAPSHOT,
+    Cluster,
+    Contents,
+    JournalRow,
+    LedgerRefused,
+    LedgerUnanswered,
+    Owned,
+    PackMove,
+    PackRow,
+    Publication,
+    RoundRow,
+    SegmentRow,
+    SessionRow,
+    ShardRow,
+    State,
+    Tenure,
+)
+
+# An answer that takes longer is taken for none: the connection is dropped and the outcome found
+# out. Statements take milliseconds; a failover of PostgreSQL takes seconds.
+CONNECT_S = 3
+STATEMENT_MS = 10_000
+READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
+
+# The kernel drops a connection whose peer acknowledges nothing for so long.
+UNACKNOWLEDGED_MS = 5_000
+
+# What another try may not meet: lost connections, timeouts, a standby that is not primary yet, and
+# somebody else's statement that came first.
+UNANSWERED = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.UniqueViolation,
+)
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class PostgresLedger:
+    """The tables of one cluster. Made without connecting; every call connects if need be."""
+
+    def __init__(self, database: str) -> None:
+        """`database` is a connection string or URL of libpq; passwords come from it, from
+        `PGPASSWORD` or from a password file.
+        """
+        self._database = database
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        """One transaction. Raises LedgerUnanswered, LedgerRefused."""
+        with self._lock:
+            try:
+                connection = self._connected()
+                with connection.transaction():
+                    return work(connection)
+            except UNANSWERED as error:
+                self._drop()
+                raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
+            except psycopg.Error as error:
+                self._drop()
+                raise LedgerRefused(f"PostgreSQL: {_one_line(error)}") from error
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._database,
+                autocommit=True,
+                row_factory=tuple_row,
+                connect_timeout=CONNECT_S,
+                options=f"-c statement_timeout={STATEMENT_MS} {READ_COMMITTED}",
+                keepalives_idle=2,
+                keepalives_interval=1,
+                keepalives_count=3,
+                tcp_user_timeout=UNACKNOWLEDGED_MS,
+                application_name="braidlog",
+            )
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _rows(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
+        return self._run(lambda c: c.execute(statement, parameters).fetchall())
+
+    def _one(self, statement: str, **parameters: object) -> int:
+        """The number that a statement answers with."""
+        rows = self._rows(statement, **parameters)
+        return int(rows[0][0])
+
+    # The cluster.
+
+    def cluster(self) -> Cluster | None:
+        """What this ledger is the ledger of. Raises LedgerRefused for one of another format."""
+        rows = self._rows("SELECT to_regclass('cluster')::text")
+        if rows[0][0] is None:
+            return None
+        found = self._rows("SELECT id, format, shards FROM cluster")
+        if not found:
+            return None
+        cluster = Cluster(*found[0])
+        if cluster.format != FORMAT:
+            raise LedgerRefused(
+                f"the ledger has format {cluster.format}, this program knows {FORMAT}"
+            )
+        return cluster
+
+    def init(self, cluster: Cluster) -> bool:
+        """Make tables and rows, unless that was done."""
+
+        def work(connection: Connection) -> bool:
+            connection.execute("SELECT pg_advisory_xact_lock(4207849484)")
+            connection.execute(sql.TABLES)
+            if connection.execute("SELECT FROM cluster").fetchall():
+                return False
+            values = (cluster.cluster_id, cluster.format, cluster.shards)
+            connection.execute("INSERT INTO cluster VALUES (%s, %s, %s)", values)
+            connection.execute(
+                "INSERT INTO shards SELECT n, 0, NULL, '{}' FROM generate_series(0, %s) n",
+                (cluster.shards,),
+            )
+            return True
+
+        return self._run(work)
+
+    # Sessions.
+
+    def join(self, node: int, doors: dict[str, str]) -> int:
+        """Begin a session of that node, and fence an older live one; its number."""
+
+        def work(connection: Connection) -> int:
+            older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
+            for session, round_ in older:
+                _free(connection, session, round_)
+            row = connection.execute(sql.JOIN, {"node": node, "doors": Json(doors)}).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        return self._run(work)
+
+    def beat(self, session: int, *, store_ok: bool) -> State:
+        """A sign of life; what the session's state is."""
+        rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
+        if rows:
+            return State.LIVE
+        return self.session_state(session)[0]
+
+    def session_state(self, session: int) -> tuple[State, int]:
+        """State and round, once no statement of that session is under way any more."""
+        rows = self._rows(sql.SESSION_STATE, s=session)
+        return (State(rows[0][0]), rows[0][1]) if rows else (State.FENCED, -1)
+
+    def sessions(self) -> list[SessionRow]:
+        """All sessions."""
+        return [
+            SessionRow(session, node, State(state), round_, silent, store_silent, doors)
+            for session, node, state, round_, silent, store_silent, doors in self._rows(
+                sql.SESSIONS
+            )
+        ]
+
+    def fence(self, session: int, silent_ms: int) -> bool:
+        """End a live session that has been silent for so long."""
+        return self._end(sql.FENCE, {"x": session, "lease": silent_ms}, session)
+
+    def leave(self, session: int) -> bool:
+        """End one's own session: its shards are free."""
+        return self._end(sql.LEAVE, {"x": session}, session)
+
+    def _end(self, statement: str, parameters: dict[str, int], session: int) -> bool:
+        def work(connection: Connection) -> bool:
+            row = connection.execute(statement, parameters).fetchone()
+            if row is None:
+                return False
+            _free(connection, session, row[0])
+            return True
+
+        return self._run(work)
+
+    # Shards.
+
+    def shards(self) -> list[ShardRow]:
+        """All shards."""
+        rows = self._rows("SELECT shard, epoch, session FROM shards ORDER BY shard")
+        return [ShardRow(*row) for row in rows]
+
+    def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
+        """Own those of the wanted shards that are free; their epochs by shard."""
+
+        def work(connection: Connection) -> dict[int, int]:
+            row = connection.execute(sql.LIVE, {"s": session}).fetchone()
+            if row is None:
+                return {}
+            parameters = {"s": session, "wanted": list(wanted), "round": row[0]}
+            return dict(connection.execute(sql.TAKE, parameters).fetchall())
+
+        return self._run(work)
+
+    def release(self, owned: Owned) -> bool:
+        """Give a shard up with everything published."""
+        return self._one(sql.RELEASE, **_own(owned)) == 1
+
+    def publish(self, publication: Publication) -> bool:
+        """Make a round count: exactly once, in order, and only of a live session."""
+        rows, snapshots = publication.rows, publication.snapshots
+        return (
+            self._one(
+                sql.PUBLISH,
+                s=publication.session,
+                hi=publication.round,
+                parts=list(publication.parts),
+                footers=list(publication.footers),
+                snap_shards=[one[0] for one in snapshots],
+                snap_kinds=[one[1] for one in snapshots],
+                snap_firsts=[one[2] for one in snapshots],
+                shards=[row.shard for row in rows],
+                places=[row.place for row in rows],
+                kinds=[row.kind for row in rows],
+                bodies=[row.body for row in rows],
+                news=publication.news,
+            )
+            == 1
+        )
+
+    def contents(self, shards: Sequence[int]) -> Contents:
+        """Everything that says where the records of these shards are, at one moment."""
+
+        def work(connection: Connection) -> Contents:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+            def rows(statement: str) -> list[tuple[Any, ...]]:
+                return connection.execute(statement, {"wanted": list(shards)}).fetchall()
+
+            return Contents(
+                [Tenure(*row) for row in rows(sql.TENURES)],
+                [RoundRow(a, b, tuple(c), tuple(d)) for a, b, c, d in rows(sql.UNPACKED_ROUNDS)],
+                [PackRow(*row) for row in rows(sql.PACKS)],
+                [SegmentRow(*row) for row in rows(sql.SEGMENTS)],
+                {partition: (shard, start) for partition, shard, start in rows(sql.STARTS)},
+            )
+
+        return self._run(work)
+
+    def journal(self, shard: int, kind: int) -> list[JournalRow]:
+        """The journal's last snapshot and every row since, in order."""
+        rows = self._rows(sql.JOURNAL, h=shard, kind=kind, snapshot=SNAPSHOT)
+        return [JournalRow(shard, place, kind, bytes(body)) for place, kind, body in rows]
+
+    # What an owner changes beside rounds.
+
+    def add_pack(self, owned: Owned, moves: Sequence[PackMove], pack: PackRow | None) -> bool:
+        """Say which rounds are packed now, and where, if they held anything."""
+        done = self._one(
+            sql.ADD_PACK,
+            **_own(owned),
+            epochs=[move.epoch for move in moves],
+            olds=[move.old for move in moves],
+            news=[move.new for move in moves],
+            pack=pack.pack if pack else 0,
+            bytes=pack.size if pack else 0,
+            index=pack.index if pack else b"",
+        )
+        return done == 1
+
+    def add_segment(
+        self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
+    ) -> bool:
+        """A segment is in an object of its own; these packs are needed no more."""
+        done = self._one(
+            sql.ADD_SEGMENT,
+            **_own(owned),
+            partition=segment.partition_id,
+            base=segment.base,
+            gen=segment.generation,
+            end=segment.end_offset,
+            bytes=segment.size,
+            index_bytes=segment.index_bytes,
+            last_us=segment.last_append_us,
+            max_us=segment.max_time_us,
+            packs=list(packs),
+            after=after_ms,
+        )
+        return done == 1
+
+    def set_start(
+        self,
+        owned: Owned,
+        partition: tuple[int, int, int],
+        packs: Sequence[int],
+        after_ms: int,
+    ) -> bool:
+        """Raise the log start of (partition, from, to); segments below it, and these packs, go."""
+        number, old, new = partition
+        done = self._one(
+            sql.SET_START,
+            **_own(owned),
+            partition=number,
+            old=old,
+            new=new,
+            packs=list(packs),
+            after=after_ms,
+        )
+        return done == 1
+
+    def drop_partitions(
+        self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
+    ) -> bool:
+        """Their topics are gone: their segments, starts, and these packs go."""
+        done = self._one(
+            sql.DROP_PARTITIONS,
+            **_own(owned),
+            partitions=list(partitions),
+            packs=list(packs),
+            after=after_ms,
+        )
+        return done == 1
+
+    # Cleaning.
+
+    def trash_rounds(self, after_ms: int) -> int:
+        """Rounds that every tenure has packed go; how many objects."""
+        count = self._one(sql.TRASH_ROUNDS, after=after_ms)
+        self._rows(sql.DROP_TENURES)
+        return count
+
+    def due_trash(self, count_max: int) -> list[str]:
+        """Objects whose time has come."""
+        return [row[0] for row in self._rows(sql.DUE_TRASH, count=count_max)]
+
+    def drop_trash(self, objects: Sequence[str]) -> None:
+        """These objects are gone."""
+        self._rows(sql.DROP_TRASH, objects=list(objects))
+
+    def trash(self) -> set[str]:
+        """All objects that will go."""
+        return {row[0] for row in self._rows("SELECT object FROM trash")}
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._drop()
+
+
+def _free(connection: Connection, session: int, round_: int) -> None:
+    """Free the shards of a session that was just ended, in its transaction."""
+    connection.execute(sql.END_TENURES, {"x": session, "round": round_})
+    connection.execute(sql.FREE_SHARDS, {"x": session})
+
+
+def _own(owned: Owned) -> dict[str, int]:
+    return {"s": owned.session, "h": owned.shard, "e": owned.epoch}
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

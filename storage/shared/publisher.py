@@ -1,0 +1,358 @@
+"""A round of the shared store: objects first, then one statement of the ledger, then answers.
+
+A crash between leaves objects without a row, never a hole. What has no answer is found out, never
+guessed: a put by looking at the object, a statement by the session's row. `keep` blocks until the
+round counts or the session is over; it belongs to the committer's thread. Knows no SQL and no S3.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Protocol
+
+from storage.errors import StorageFailed
+from storage.log.committer import Member, SyncPoint
+from storage.log.files import FileGone
+from storage.shared.layout import (
+    HEADER_BYTES,
+    KIND_ROUND,
+    TRAILER_BYTES,
+    Buffer,
+    ObjectHeader,
+    SliceEntry,
+    pack_footer,
+    pack_header,
+    round_name,
+)
+from storage.shared.ledger import (
+    Fenced,
+    JournalRow,
+    Ledger,
+    LedgerUnanswered,
+    LedgerWentBack,
+    Publication,
+    State,
+)
+from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreUnanswered
+from storage.shared.points import SharedPoint, Slice, read_whole
+
+# Parts of a large round on their way at once: four of 4 MiB fill what one connection leaves idle.
+PUTS_AT_ONCE = 4
+
+# Between two tries of a put or a statement, doubling.
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
+
+# After a round with records the next one gathers at least so long, or a round would hold what came
+# while an answer was written.
+GATHER_S = 0.005
+
+
+class ObjectForged(StorageFailed):
+    """An object of this session's name is there and is not ours: its number was given out twice."""
+
+
+@dataclass(slots=True, frozen=True)
+class SessionIdentity:
+    """A session's number and its random nonce, so that a number used twice shows."""
+
+    session: int
+    nonce: int
+
+
+@dataclass(slots=True, frozen=True)
+class RoundSettings:
+    """How rounds are paced and retried. Times in milliseconds."""
+
+    round_ms: int = 100
+    round_bytes: int = 4 << 20
+    stall_ms: int = 30_000
+
+
+class Watch(Protocol):
+    """Who measures rounds. `phase` is `put` or `publish`; `kind` of an object, its bytes."""
+
+    def phase(self, phase: str, seconds: float) -> None:
+        """So long took a phase of a round."""
+
+    def uploaded(self, kind: str, size: int) -> None:
+        """An object was put."""
+
+    def unanswered(self, reason: str) -> None:
+        """A round waits for a store that does not answer."""
+
+
+class NoWatch:
+    """Measures nothing."""
+
+    def phase(self, phase: str, seconds: float) -> None:
+        """Nobody wants to know."""
+
+    def uploaded(self, kind: str, size: int) -> None:
+        """Nobody wants to know."""
+
+    def unanswered(self, reason: str) -> None:
+        """Nobody wants to know."""
+
+
+class Publisher:
+    """Publishes the rounds of one session. `round` is the last one that counts."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        objects: ObjectStore,
+        identity: SessionIdentity,
+        settings: RoundSettings,
+    ) -> None:
+        self.round = 0
+        self.ended: StorageFailed | None = None
+        self._ledger = ledger
+        self._objects = objects
+        self._identity = identity
+        self._settings = settings
+        self.watch: Watch = NoWatch()
+        self._stop = threading.Event()
+        self._begun_s = self._ended_s = -1e9
+
+    # For the committer.
+
+    def wait_s(self, members: Iterable[Member]) -> float:
+        """How long to gather before the next round begins: at most one with records starts each
+        `round_ms`, and none right behind another.
+        """
+        if not any(getattr(member, "has_records", False) for member in members):
+            return 0.0
+        due_s = max(self._begun_s + self._settings.round_ms / 1000, self._ended_s + GATHER_S)
+        return max(due_s - monotonic(), 0.0)
+
+    def keep(self, points: Iterable[SyncPoint]) -> None:
+        """Publish what the members bring. Raises Fenced and other StorageFailed: nothing of it may
+        be acknowledged then.
+        """
+        shared = [point for point in points if isinstance(point, SharedPoint)]
+        slices = [one for point in shared for one in point.slices]
+        rows = [row for point in shared for row in point.rows]
+        snapshots = [one for point in shared for one in point.snapshots]
+        number = self.round + 1
+        if slices:
+            self._begun_s = monotonic()
+        parts = self._put_parts(number, slices)
+        begun_s = monotonic()
+        self._publish(
+            Publication(
+                self._identity.session,
+                number,
+                [size for size, _ in parts],
+                [footer for _, footer in parts],
+                rows,
+                snapshots,
+                news=any(row.shard == 0 for row in rows),
+            )
+        )
+        self.round = number
+        for point in shared:
+            point.round = number
+        self.watch.phase("publish", monotonic() - begun_s)
+        if slices:
+            self._ended_s = monotonic()
+
+    def end(self, reason: StorageFailed) -> None:
+        """The session is over: whatever is under way gives up. In any thread."""
+        self.ended = self.ended or reason
+        self._stop.set()
+
+    # Objects.
+
+    def _put_parts(self, number: int, slices: Sequence[Slice]) -> list[tuple[int, int]]:
+        if not slices:
+            return []
+        begun_s = monotonic()
+        parts = list(enumerate(cut(slices, self._settings.round_bytes)))
+        jobs = [(lambda p=part, s=some: self._put_part(number, p, s)) for part, some in parts]
+        done = self.run_all(jobs)
+        self.watch.phase("put", monotonic() - begun_s)
+        return done
+
+    def run_all(self, jobs: Sequence[Callable[[], tuple[int, int]]]) -> list[tuple[int, int]]:
+        """Do all jobs, several at once; the first error is raised."""
+        if len(jobs) == 1:
+            return [jobs[0]()]
+        with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
+            return list(pool.map(lambda job: job(), jobs))
+
+    def _put_part(self, number: int, part: int, slices: Sequence[Slice]) -> tuple[int, int]:
+        """Put one object; its bytes, and those of footer and trailer."""
+        identity = self._identity
+        header = pack_header(
+            ObjectHeader(KIND_ROUND, identity.session, number, identity.nonce, part)
+        )
+        data, footer_bytes = build_object(header, slices)
+        put_surely(
+            self._objects, round_name(identity.session, number, part), data, self._patience()
+        )
+        self.watch.uploaded("round", len(data))
+        return len(data), footer_bytes
+
+    def _patience(self) -> "Patience":
+        stall_s = self._settings.stall_ms / 1000
+        return Patience(self.pause, self._stalled, stall_s, self.watch.unanswered)
+
+    def _stalled(self) -> None:
+        """The object store has not answered for long: where others reach it, let them go on."""
+        with suppress(LedgerUnanswered):
+            mine = self._identity.session
+            reached = [
+                row.store_silent_ms
+                for row in self._ledger.sessions()
+                if row.session != mine and row.state is State.LIVE
+            ]
+            fresh_ms = self._settings.stall_ms / 2
+            if any(ms is not None and ms < fresh_ms for ms in reached):
+                self._ledger.leave(mine)
+                self.end(Fenced("this broker alone cannot reach the object store: others go on"))
+
+    def pause(self, seconds: float) -> None:
+        """Wait before the next try. Raises what ended the session."""
+        self._stop.wait(seconds)
+        if self.ended is not None:
+            raise self.ended
+
+    # The statement.
+
+    def _publish(self, publication: Publication) -> None:
+        for pause_s in pauses():
+            try:
+                if self._ledger.publish(publication) or self._is_published(publication):
+                    return
+                continue  # It is known not to be done: again, at once.
+            except LedgerUnanswered as error:
+                self.watch.unanswered(str(error))
+            self.pause(pause_s)
+
+    def _is_published(self, publication: Publication) -> bool:
+        """What became of a statement, once none of this session runs any more. Raises Fenced,
+        LedgerWentBack, LedgerUnanswered.
+        """
+        state, number = self._ledger.session_state(publication.session)
+        if number < publication.round - 1:
+            raise LedgerWentBack(
+                f"PostgreSQL says that session {publication.session} is at round {number}, but"
+                f" round {publication.round - 1} was confirmed: an older state of it is running"
+            )
+        if state is not State.LIVE:
+            raise Fenced(f"session {publication.session} was ended: another broker took over")
+        return number == publication.round
+
+
+@dataclass(slots=True)
+class Patience:
+    """How to go on without an answer: `pause` between tries (it may raise), `stalled` after
+    `stall_s` of them, again and again; `tell` is called with each reason.
+    """
+
+    pause: Callable[[float], None]
+    stalled: Callable[[], None] = lambda: None
+    stall_s: float = float("inf")
+    tell: Callable[[str], None] = lambda reason: None
+
+
+def pauses() -> Iterator[float]:
+    """How long to wait after each try, without end."""
+    seconds = PAUSE_FIRST_S
+    while True:
+        yield seconds
+        seconds = min(seconds * 2, PAUSE_MAX_S)
+
+
+def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience) -> None:
+    """Put an object until it is known to be there: what is sent again goes by the same name.
+
+    Raises ObjectForged where the name holds something else.
+    """
+    begun_s = monotonic()
+    for pause_s in pauses():
+        try:
+            objects.put(name, data)
+            return
+        except ObjectExists:
+            with suppress(StoreUnanswered, ObjectMissing):
+                check_same(objects, name, data)
+                return
+        except StoreUnanswered as error:
+            patience.tell(str(error))
+        if monotonic() - begun_s > patience.stall_s:
+            patience.stalled()
+        patience.pause(pause_s)
+
+
+def check_same(objects: ObjectStore, name: str, data: bytes) -> None:
+    """Whether the object of that name is this one: its size and its last bytes, whose checksum
+    covers session, nonce and slices. Raises ObjectForged, ObjectMissing, StoreUnanswered.
+    """
+    size = objects.size(name)
+    tail_bytes = min(TRAILER_BYTES, len(data))
+    if (
+        size != len(data)
+        or objects.get(name, size - tail_bytes, tail_bytes) != (data[-tail_bytes:])
+    ):
+        raise ObjectForged(f"object {name} is there and is not ours: a number was given out twice")
+
+
+def build_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, int]:
+    """The object with these slices, and the bytes of its footer and trailer. Raises StorageFailed
+    where the local file cannot be read.
+    """
+    try:
+        pieces, entries = gather(slices)
+    except FileGone as error:
+        raise StorageFailed(f"what was appended is gone: {error}") from error
+    footer = pack_footer(header, entries)
+    return b"".join([header, *pieces, footer]), len(footer)
+
+
+def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
+    """The bytes of the slices, and their entries as they lie behind an object's header. Raises
+    FileGone; StorageFailed where a local file cannot be read.
+    """
+    pieces: list[Buffer] = []
+    entries: list[SliceEntry] = []
+    object_pos = HEADER_BYTES
+    for one in slices:
+        entry = one.entry
+        try:
+            pieces.append(read_whole(one.file, entry.size, entry.file_pos))
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot read what was appended to partition {entry.partition_id}: {error}"
+            ) from error
+        entries.append(replace(entry, object_pos=object_pos))
+        object_pos += entry.size
+    return pieces, entries
+
+
+def cut(slices: Sequence[Slice], bytes_max: int) -> Iterator[list[Slice]]:
+    """The slices in parts of about `bytes_max`; one that does not fit is cut, and each cut carries
+    the whole slice's offsets.
+    """
+    part: list[Slice] = []
+    left = bytes_max
+    for one in slices:
+        pos, end = one.entry.file_pos, one.entry.file_end
+        while pos < end:
+            size = min(end - pos, left)
+            part.append(Slice(replace(one.entry, file_pos=pos, size=size), one.file))
+            pos += size
+            left -= size
+            if not left:
+                yield part
+                part, left = [], bytes_max
+    if part:
+        yield part
+
+
+def rows_of(shard: int, kind: int, first: int, bodies: Iterable[bytes]) -> list[JournalRow]:
+    """Journal rows with places from `first` on."""
+    return [JournalRow(shard, place, kind, body) for place, body in enumerate(bodies, first)]

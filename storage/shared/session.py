@@ -1,0 +1,248 @@
+"""One life of a broker in the cluster: it joins, gives signs of life, and owns the shards or waits.
+
+With one broker at work and others as spares, whoever owns the catalogue's shard takes all others.
+The ledger's clock decides only when a silent session is ended; that nothing of it counts afterwards
+is the ledger's doing. Plain threads: beats must not wait for anything else.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+from storage.errors import StorageFailed
+from storage.shared.layout import (
+    CLUSTER_NAME,
+    KIND_ROUND,
+    ROUNDS,
+    ObjectHeader,
+    pack_footer,
+    pack_header,
+    round_name,
+    round_place,
+)
+from storage.shared.ledger import (
+    Cluster,
+    Fenced,
+    Ledger,
+    LedgerRefused,
+    LedgerUnanswered,
+    LedgerWentBack,
+    State,
+)
+from storage.shared.object_store import ObjectMissing, ObjectStore, StoreUnanswered
+from storage.shared.publisher import Patience, SessionIdentity, put_surely
+
+# Between two looks whether the object store answers.
+STORE_LOOK_S = 10.0
+
+
+class SessionNotBegun(Exception):
+    """The broker cannot join the cluster; the text is one line for the operator."""
+
+
+@dataclass(slots=True, frozen=True)
+class SessionSettings:
+    """Times in milliseconds; see `[cluster]` in docs/cluster.md."""
+
+    node: int
+    lease_ms: int = 5_000
+    beat_ms: int = 1_000
+    serve_without_beat_ms: int = 30_000
+
+
+def open_cluster(ledger: Ledger, objects: ObjectStore) -> Cluster:
+    """The cluster of ledger and store, which must be the same. Raises SessionNotBegun."""
+    try:
+        cluster = ledger.cluster()
+        if cluster is None:
+            raise SessionNotBegun("the database holds no cluster: run `braidlog cluster init`")
+        size = objects.size(CLUSTER_NAME)
+        named = objects.get(CLUSTER_NAME, 0, size).decode("ascii", "replace")
+    except ObjectMissing:
+        raise SessionNotBegun("the store holds no cluster: run `braidlog cluster init`") from None
+    except (LedgerUnanswered, LedgerRefused, StoreUnanswered) as error:
+        raise SessionNotBegun(str(error)) from error
+    if named != cluster.cluster_id:
+        raise SessionNotBegun(
+            f"the store is of cluster {named}, the database of {cluster.cluster_id}"
+        )
+    return cluster
+
+
+def check_not_older(ledger: Ledger, objects: ObjectStore) -> None:
+    """Whether the ledger knows of every round that the store has: of each session at most one can
+    be there that does not count yet. Raises LedgerWentBack.
+    """
+    places = {place for name in objects.names(ROUNDS) if (place := round_place(name))}
+    known = {row.session: row.round for row in ledger.sessions()}
+    for session, number in sorted(places):
+        if session not in known or number > known[session] + 1:
+            raise LedgerWentBack(
+                f"the database is older than the object store, which has round {number} of session"
+                f" {session}: what was acknowledged since is not in it. Restore its newest state"
+            )
+
+
+class Session:
+    """This broker's session. `epochs` are its shards, once it owns all."""
+
+    def __init__(
+        self, ledger: Ledger, objects: ObjectStore, cluster: Cluster, settings: SessionSettings
+    ) -> None:
+        self.ledger = ledger
+        self.objects = objects
+        self.cluster = cluster
+        self.settings = settings
+        self.identity = SessionIdentity(0, secrets.randbits(64))
+        self.epochs: dict[int, int] = {}
+        self.ended: StorageFailed | None = None
+        self.fenced_others = 0
+        self._on_end: list[Callable[[StorageFailed], None]] = []
+        self._answered_s = monotonic()  # The last answer to a beat,
+        self._answered_since_s: float | None = None  # and the first of those without a miss.
+        self._store_looked_s = -STORE_LOOK_S
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beats, name="braidlog-beat", daemon=True)
+
+    @property
+    def number(self) -> int:
+        """The session's number."""
+        return self.identity.session
+
+    @property
+    def beat_age_s(self) -> float:
+        """Seconds since the last answer to a beat."""
+        return monotonic() - self._answered_s
+
+    @property
+    def patience(self) -> Patience:
+        """How whoever works for this session goes on without answers."""
+        return Patience(self.pause)
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another try. Raises what ended the session."""
+        self._stop.wait(seconds)
+        if self.ended is not None:
+            raise self.ended
+
+    def begin(self, doors: dict[str, str]) -> None:
+        """Join, and end an older session of this node; then show that the store can be written.
+
+        Raises SessionNotBegun; LedgerWentBack and ObjectForged, where the ledger is older than the
+        objects.
+        """
+        try:
+            number = self.ledger.join(self.settings.node, doors)
+        except (LedgerUnanswered, LedgerRefused) as error:
+            raise SessionNotBegun(str(error)) from error
+        self.identity = SessionIdentity(number, self.identity.nonce)
+        try:
+            check_not_older(self.ledger, self.objects)
+        except (LedgerUnanswered, StoreUnanswered) as error:
+            raise SessionNotBegun(str(error)) from error
+        header = pack_header(ObjectHeader(KIND_ROUND, number, 0, self.identity.nonce))
+        probe = header + pack_footer(header, [])
+        put_surely(self.objects, round_name(number, 0, 0), probe, Patience(self._pause_begin))
+        self._answered_s = self._answered_since_s = monotonic()
+        self._thread.start()
+
+    def _pause_begin(self, seconds: float) -> None:
+        raise SessionNotBegun("the object store does not answer")
+
+    def on_end(self, call: Callable[[StorageFailed], None]) -> None:
+        """Call this, in any thread, when the session ends other than by `leave`."""
+        self._on_end.append(call)
+        if self.ended is not None:
+            call(self.ended)
+
+    def end(self, reason: StorageFailed) -> None:
+        """The session is over; in any thread."""
+        if self.ended is None:
+            self.ended = reason
+            self._stop.set()
+            for call in self._on_end:
+                call(reason)
+
+    # Signs of life.
+
+    def _beats(self) -> None:
+        while not self._stop.wait(self.settings.beat_ms / 1000):
+            self._beat()
+
+    def _beat(self) -> None:
+        now_s = monotonic()
+        try:
+            state = self.ledger.beat(self.number, store_ok=self._look_at_store(now_s))
+        except (LedgerUnanswered, LedgerRefused):
+            self._answered_since_s = None
+            if self.beat_age_s * 1000 > self.settings.serve_without_beat_ms:
+                text = f"PostgreSQL has not answered for {self.beat_age_s:.0f} s"
+                self.end(StorageFailed(text))
+            return
+        if state is not State.LIVE and not self._stop.is_set():
+            self.end(Fenced(f"session {self.number} was ended: another broker took over"))
+        self._answered_s = monotonic()
+        self._answered_since_s = self._answered_since_s or now_s
+
+    def _look_at_store(self, now_s: float) -> bool:
+        if now_s - self._store_looked_s < STORE_LOOK_S:
+            return False
+        with suppress(StoreUnanswered, ObjectMissing):
+            self.objects.size(CLUSTER_NAME)
+            self._store_looked_s = now_s
+            return True
+        return False
+
+    # Owning.
+
+    def try_to_own(self) -> str | None:
+        """Take what is free, and end sessions that were silent for a lease. None once every shard
+        is ours; else what is waited for. Raises what ended the session.
+        """
+        self.pause(0)
+        with suppress(LedgerUnanswered):
+            self._fence_silent()
+            rows = self.ledger.shards()
+            wanted = [row.shard for row in rows if row.session is None]
+            if 0 in wanted:
+                self.ledger.take(self.number, [0])
+                rows = self.ledger.shards()
+            if rows[0].session == self.number:
+                self.ledger.take(self.number, [shard for shard in wanted if shard])
+                rows = self.ledger.shards()
+            mine = {row.shard: row.epoch for row in rows if row.session == self.number}
+            if len(mine) == len(rows):
+                self.epochs = mine
+                return None
+            other = next(row.session for row in rows if row.session != self.number)
+            return f"session {other} owns shards" if other else "shards are about to be free"
+        return "PostgreSQL does not answer"
+
+    def _fence_silent(self) -> None:
+        """End silent sessions, if our own beats were answered all the while: else it may be us who
+        hear nothing.
+        """
+        since_s = self._answered_since_s
+        lease_ms = self.settings.lease_ms
+        if since_s is None or (monotonic() - since_s) * 1000 < lease_ms:
+            return
+        for row in self.ledger.sessions():
+            silent = row.state is State.LIVE and row.silent_ms > lease_ms
+            if silent and row.session != self.number and self.ledger.fence(row.session, lease_ms):
+                self.fenced_others += 1
+
+    def leave(self) -> None:
+        """End the session in good order: everything is published, others may take over at once."""
+        self._stop.set()
+        with suppress(LedgerUnanswered, LedgerRefused):
+            self.ledger.leave(self.number)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._stop.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+        self.ledger.close()

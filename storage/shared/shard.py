@@ -1,0 +1,130 @@
+"""What an owner knows of one of its shards: tenures, packs, and what they are still needed for.
+
+Pure memory; `packer.py` changes ledger and store and tells it. Belongs to whoever packs, one at a
+time.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from storage.shared.layout import SliceEntry, unpack_entries
+from storage.shared.ledger import Owned, PackMove, PackRow, Tenure
+from storage.shared.pieces import Located, SegmentPieces, joined_segment, pack_slices
+from storage.shared.takeover import FoundShard
+
+Key = tuple[int, int]  # Partition and segment base.
+
+
+class Shard:
+    """One shard of this session."""
+
+    def __init__(
+        self, owned: Owned, found: FoundShard, whole: Collection[Key], starts: dict[int, int]
+    ) -> None:
+        """`whole` are segments with an object of their own, `starts` log starts; both may be of
+        other shards too.
+        """
+        self.owned = owned
+        self.next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
+        self.starts = starts  # As the ledger has them, by partition.
+        self.gone: set[int] = set()  # Partitions whose topics were deleted, not yet in the ledger.
+        self._tenures = {one.epoch: one for one in found.tenures}
+        self._packed = {one.epoch: one.packed_round for one in found.tenures}
+        # Slices of earlier owners' segments that have no object of their own, by segment.
+        self._sources: dict[Key, list[Located]] = {}
+        self._needed: dict[int, set[Key]] = {}  # Pack -> segments that it is needed for.
+        self._users: dict[Key, set[int]] = {}
+        for located in found.rounds:
+            self._add_source(located)
+        for pack in found.packs:
+            self.add_pack(pack)
+            for located in pack_slices([pack]):
+                self._add_source(located)
+        covered = [key for key in self._keys() if key in whole or key[1] < starts.get(key[0], 0)]
+        self.covered(covered, [])
+
+    # Packing.
+
+    def moves(self, round_: int) -> list[PackMove]:
+        """What a pack of everything up to `round_` of this session moves: closed tenures to their
+        ends, our own to there.
+        """
+        found = []
+        for epoch, tenure in self._tenures.items():
+            end = self._end(tenure, round_)
+            if self._packed[epoch] < end:
+                found.append(PackMove(epoch, self._packed[epoch], end))
+        return found
+
+    def _end(self, tenure: Tenure, round_: int) -> int:
+        return round_ if tenure.to_round is None else tenure.to_round
+
+    def inherited(self) -> list[Located]:
+        """Slices of earlier tenures that are in rounds alone."""
+        return [one for some in self._sources.values() for one in some if one.is_round]
+
+    def moved(self, moves: Iterable[PackMove]) -> None:
+        """The ledger has these."""
+        for move in moves:
+            self._packed[move.epoch] = move.new
+
+    def add_pack(self, pack: PackRow) -> None:
+        """The ledger has this pack."""
+        keys = {(entry.partition_id, entry.segment_base) for entry in unpack_entries(pack.index)}
+        self._needed[pack.pack] = keys
+        for key in keys:
+            self._users.setdefault(key, set()).add(pack.pack)
+
+    # Where earlier owners' segments are.
+
+    def _add_source(self, located: Located) -> None:
+        key = located.entry.partition_id, located.entry.segment_base
+        self._sources.setdefault(key, []).append(located)
+
+    def now_packed(self, entries: Sequence[SliceEntry], object_: str) -> dict[Key, SegmentPieces]:
+        """A pack has these; what inherited segments are made of then, by segment."""
+        changed: dict[Key, list[Located]] = {}
+        for entry in entries:
+            key = entry.partition_id, entry.segment_base
+            if key in self._sources:
+                changed.setdefault(key, []).append(Located(entry, object_, False))
+        result = {}
+        for key, packed in changed.items():
+            self._sources[key] = [one for one in self._sources[key] if not one.is_round] + packed
+            result[key] = joined_segment(*key, list(self._sources[key]))
+        return result
+
+    # What is needed no more.
+
+    @property
+    def free_packs(self) -> list[int]:
+        """Packs that nothing needs."""
+        return [pack for pack, keys in self._needed.items() if not keys]
+
+    def freed_by(self, keys: Collection[Key]) -> list[int]:
+        """Packs that nothing would need without these segments."""
+        wanted = set(keys)
+        packs = {pack for key in wanted for pack in self._users.get(key, ())}
+        return [
+            *self.free_packs,
+            *(p for p in packs if self._needed[p] and self._needed[p] <= wanted),
+        ]
+
+    def covered(self, keys: Iterable[Key], packs: Iterable[int]) -> None:
+        """These segments need no pack any more, and the ledger dropped these packs."""
+        for key in list(keys):
+            self._sources.pop(key, None)
+            for pack in self._users.pop(key, ()):
+                self._needed[pack].discard(key)
+        for pack in packs:
+            self._needed.pop(pack, None)
+
+    def keys_below(self, partition_id: int, start: int) -> list[Key]:
+        """Segments of a partition that lie below a log start."""
+        return [key for key in self._keys() if key[0] == partition_id and key[1] < start]
+
+    def keys_of(self, partitions: Collection[int]) -> list[Key]:
+        """All segments of some partitions."""
+        return [key for key in self._keys() if key[0] in partitions]
+
+    def _keys(self) -> list[Key]:
+        return list(self._users.keys() | self._sources.keys())

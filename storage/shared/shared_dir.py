@@ -1,0 +1,275 @@
+"""The data directory of a broker in a cluster: a cache of what the shared store holds.
+
+Offers what `storage/log/data_dir.py` offers; the broker notices no difference. Emptied at every
+start: everything is taken from ledger and object store. Knows no SQL and no S3.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.errors import DamagedLog, StorageFailed
+from storage.log.committer import Committer, Keeper
+from storage.log.data_dir import (
+    JOURNAL_KINDS,
+    PARTITIONS_NAME,
+    DataDir,
+    NewPartition,
+    OpenedJournal,
+    take_lock,
+)
+from storage.log.partition_log import LogPlace, PartitionLog
+from storage.log.recovery import LogIdentity
+from storage.log.segment import KIND_PARTITION
+from storage.log.sequence_store import SEQUENCES_NAME, pack_table
+from storage.log.sequences import SequenceTable
+from storage.log.settings import LogSettings
+from storage.shared.cached_file import Cache, CachedFiles
+from storage.shared.journal import LedgerJournal
+from storage.shared.layout import BadObject, shard_of
+from storage.shared.ledger import Owned
+from storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
+from storage.shared.pieces import PartitionPieces
+from storage.shared.points import Backlog
+from storage.shared.publisher import Publisher, RoundSettings, Watch
+from storage.shared.session import Session
+from storage.shared.shard import Shard
+from storage.shared.shared_log import ShardLink, SharedLog, check_durability, open_shared_log
+from storage.shared.sweeper import Sweeper
+from storage.shared.takeover import Found, read_shards, surely
+
+# In the folder of a cache: which cluster's it is. A folder without it is never emptied.
+MARK_NAME = "cluster-cache"
+
+# After a takeover the producers of so many offsets at a log's end are remembered.
+SEQUENCE_OFFSETS = 50_000
+
+
+class NotACache(StorageFailed):
+    """The folder holds something that is not a cache of this cluster: it is left alone."""
+
+
+@dataclass(slots=True, frozen=True)
+class SharedSettings:
+    """How the shared store is used."""
+
+    rounds: RoundSettings
+    packs: PackerSettings
+    cache_bytes: int = 10 << 30
+    unpublished_bytes_max: int = 256 << 20
+    pack_bytes: int = 64 << 20
+
+
+class SharedDir(DataDir):
+    """The cache folder of a session that owns all shards. Made by `SharedDir.of_session`."""
+
+    session: Session
+    publisher: Publisher
+    backlog: Backlog
+
+    @classmethod
+    def of_session(cls, path: str, session: Session, settings: SharedSettings) -> "SharedDir":
+        """Lock and empty the folder, and read what the shards hold.
+
+        Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed; DamagedLog, where an object
+        is missing or wrong.
+        """
+        path = os.path.abspath(path)
+        os.makedirs(path, exist_ok=True)
+        lock_fd = take_lock(path)
+        try:
+            _empty(path, session.cluster.cluster_id)
+            files = CachedFiles(path, session.objects, Cache(settings.cache_bytes))
+            shared = cls(path, files, lock_fd)
+            shared._prepare()
+            shared._begin(session, settings)
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        return shared
+
+    def _begin(self, session: Session, settings: SharedSettings) -> None:
+        self.session = session
+        ledger, objects = session.ledger, session.objects
+        self.publisher = Publisher(ledger, objects, session.identity, settings.rounds)
+        session.on_end(self.publisher.end)
+        self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
+        self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
+        self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)
+        try:
+            found = read_shards(ledger, objects, sorted(session.epochs), session.patience)
+        except BadObject as error:
+            raise DamagedLog("the shared store", 0, 0, str(error)) from error
+        self._found = found.partitions
+        self._logs_of: dict[int, dict[int, SharedLog]] = {one: {} for one in session.epochs}
+        self._shards = self._make_shards(found)
+        self._ledger_journals: list[LedgerJournal] = []
+
+    def _make_shards(self, found: Found) -> dict[int, Shard]:
+        whole = {(row.partition_id, row.base) for row in found.contents.segments}
+        return {
+            shard: Shard(
+                Owned(self.session.number, shard, epoch),
+                found.shards[shard],
+                whole,
+                self._starts_of(found, shard),
+            )
+            for shard, epoch in self.session.epochs.items()
+        }
+
+    def _starts_of(self, found: Found, shard: int) -> dict[int, int]:
+        return {
+            number: start
+            for number, (owner, start) in found.contents.starts.items()
+            if owner == shard
+        }
+
+    @property
+    def keeper(self) -> Keeper:
+        """What makes its rounds durable."""
+        return self.publisher
+
+    # What the catalogue says of partitions.
+
+    def highest_partition_id(self) -> int:
+        """The highest number that the store knows; 0 if none."""
+        return max([0, *self._found])
+
+    def check_folders(self, known: Iterable[int]) -> None:
+        """Nothing to check: a partition without records has no object."""
+
+    def set_aside_unknown(self, known: Collection[int]) -> list[str]:
+        """Have what no topic has any more dropped from the ledger."""
+        for number, found in self._found.items():
+            if number not in known:
+                self._shards[found.shard].gone.add(number)
+        return []
+
+    def check_journals(self) -> None:
+        """Nothing to check: a row that is missing is found when a journal is opened."""
+
+    def open_journal(self, name: str, committer: Committer) -> OpenedJournal:
+        """Open a journal of the catalogue's shard. Raises DamagedLog."""
+        kind = JOURNAL_KINDS[name]
+        rows = surely(lambda: self.session.ledger.journal(0, kind), self.session.patience)
+        journal = LedgerJournal(0, kind, rows, committer)
+        self._ledger_journals.append(journal)
+        return journal
+
+    # Partitions.
+
+    def create_partitions(
+        self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
+    ) -> list[PartitionLog]:
+        """Open logs of new partitions: nothing is stored before their first record.
+
+        Raises: UnwritableChange for durability `written`; StorageFull, StorageFailed.
+        """
+        check_durability(settings)
+        return [self.open_of_topic(one, settings, committer) for one in new]
+
+    def open_of_topic(
+        self, one: NewPartition, settings: LogSettings, committer: Committer
+    ) -> PartitionLog:
+        """Open a partition as it was found. Raises StorageFull, StorageFailed."""
+        number = one.partition_id
+        folder = self.partition_folder(number)
+        if not os.path.isdir(folder):
+            self.files.make_folder(folder)
+        shard = shard_of(one.topic, self.session.cluster.shards)
+        place = LogPlace(self.files, LogIdentity(folder, KIND_PARTITION, number), committer)
+        found = self._found.pop(number, None) or PartitionPieces(number, shard)
+        link = ShardLink(shard, self.session.epochs[shard], self.backlog)
+        if found.log_end:
+            self._give_sequences(folder, found)
+        log = open_shared_log(place, settings, found, link)
+        self._logs[number] = self._logs_of[shard][number] = log
+        return log
+
+    def _give_sequences(self, folder: str, found: PartitionPieces) -> None:
+        """Have what producers stored last read from the newest batches: what an earlier owner
+        remembered is not stored, and whoever sends something again does so soon.
+        """
+        table = SequenceTable(max(found.log_start, found.log_end - SEQUENCE_OFFSETS))
+        assert isinstance(self.files, CachedFiles)
+        path = f"{folder}/{SEQUENCES_NAME}"
+        self.files.given[path] = pack_table(table, found.partition_id)
+
+    def retire_partition(self, partition_id: int) -> None:
+        """Close a partition that no topic has any more; its objects go with the next pack."""
+        log = self._logs.get(partition_id)
+        if isinstance(log, SharedLog):
+            self._logs_of[log.shard].pop(partition_id, None)
+            self._shards[log.shard].gone.add(partition_id)
+        super().retire_partition(partition_id)
+
+    # Packs: plans and their ends in the owner's thread, the work in any one thread.
+
+    def plans(self, last_round: Callable[[], int]) -> Iterator[Plan]:
+        """What is to be packed and uploaded of each shard, one shard a step. `last_round` says at
+        each step which round the logs were last told of.
+        """
+        for number, shard in self._shards.items():
+            yield plan(shard, list(self._logs_of[number].values()), last_round())
+
+    @property
+    def cache(self) -> Cache:
+        """What is kept of objects."""
+        assert isinstance(self.files, CachedFiles)
+        return self.files.cache
+
+    def carry_out(self, todo: Plan) -> None:
+        """Do it. Blocks. Raises StorageFailed."""
+        self._packer.carry_out(todo)
+
+    def apply(self, done: Plan) -> None:
+        """Let the logs go by what was done."""
+        apply(done, self._logs_of[done.shard.owned.shard])
+
+    # Ending.
+
+    def close(self, committer: Committer) -> None:
+        """A clean stop: everything published, and all shards free for others. Raises StorageFailed;
+        the lock is released whatever happens.
+        """
+        try:
+            committer.commit()
+            for log in self._logs.values():
+                log.seal()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything as it is, and let others take over at once: what was not published
+        never counts.
+        """
+        self.session.leave()
+        for journal in self._ledger_journals:
+            journal.close()
+        super().abandon()
+        self.session.close()
+
+    def measure(self, watch: Watch) -> None:
+        """Have rounds and packs measured."""
+        self.publisher.watch = self._packer.watch = watch
+
+    def on_round_full(self, call: Callable[[], None]) -> None:
+        """Call this when the gathering round has `round_bytes`."""
+        self.backlog.on_round_full = call
+
+
+def _empty(path: str, cluster_id: str) -> None:
+    """Empty a cache of this cluster, or make one of an empty folder. Raises NotACache."""
+    mark = os.path.join(path, MARK_NAME)
+    names = set(os.listdir(path)) - {"lock"}
+    if MARK_NAME in names:
+        with open(mark, encoding="ascii", errors="replace") as file:
+            named = file.read().strip()
+        if named != cluster_id:
+            raise NotACache(f"{path} is a cache of cluster {named}, not of {cluster_id}")
+    elif names:
+        raise NotACache(f"{path} is not empty and no cache of a cluster: name another data_dir")
+    shutil.rmtree(os.path.join(path, PARTITIONS_NAME), ignore_errors=True)
+    with open(mark, "w", encoding="ascii") as file:
+        file.write(cluster_id + "\n")

@@ -1,0 +1,353 @@
+"""One partition's log in the shared store: a `PartitionLog` whose records count once their round is
+published.
+
+Segments of earlier owners lie in objects and are only read; the first append begins a segment of
+our own, as a local file. It says what a round, a pack or an upload should take of it. Knows no
+object's name.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from storage.codecs.api import BodyInfo
+from storage.errors import StorageFull, UnwritableChange
+from storage.log.batch import Buffer
+from storage.log.committer import SyncPoint
+from storage.log.partition_log import LogPlace, PartitionLog
+from storage.log.recovery import Recovered, RecoveryReport
+from storage.log.reservation import Reservation
+from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from storage.log.settings import Durability, LogSettings
+from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from storage.shared.cached_file import CachedFile, CachedFiles
+from storage.shared.layout import SliceEntry
+from storage.shared.pieces import PartitionPieces, SegmentPieces
+from storage.shared.points import Backlog, SharedPoint, Slice
+
+
+@dataclass(slots=True)
+class Track:
+    """How far a segment of our own was taken into rounds, published and packed."""
+
+    segment: Segment
+    taken_pos: int
+    taken_offset: int
+    published_pos: int
+    published_offset: int
+    packed_pos: int
+    packed_offset: int
+
+    @classmethod
+    def of(cls, segment: Segment) -> "Track":
+        """Of a new segment: nothing was."""
+        return cls(segment, 0, segment.base_offset, 0, segment.base_offset, 0, segment.base_offset)
+
+
+@dataclass(slots=True, frozen=True)
+class ShardLink:
+    """What a log knows of its shard."""
+
+    shard: int
+    epoch: int
+    backlog: Backlog
+
+
+class SharedLog(PartitionLog):
+    """The log of one partition that this session owns. Made by `open_shared_log`."""
+
+    has_records = True  # A round that it is in has records (`Publisher.wait_s`).
+
+    def __init__(
+        self, place: LogPlace, settings: LogSettings, recovered: Recovered, link: ShardLink
+    ) -> None:
+        identity = place.identity
+        slot_path = f"{identity.folder}/{WATERMARK_NAME}"
+        number = identity.partition_id
+        slot = SlotFile(
+            place.files, slot_path, WATERMARK_MAGIC, KIND_PARTITION, number, may_exist=False
+        )
+        reservation = Reservation(place.files, identity.folder, number, may_exist=False)
+        self._link = link
+        self._active: Segment | None = None
+        self._growing: list[Track] = []  # With bytes that no round has taken; the last is active.
+        self.tracks: dict[int, Track] = {}  # Own segments without an object of their own, by base.
+        self._counted: tuple[Segment | None, int] = (None, 0)
+        check_durability(settings)
+        super().__init__(place, settings, recovered, slot, reservation)
+        self.owner_epoch = link.epoch
+        self._unsynced.names_changed = False
+
+    def _begin(self, recovered: Recovered) -> None:
+        """Nothing: all that was found is published, and the first append begins a segment."""
+
+    @property
+    def shard(self) -> int:
+        """The shard that the partition belongs to."""
+        return self._link.shard
+
+    # Append
+
+    def append(
+        self,
+        body: Sequence[Buffer],
+        info: BodyInfo,
+        *,
+        body_format: int,
+        body_version: int = 1,
+        append_us: int,
+        last_offset_delta: int | None = None,
+        positions: Sequence[int] | None = None,
+    ) -> int:
+        """As `PartitionLog.append`. Raises StorageFull too while too much is not published."""
+        self._check_backlog()
+        base_offset = super().append(
+            body,
+            info,
+            body_format=body_format,
+            body_version=body_version,
+            append_us=append_us,
+            last_offset_delta=last_offset_delta,
+            positions=positions,
+        )
+        self._count()
+        return base_offset
+
+    def append_all(
+        self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
+    ) -> int:
+        """As `PartitionLog.append_all`. Raises as `append`."""
+        self._check_backlog()
+        base_offset = super().append_all(pieces, body_format=body_format, append_us=append_us)
+        self._count()
+        return base_offset
+
+    def _check_backlog(self) -> None:
+        if self._link.backlog.is_full:
+            raise StorageFull("the shared store does not keep up: too much is not published yet")
+
+    def _count(self) -> None:
+        """Count what the append wrote."""
+        segment, pos = self._counted
+        last = self._segments.last
+        self._counted = (last, last.size)
+        self._link.backlog.appended(last.size - (pos if segment is last else 0))
+
+    def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
+        """The segment that takes a batch: never one of an earlier owner."""
+        if not self.takes_appends:
+            self._refuse_append()
+        segment = self._active
+        if segment is None:
+            segment = self._new_segment()
+            self._segments.show([*self._segments.view.segments, segment])
+        elif segment.is_full_for(stored_bytes, append_us, self.settings):
+            segment = self._roll(segment)
+        if segment.file not in self._unsynced.files:
+            self._unsynced.hold(segment.file)
+        return segment
+
+    def _new_segment(self) -> Segment:
+        segment = super()._new_segment()
+        self._active = segment
+        track = Track.of(segment)
+        self._growing.append(track)
+        self.tracks[segment.base_offset] = track
+        return segment
+
+    # Rounds
+
+    def begin_sync(self) -> SyncPoint:
+        """For the committer: everything appended since the last round."""
+        self._marked = False
+        taken = self._unsynced.take(self.log_end_offset)
+        slices = list(self._slices())
+        self._growing = self._growing[-1:]
+        self._link.backlog.begun(sum(one.entry.size for one in slices))
+        return SharedPoint(taken.files, (), taken.end_offset, slices)
+
+    def _slices(self) -> Iterator[Slice]:
+        ends = [track.segment.base_offset for track in self._growing[1:]] + [self.log_end_offset]
+        for track, end_offset in zip(self._growing, ends, strict=True):
+            segment = track.segment
+            size = segment.size - track.taken_pos
+            if segment.size <= SEGMENT_HEADER_BYTES or not size:
+                continue
+            yield Slice(
+                self._entry(segment, track.taken_pos, size, (track.taken_offset, end_offset)),
+                segment.file,
+            )
+            track.taken_pos, track.taken_offset = segment.size, end_offset
+
+    def _entry(
+        self, segment: Segment, file_pos: int, size: int, offsets: tuple[int, int]
+    ) -> SliceEntry:
+        base, last_us = segment.base_offset, segment.last_append_us
+        return SliceEntry(
+            self._link.shard, self.partition_id, base, file_pos, size, *offsets, 0, last_us
+        )
+
+    def finish_sync(self, point: SyncPoint) -> None:
+        """For the committer: that is published."""
+        assert isinstance(point, SharedPoint)
+        self._unsynced.synced(point)
+        self._link.backlog.ended(sum(one.entry.size for one in point.slices))
+        if self._closed:
+            return
+        self.durable_offset = max(self.durable_offset, point.end_offset)
+        self._shown_offset = max(self._shown_offset, self.durable_offset)
+        for one in point.slices:
+            track = self.tracks.get(one.entry.segment_base)
+            if track is not None:
+                track.published_pos = one.entry.file_end
+                track.published_offset = one.entry.end_offset
+
+    def _write_slot(self) -> None:
+        """There is none: the ledger knows."""
+
+    # Packs and uploads. Owner's thread.
+
+    def slices_to_pack(self) -> list[Slice]:
+        """What is published and in no pack, of segments that are not uploaded whole."""
+        return [
+            Slice(
+                self._entry(
+                    track.segment,
+                    track.packed_pos,
+                    track.published_pos - track.packed_pos,
+                    (track.packed_offset, track.published_offset),
+                ),
+                track.segment.file,
+            )
+            for track in self.tracks.values()
+            if track.published_pos > track.packed_pos
+        ]
+
+    def packed(self, entry: SliceEntry) -> None:
+        """That slice is in a pack."""
+        track = self.tracks.get(entry.segment_base)
+        if track is not None:
+            track.packed_pos, track.packed_offset = entry.file_end, entry.end_offset
+
+    def segments_to_upload(self) -> list[tuple[Segment, int]]:
+        """Segments that are full and published whole, or an earlier owner's, and have no object of
+        their own; each with its end offset.
+        """
+        view = self._segments.view
+        ends = (*view.bases[1:], self.log_end_offset)
+        return [
+            (segment, end)
+            for segment, end in zip(view.segments, ends, strict=True)
+            if segment is not self._active and self._can_upload(segment)
+        ]
+
+    def _can_upload(self, segment: Segment) -> bool:
+        track = self.tracks.get(segment.base_offset)
+        if track is not None:
+            return track.published_pos == segment.size
+        return isinstance(segment.file, CachedFile) and not segment.file.pieces.is_whole
+
+    def repacked(self, base: int, pieces: SegmentPieces) -> None:
+        """A segment of an earlier owner lies in other objects now."""
+        for segment in self._segments.view.segments:
+            if segment.base_offset == base and isinstance(segment.file, CachedFile):
+                segment.file.pieces = pieces
+
+    def uploaded(self, segment: Segment, pieces: SegmentPieces) -> None:
+        """The segment has an object of its own: the local file is a cache from now on."""
+        files = self._files
+        assert isinstance(files, CachedFiles)
+        files.note_index(segment.path, pieces)
+        if isinstance(segment.file, CachedFile):
+            segment.file.pieces = pieces
+            return
+        if self.tracks.pop(segment.base_offset, None) is None:
+            return  # Retention took it meanwhile.
+        local, cached = segment.file, files.segment_file(segment.path, pieces)
+        cached.adopt_local()
+        segment.file = cached
+        local.close()
+
+    # Retention
+
+    def drop(self, count: int | None = None) -> int:
+        """As `PartitionLog.drop`."""
+        return super().drop(count) if self._segments.view.segments else 0
+
+    def _roll_expired(self, now_us: int) -> None:
+        if self._segments.view.segments:
+            super()._roll_expired(now_us)
+
+    def _drop_below(self, start: int) -> int:
+        """Drop whole segments below an offset; the ledger is told with the next pack."""
+        view = self._segments.view
+        # Only what is published is dropped: the log must never end below what was acknowledged.
+        count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
+        if count <= 0:
+            return 0
+        self.log_start_offset = view.bases[count]
+        self._segments.show(view.segments[count:])
+        for segment in view.segments[:count]:
+            self.tracks.pop(segment.base_offset, None)
+            segment.remove()
+        return count
+
+    # Ending
+
+    def alter(self, settings: LogSettings) -> None:
+        """As `PartitionLog.alter`. Raises UnwritableChange for durability `written`."""
+        check_durability(settings)
+        super().alter(settings)
+
+    def reserve_ahead(self) -> None:
+        """Raises UnwritableChange: there is no `written` mode here."""
+        check_durability(replace(self.settings, durability=Durability.WRITTEN))
+
+    def close(self) -> None:
+        """As `PartitionLog.close`; what no round took never counts."""
+        self._link.backlog.begun(waiting := sum(self._waiting_bytes()))
+        self._link.backlog.ended(waiting)
+        self._growing = []
+        super().close()
+
+    def _waiting_bytes(self) -> Iterator[int]:
+        return (track.segment.size - track.taken_pos for track in self._growing)
+
+    def seal(self) -> None:
+        """For a clean stop: all is published already."""
+        self.takes_appends = False
+        self._sealed = True
+
+
+def check_durability(settings: LogSettings) -> None:
+    """Raises UnwritableChange for durability `written`, whose reservation is on a local disk."""
+    if settings.durability == Durability.WRITTEN:
+        raise UnwritableChange("durability `written` is not possible in the shared store")
+
+
+def open_shared_log(
+    place: LogPlace, settings: LogSettings, found: PartitionPieces, link: ShardLink
+) -> SharedLog:
+    """The log of a partition as it was found in the shared store; no object is read."""
+    identity, files = place.identity, place.files
+    assert isinstance(files, CachedFiles)
+    segments = []
+    for pieces in found.segments:
+        segment = Segment(
+            files, identity.folder, pieces.base, KIND_PARTITION, identity.partition_id
+        )
+        segment.file = files.segment_file(segment.path, pieces)
+        segment.size = pieces.size
+        segment.last_append_us = pieces.last_append_us
+        segments.append(segment)
+    recovered = Recovered(
+        segments=segments,
+        log_start_offset=found.log_start,
+        log_end_offset=found.log_end,
+        durable_offset=found.log_end,
+        unsynced=[],
+        below_start=[],
+        takes_appends=True,
+        report=RecoveryReport(identity.folder),
+    )
+    return SharedLog(place, settings, recovered, link)

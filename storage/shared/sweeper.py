@@ -1,0 +1,90 @@
+"""Deletes objects: those in the ledger's trash whose time has come, and orphans.
+
+Anybody may do it at any time. Trash goes object first, row second: what is begun twice does no
+harm. An orphan was put and never counted: no session is left that could make it count.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
+from storage.shared.ledger import Ledger, State, object_names
+from storage.shared.object_store import ObjectStore
+
+# Objects deleted between two statements.
+BATCH = 500
+
+
+@dataclass(slots=True)
+class Swept:
+    """What a sweep did."""
+
+    trash: int = 0
+    orphans: int = 0
+    rounds: int = 0
+
+
+class Sweeper:
+    """Deletes for one cluster. Raises StoreUnanswered, LedgerUnanswered: try again later."""
+
+    def __init__(self, ledger: Ledger, objects: ObjectStore, delete_after_ms: int) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._delete_after_ms = delete_after_ms
+
+    def clean(self) -> Swept:
+        """Put rounds that are packed into the trash, and delete what is due."""
+        swept = Swept(rounds=self._ledger.trash_rounds(self._delete_after_ms))
+        while due := self._ledger.due_trash(BATCH):
+            for name in due:
+                self._objects.delete(name)
+            self._ledger.drop_trash(due)
+            swept.trash += len(due)
+        return swept
+
+    def sweep(self) -> Swept:
+        """As `clean`, and delete orphans."""
+        swept = self.clean()
+        for name in self.orphans():
+            self._objects.delete(name)
+            swept.orphans += 1
+        return swept
+
+    def orphans(self) -> Iterator[str]:
+        """Objects that can never count. Epochs and names are read before the rows: what gets a row
+        meanwhile is not of a lower epoch.
+        """
+        epochs = {row.shard: row.epoch for row in self._ledger.shards()}
+        names = [name for kind in (PACKS, SEGMENTS) for name in self._objects.names(kind)]
+        rounds = list(self._objects.names(ROUNDS))
+        contents = self._ledger.contents(sorted(epochs))
+        wanted = set(object_names(contents)) | self._ledger.trash()
+        for name in names:
+            if name not in wanted and is_over(name, epochs):
+                yield name
+        yield from self._round_orphans(rounds)
+
+    def _round_orphans(self, names: Sequence[str]) -> Iterator[str]:
+        """Rounds above the last that counted of a session that is over, and its round 0."""
+        ends = {
+            row.session: row.round for row in self._ledger.sessions() if row.state is not State.LIVE
+        }
+        for name in names:
+            place = round_place(name)
+            if place is not None and place[0] in ends:
+                session, number = place
+                if number == 0 or number > ends[session]:
+                    yield name
+
+
+def is_over(name: str, epochs: dict[int, int]) -> bool:
+    """Whether a pack or segment is of an owner that was followed by another: it gets no row any
+    more. A segment's name does not say its shard: it counts what lies below every shard's epoch.
+    """
+    kind, group, rest = name.split("/", 2)
+    try:
+        if kind + "/" == PACKS:
+            return int(rest.split("-")[0]) < epochs.get(int(group), 0)
+        return int(rest.split("-")[1]) < min(epochs.values(), default=0)
+    except (ValueError, IndexError):
+        return False  # Not ours: it is left alone.

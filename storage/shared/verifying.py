@@ -1,0 +1,149 @@
+"""Checks a whole shared store: every row's object, every footer, and with `deep` every batch.
+
+Reads only, beside running brokers too: the ledger is read at one moment, and an object that goes
+meanwhile stays for as long as the trash keeps it.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from storage.errors import DamagedLog
+from storage.log.scan import Fault, load_checked, walk
+from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from storage.shared.cached_file import Cache, CachedFile, CachedFiles
+from storage.shared.layout import (
+    HEADER_BYTES,
+    KIND_PACK,
+    TRAILER_BYTES,
+    BadObject,
+    pack_name,
+    segment_name,
+    unpack_entries,
+    unpack_footer,
+    unpack_header,
+)
+from storage.shared.ledger import Ledger, PackRow, SegmentRow
+from storage.shared.object_store import ObjectMissing, ObjectStore
+from storage.shared.pieces import PartitionPieces, partitions_of
+from storage.shared.takeover import is_unpacked, round_slices
+
+# What `deep` keeps in its scratch folder at a time.
+SCRATCH_BYTES = 256 << 20
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class StoreReport:
+    """What was looked at, and how much of it is wrong."""
+
+    objects: int = 0
+    partitions: int = 0
+    batches: int = 0
+    faults: int = 0
+
+
+def verify_store(
+    ledger: Ledger, objects: ObjectStore, tell: Callable[[str], None], *, deep: bool = False
+) -> StoreReport:
+    """Check everything; each fault is told in a line. Raises StoreUnanswered, LedgerUnanswered."""
+    check = _Check(objects, tell)
+    contents = ledger.contents([row.shard for row in ledger.shards()])
+    located = []
+    for row in contents.rounds:
+        slices = check.look(partial(round_slices, objects, row))
+        check.report.objects += len(row.parts)
+        located += [
+            one
+            for one in slices or []
+            if is_unpacked(row, [t for t in contents.tenures if t.shard == one.entry.shard])
+        ]
+    for pack in contents.packs:
+        check.report.objects += 1
+        check.look(partial(check.pack, pack))
+    for segment in contents.segments:
+        check.report.objects += 1
+        check.look(partial(check.segment, segment))
+    partitions = check.look(lambda: partitions_of(contents, located)) or {}
+    check.report.partitions = len(partitions)
+    if deep:
+        with tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder:
+            files = CachedFiles(folder, objects, Cache(SCRATCH_BYTES))
+            for one in partitions.values():
+                check.batches(files, folder, one)
+    return check.report
+
+
+class _Check:
+    def __init__(self, objects: ObjectStore, tell: Callable[[str], None]) -> None:
+        self.report = StoreReport()
+        self._objects = objects
+        self._tell = tell
+
+    def look(self, at: Callable[[], T]) -> T | None:
+        """What `at` gives; None where it finds a fault, which is told."""
+        try:
+            return at()
+        except (BadObject, ObjectMissing, DamagedLog, Fault) as error:
+            self.fault(str(error))
+            return None
+
+    def pack(self, pack: PackRow) -> None:
+        """Its object, and its footer, which the row repeats. Raises BadObject, ObjectMissing."""
+        name = pack_name(pack.shard, pack.epoch, pack.pack)
+        size = self._objects.size(name)
+        if size != pack.size:
+            raise BadObject(f"object {name} has {size} bytes, not {pack.size}")
+        head = self._objects.get(name, 0, HEADER_BYTES)
+        footer_bytes = len(pack.index) + TRAILER_BYTES
+        try:
+            header = unpack_header(head)
+            entries = unpack_footer(
+                head, self._objects.get(name, size - footer_bytes, footer_bytes)
+            )
+            place = (header.kind, header.owner, header.number, header.mark)
+            if place != (KIND_PACK, pack.shard, pack.pack, pack.epoch):
+                raise BadObject("its header says that it is another object")
+            if entries != unpack_entries(pack.index):
+                raise BadObject("its footer is not what the ledger says")
+        except BadObject as error:
+            raise BadObject(f"object {name}: {error}") from error
+
+    def segment(self, row: SegmentRow) -> None:
+        """Its object and size. Raises BadObject, ObjectMissing."""
+        name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
+        size = self._objects.size(name)
+        if size != row.size + row.index_bytes:
+            raise BadObject(f"object {name} has {size} bytes, not {row.size + row.index_bytes}")
+
+    def batches(self, files: CachedFiles, folder: str, one: PartitionPieces) -> None:
+        """Every batch of a partition, header and body."""
+        place = os.path.join(folder, str(one.partition_id))
+        os.mkdir(place)
+        for pieces in one.segments:
+            segment = Segment(files, place, pieces.base, KIND_PARTITION, one.partition_id)
+            segment.file = CachedFile(files, segment.path, pieces, files.objects, files.cache)
+            segment.size = pieces.size
+            end = self.look(partial(self._walk, segment))
+            if end is not None and end != pieces.end_offset:
+                self.fault(f"{segment.path} ends at offset {end}, not {pieces.end_offset}")
+            segment.remove()
+
+    def _walk(self, segment: Segment) -> int:
+        load_checked(segment)
+        end = segment.base_offset
+        for _, header in walk(
+            segment, SEGMENT_HEADER_BYTES, end, check_bodies_from=0, end_pos=segment.size
+        ):
+            self.report.batches += 1
+            end = header.next_offset
+        return end
+
+    def fault(self, text: str) -> None:
+        """Tell a fault."""
+        self.report.faults += 1
+        self._tell(text)

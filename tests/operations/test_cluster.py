@@ -1,0 +1,151 @@
+"""A broker and its spare over PostgreSQL and SeaweedFS, by the command lines that users have."""
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from conformance.cluster import servers
+from conformance.cluster.brokers import command, settings_for
+from conformance.server import RunningBroker
+from tests.waiting import until_seen
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
+
+
+@pytest.fixture(scope="module")
+def settings():
+    reason = servers.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="braidlog-cluster-"))
+    os.chmod(folder, 0o755)
+    with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
+        made = settings_for(postgres, seaweed, "test")
+        assert command(made, "show")[0] == 1
+        assert command(made, "init")[0] == 0
+        assert "was there" in command(made, "init")[1]
+        yield [
+            *made,
+            "shared.round_ms=20",
+            "shared.pack_ms=500",
+            "shared.delete_after_ms=1000",
+            "cluster.lease_ms=1500",
+            "cluster.beat_ms=300",
+        ]
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def node(tmp_path, settings, number):
+    listen = {"kafka": "127.0.0.1:0"}
+    return RunningBroker(
+        tmp_path / f"node{number}",
+        listen=listen,
+        others=False,
+        settings=[*settings, f"cluster.node_id={number}"],
+        environment=servers.KEYS,
+    )
+
+
+class Client:
+    """Produces to one topic, and knows what was acknowledged."""
+
+    def __init__(self, topic):
+        self.topic = topic
+        self.acked = {}
+
+    def produce(self, broker, count):
+        producer = KafkaProducer(bootstrap_servers=broker.addresses["kafka"], acks="all")
+        sent = {}
+        for _ in range(count):
+            value = b"%s-%d" % (self.topic.encode(), len(self.acked) + len(sent))
+            sent[value] = producer.send(self.topic, value, partition=0)
+        for value, future in sent.items():
+            self.acked[future.get(60).offset] = value
+        producer.close()
+
+    def check(self, broker):
+        consumer = self.consumer(broker)
+        place = TopicPartition(self.topic, 0)
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        found = {}
+        while len(found) < len(self.acked):
+            for records in consumer.poll(10_000).values():
+                found.update((record.offset, record.value) for record in records)
+        assert found == self.acked and sorted(found) == list(range(len(found)))
+        consumer.close()
+
+    def consumer(self, broker):
+        return KafkaConsumer(
+            bootstrap_servers=broker.addresses["kafka"],
+            group_id=f"{self.topic}-readers",
+            enable_auto_commit=False,
+        )
+
+    def commit(self, broker, position):
+        from kafka.structs import OffsetAndMetadata
+
+        consumer = self.consumer(broker)
+        place = TopicPartition(self.topic, 0)
+        consumer.assign([place])
+        consumer.commit({place: OffsetAndMetadata(position, "", -1)})
+        consumer.close()
+
+    def committed(self, broker):
+        consumer = self.consumer(broker)
+        found = consumer.committed(TopicPartition(self.topic, 0))
+        consumer.close()
+        return found
+
+
+def serving(broker):
+    until_seen(broker.is_ready)
+
+
+def test_a_spare_takes_over_from_a_killed_a_stopped_and_a_hung_broker(tmp_path, settings):
+    client = Client("orders")
+    first, second = (node(tmp_path, settings, number) for number in (1, 2))
+    try:
+        first.start()
+        client.produce(first, 50)
+        client.commit(first, 33)
+        second.launch()
+        until_seen(lambda: "waiting_as_spare" in second.log())
+        assert not second.is_ready()
+        first.kill()
+        serving(second)
+        client.check(second)
+        assert client.committed(second) == 33
+        client.produce(second, 50)
+
+        first.launch()
+        assert second.stop() == 0
+        serving(first)
+        client.check(first)
+        client.produce(first, 50)
+
+        second.launch()
+        until_seen(lambda: second.log().count("waiting_as_spare") == 2)
+        first.signal(signal.SIGSTOP)
+        serving(second)
+        client.produce(second, 50)
+        first.signal(signal.SIGCONT)
+        assert first.wait() == 1, "its session was ended meanwhile: it stops"
+        client.check(second)
+        assert second.stop() == 0
+    finally:
+        for broker in (first, second):
+            if broker.is_running():
+                broker.signal(signal.SIGCONT)
+            broker.kill()
+    code, said = command(settings, "verify", "--deep")
+    assert code == 0, said
+    code, said = command(settings, "sweep")
+    assert code == 0, said
+    assert command(settings, "verify", "--deep")[0] == 0
+    assert "65 of 65 shards have no owner" in command(settings, "show")[1]

@@ -1,0 +1,159 @@
+"""Logs of the simulation: what `SharedLog` is to rounds and packs, in memory.
+
+A segment file is a head and records of sixteen bytes, an offset and a value.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from storage.shared.layout import SliceEntry
+from storage.shared.points import SharedPoint, Slice
+
+RECORD = struct.Struct("<QQ")
+HEAD_BYTES = 64
+
+
+@dataclass(eq=False)
+class ModelSegment:
+    """A segment of a model's log: its own bytes, or an earlier owner's pieces."""
+
+    base_offset: int
+    file: object
+    size: int
+    end_offset: int
+    last_append_us: int = 0
+    taken_pos: int = 0
+    taken_offset: int = 0
+    published_pos: int = 0
+    published_offset: int = 0
+    packed_pos: int = 0
+    packed_offset: int = 0
+
+
+class OwnFile:
+    """A local segment file."""
+
+    def __init__(self):
+        self.data = bytearray(b"H" * HEAD_BYTES)
+
+    def read_at(self, size, pos, *, wait=True):
+        return bytes(self.data[pos : pos + size])
+
+
+class PieceFile:
+    """An earlier owner's segment."""
+
+    def __init__(self, objects, pieces):
+        self._objects, self.pieces = objects, pieces
+
+    def read_at(self, size, pos, *, wait=True):
+        data = b""
+        for piece in self.pieces.overlapping(pos, size):
+            first, last = max(pos, piece.file_pos), min(pos + size, piece.file_end)
+            data += self._objects.get(
+                piece.object, piece.object_pos + first - piece.file_pos, last - first
+            )
+        return data
+
+
+class ModelLog:
+    """What `SharedLog` is to a packer and a round."""
+
+    def __init__(self, objects, found, number, shard):
+        self.partition_id, self.shard = number, shard
+        self.log_start_offset = found.log_start if found else 0
+        self.log_end_offset = self.durable_offset = found.log_end if found else 0
+        self.segments = []
+        self.whole = set()
+        for pieces in found.segments if found else ():
+            file = PieceFile(objects, pieces)
+            self.segments.append(ModelSegment(pieces.base, file, pieces.size, pieces.end_offset))
+            if pieces.is_whole:
+                self.whole.add(pieces.base)
+        self.active = None
+        self.tracks = {}
+
+    def append(self, values, *, rolls):
+        if self.active is None or (rolls and self.active.size > HEAD_BYTES):
+            base = self.log_end_offset
+            self.active = ModelSegment(base, OwnFile(), HEAD_BYTES, base)
+            self.active.taken_offset = self.active.published_offset = base
+            self.active.packed_offset = base
+            self.segments.append(self.active)
+            self.tracks[base] = self.active
+        for value in values:
+            self.active.file.data += RECORD.pack(self.log_end_offset, value)
+            self.active.size += RECORD.size
+            self.log_end_offset += 1
+            self.active.end_offset = self.log_end_offset
+
+    def point(self):
+        slices = []
+        for track in self.tracks.values():
+            if track.size > max(track.taken_pos, HEAD_BYTES):
+                offsets = track.taken_offset, track.end_offset
+                slices.append(self._slice(track, track.taken_pos, track.size, offsets))
+                track.taken_pos, track.taken_offset = track.size, track.end_offset
+        return SharedPoint((), (), self.log_end_offset, slices)
+
+    def _slice(self, track, start, end, offsets):
+        entry = SliceEntry(
+            self.shard, self.partition_id, track.base_offset, start, end - start, *offsets, 0, 0
+        )
+        return Slice(entry, track.file)
+
+    def published(self, point):
+        self.durable_offset = max(self.durable_offset, point.end_offset)
+        for one in point.slices:
+            track = self.tracks.get(one.entry.segment_base)
+            if track is not None:
+                track.published_pos = one.entry.file_end
+                track.published_offset = one.entry.end_offset
+
+    def segments_to_upload(self):
+        return [
+            (one, one.end_offset)
+            for one in self.segments
+            if one is not self.active
+            and one.base_offset not in self.whole
+            and (one.base_offset not in self.tracks or one.published_pos == one.size)
+        ]
+
+    def slices_to_pack(self):
+        return [
+            self._slice(
+                one, one.packed_pos, one.published_pos, (one.packed_offset, one.published_offset)
+            )
+            for one in self.tracks.values()
+            if one.published_pos > one.packed_pos
+        ]
+
+    def packed(self, entry):
+        track = self.tracks.get(entry.segment_base)
+        if track is not None:
+            track.packed_pos, track.packed_offset = entry.file_end, entry.end_offset
+
+    def repacked(self, base, pieces):
+        for one in self.segments:
+            if one.base_offset == base and isinstance(one.file, PieceFile):
+                one.file.pieces = pieces
+
+    def uploaded(self, segment, pieces):
+        self.whole.add(segment.base_offset)
+        self.tracks.pop(segment.base_offset, None)
+
+    def retain(self, count):
+        """Drop the oldest segments, of what is durable."""
+        dropped = self.segments[:count]
+        kept = self.segments[count:]
+        if dropped and kept and kept[0].base_offset <= self.durable_offset:
+            self.log_start_offset = kept[0].base_offset
+            self.segments = kept
+            for one in dropped:
+                self.tracks.pop(one.base_offset, None)
+
+    def purge(self):
+        """Drop everything, if all of it is durable."""
+        if self.durable_offset == self.log_end_offset:
+            self.log_start_offset = self.log_end_offset
+            self.segments, self.tracks, self.active = [], {}, None

@@ -1,0 +1,95 @@
+"""A shared store in memory with brokers' folders over it, one session after the other."""
+
+from storage.codecs.api import BodyInfo
+from storage.log.committer import Committer
+from storage.log.data_dir import NewPartition
+from storage.log.settings import LogSettings
+from storage.shared.making import make_cluster
+from storage.shared.packer import PackerSettings
+from storage.shared.publisher import RoundSettings
+from storage.shared.session import Session, SessionSettings, open_cluster
+from storage.shared.shared_dir import SharedDir, SharedSettings
+from tests.storage.shared.memory import MemoryLedger, MemoryStore
+
+SHARDS = 4
+APPEND_US = 1_700_000_000_000_000
+FOREVER_MS = 3_600_000
+
+
+class SharedStore:
+    """Ledger and objects, and the folders of sessions below a path."""
+
+    def __init__(self, path):
+        self.path = path
+        self.now_ms = 0
+        self.ledger = MemoryLedger(lambda: self.now_ms)
+        self.objects = MemoryStore()
+        make_cluster(self.ledger, self.objects, SHARDS)
+
+    def session(self, node=1):
+        """A session that owns all shards; its beats are as good as none."""
+        settings = SessionSettings(node, lease_ms=FOREVER_MS, beat_ms=FOREVER_MS)
+        cluster = open_cluster(self.ledger, self.objects)
+        session = Session(self.ledger, self.objects, cluster, settings)
+        session.begin({})
+        assert session.try_to_own() is None
+        return session
+
+    def open(self, node=1, *, cache_bytes=1 << 30, **rounds):
+        """The folder of a new session of that node."""
+        settings = SharedSettings(
+            RoundSettings(round_ms=1, **rounds),
+            PackerSettings(delete_after_ms=1000),
+            cache_bytes=cache_bytes,
+        )
+        return SharedDir.of_session(str(self.path / f"node{node}"), self.session(node), settings)
+
+    def names(self, prefix):
+        """Objects of a kind."""
+        return list(self.objects.names(prefix))
+
+
+class Life:
+    """One session with one partition, without a broker."""
+
+    def __init__(self, store, node=1, partition_id=1, settings=None, **how):
+        self.directory = store.open(node, **how)
+        self.committer = Committer(self.directory.files, keeper=self.directory.keeper)
+        named = NewPartition(partition_id, "public/default/t", 0)
+        self.log = self.directory.open_of_topic(named, settings or LogSettings(), self.committer)
+
+    def append(self, *bodies):
+        """Each a batch of one record; published on return."""
+        for body in bodies:
+            self.write(body)
+        self.committer.commit()
+
+    def write(self, body):
+        """A batch that the next round takes."""
+        return self.log.append([body], BodyInfo(1), body_format=1, append_us=APPEND_US)
+
+    def read(self, offset=None, *, wait=True):
+        """All bodies from an offset on."""
+        offset = self.log.log_start_offset if offset is None else offset
+        found = []
+        while batches := self.log.read(offset, 1 << 20, wait=wait):
+            found += [bytes(batch.body) for batch in batches]
+            offset = batches[-1].next_offset
+        return found
+
+    def pack(self):
+        """One cycle over all shards, and what is due deleted."""
+        for todo in self.directory.plans(lambda: self.directory.publisher.round):
+            if not todo.is_empty:
+                self.directory.carry_out(todo)
+                self.directory.apply(todo)
+        self.directory.sweeper.clean()
+
+    def crash(self):
+        """The process is gone: nothing was said to anybody."""
+        self.directory.session.leave = lambda: None
+        self.directory.abandon()
+
+    def stop(self):
+        """A clean stop."""
+        self.directory.close(self.committer)

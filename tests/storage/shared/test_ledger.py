@@ -1,0 +1,260 @@
+"""What every ledger must do: the one in memory, which simulations use, and PostgreSQL."""
+
+import threading
+
+import pytest
+
+from storage.shared.ledger import (
+    SNAPSHOT,
+    Cluster,
+    JournalRow,
+    Owned,
+    PackMove,
+    PackRow,
+    Publication,
+    SegmentRow,
+    State,
+)
+from tests.storage.shared.memory import MemoryLedger
+
+LONG_AGO_MS = -1  # Any session has been silent for longer.
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
+def ledger(request):
+    if request.param == "memory":
+        made = MemoryLedger()
+    else:
+        made = fresh_postgres(request.getfixturevalue("postgres").database)
+    assert made.cluster() is None
+    assert made.init(Cluster("c1", 1, 4))
+    yield made
+    made.close()
+
+
+def fresh_postgres(database):
+    import psycopg
+
+    from storage.shared.postgres import PostgresLedger
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return PostgresLedger(database)
+
+
+def test_a_cluster_is_made_once(ledger):
+    assert ledger.cluster() == Cluster("c1", 1, 4)
+    assert not ledger.init(Cluster("c2", 1, 9))
+    assert ledger.cluster() == Cluster("c1", 1, 4)
+    assert [(row.shard, row.epoch, row.session) for row in ledger.shards()] == [
+        (shard, 0, None) for shard in range(5)
+    ]
+
+
+def test_a_node_has_one_live_session(ledger):
+    first = ledger.join(7, {"kafka": "a:1"})
+    assert ledger.take(first, [0, 1]) == {0: 1, 1: 1}
+    second = ledger.join(7, {})
+    assert second > first
+    assert ledger.session_state(first) == (State.FENCED, 0)
+    assert ledger.beat(first, store_ok=True) is State.FENCED
+    assert ledger.beat(second, store_ok=True) is State.LIVE
+    assert [row.session for row in ledger.shards()] == [None] * 5
+    rows = {row.session: row for row in ledger.sessions()}
+    assert rows[first].state is State.FENCED and rows[first].doors == {"kafka": "a:1"}
+    assert rows[second].store_silent_ms is not None and rows[first].store_silent_ms is None
+    assert ledger.session_state(99) == (State.FENCED, -1)
+
+
+def test_a_shard_is_taken_by_one_and_only_when_it_is_free(ledger):
+    a, b = ledger.join(1, {}), ledger.join(2, {})
+    assert ledger.take(a, [1, 2]) == {1: 1, 2: 1}
+    assert ledger.take(b, [2, 3]) == {3: 1}
+    assert ledger.release(Owned(a, 2, 1))
+    assert not ledger.release(Owned(a, 2, 1))
+    assert ledger.take(b, [1, 2]) == {2: 2}
+    assert not ledger.release(Owned(a, 2, 2))
+    assert ledger.leave(a) and not ledger.leave(a)
+    assert ledger.take(a, [4]) == {}
+    assert ledger.take(b, [1]) == {1: 2}
+    tenures = ledger.contents([1, 2]).tenures
+    assert [(t.shard, t.epoch, t.session, t.to_round) for t in tenures] == [
+        (1, 1, a, 0),
+        (1, 2, b, None),
+        (2, 1, a, 0),
+        (2, 2, b, None),
+    ]
+
+
+def test_rounds_count_once_in_order_and_never_after_a_fence(ledger):
+    a = ledger.join(1, {})
+    assert ledger.take(a, [1]) == {1: 1}
+    assert ledger.publish(Publication(a, 1, [100], [50]))
+    assert not ledger.publish(Publication(a, 1, [100], [50]))
+    assert not ledger.publish(Publication(a, 3, [], []))
+    assert ledger.publish(Publication(a, 2, [], [], news=True))
+    assert ledger.session_state(a) == (State.LIVE, 2)
+    assert not ledger.fence(a, 3_600_000)
+    assert ledger.fence(a, LONG_AGO_MS)
+    assert not ledger.fence(a, LONG_AGO_MS)
+    assert not ledger.publish(Publication(a, 3, [1], [1]))
+    (tenure,) = ledger.contents([1]).tenures
+    assert (tenure.from_round, tenure.to_round, tenure.packed_round) == (0, 2, 0)
+    assert [(r.round, r.parts, r.footers) for r in ledger.contents([1]).rounds] == [
+        (1, (100,), (50,)),
+        (2, (), ()),
+    ]
+
+
+def test_a_journal_keeps_order_and_a_snapshot_replaces_what_was_before(ledger):
+    a = ledger.join(1, {})
+
+    def row(place, body, kind=2, shard=0):
+        return JournalRow(shard, place, kind, body)
+
+    others = [row(1, b"cursor", kind=3), row(1, b"other", shard=1)]
+    rows = [row(1, b"one"), row(2, b"two\0"), *others]
+    assert ledger.publish(Publication(a, 1, [], [], rows))
+    assert [r.body for r in ledger.journal(0, 2)] == [b"one", b"two\0"]
+    snapshot = [row(3, b"all", kind=2 + SNAPSHOT), row(4, b"next")]
+    assert ledger.publish(Publication(a, 2, [], [], snapshot, [(0, 2, 3)]))
+    assert ledger.journal(0, 2) == snapshot
+    assert ledger.journal(0, 3) == others[:1] and ledger.journal(1, 2) == others[1:]
+    ledger.leave(a)
+    assert not ledger.publish(Publication(a, 3, [], [], [row(5, b"late")], [(0, 2, 5)]))
+    assert ledger.journal(0, 2) == snapshot
+
+
+def test_packs_move_all_tenures_or_none(ledger):
+    a = ledger.join(1, {})
+    ledger.take(a, [1])
+    ledger.publish(Publication(a, 1, [10], [10]))
+    ledger.leave(a)
+    b = ledger.join(2, {})
+    assert ledger.take(b, [1]) == {1: 2}
+    ledger.publish(Publication(b, 1, [10], [10]))
+    owned = Owned(b, 1, 2)
+    pack = PackRow(1, 1, 2, 500, b"\0\xff")
+    assert not ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 7, 1)], pack)
+    assert not ledger.add_pack(Owned(b, 1, 1), [PackMove(1, 0, 1)], pack)
+    assert len(ledger.contents([1]).rounds) == 2
+    assert ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], pack)
+    assert not ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], pack)
+    contents = ledger.contents([1])
+    assert contents.packs == [pack] and contents.rounds == []
+    assert [t.packed_round for t in contents.tenures] == [1, 1]
+    ledger.publish(Publication(b, 2, [], []))
+    assert ledger.add_pack(owned, [PackMove(2, 1, 2)], None)
+    assert ledger.contents([1]).packs == [pack]
+
+
+def test_rounds_go_once_every_tenure_has_packed_them(ledger):
+    a = ledger.join(1, {})
+    ledger.take(a, [1, 2])
+    ledger.publish(Publication(a, 1, [10, 11], [10, 10]))
+    ledger.publish(Publication(a, 2, [12], [10]))
+    assert ledger.add_pack(Owned(a, 1, 1), [PackMove(1, 0, 2)], None)
+    assert ledger.trash_rounds(0) == 0
+    assert ledger.add_pack(Owned(a, 2, 1), [PackMove(1, 0, 1)], None)
+    assert ledger.trash_rounds(0) == 1
+    assert set(ledger.due_trash(10)) == {
+        "rounds/1/00000000000000000001.0".replace("/1/", f"/{a}/"),
+        f"rounds/{a}/00000000000000000001.1",
+    }
+    assert len(ledger.due_trash(1)) == 1
+    assert ledger.add_pack(Owned(a, 2, 1), [PackMove(1, 1, 2)], None)
+    assert ledger.trash_rounds(0) == 0, "the newest round of a live session stays"
+    ledger.leave(a)
+    assert ledger.trash_rounds(3_600_000) == 1
+    assert len(ledger.due_trash(10)) == 2 and len(ledger.trash()) == 3
+    assert ledger.contents([1, 2]).tenures == [], "they are over and packed"
+    ledger.drop_trash(sorted(ledger.trash()))
+    assert ledger.trash() == set()
+
+
+def segment(partition_id, base, end, shard=1, epoch=1):
+    return SegmentRow(partition_id, base, shard, epoch, 0, end, 1000, 64, 5, None)
+
+
+def test_segments_starts_and_packs_change_in_one_statement(ledger):
+    a = ledger.join(1, {})
+    ledger.take(a, [1])
+    ledger.publish(Publication(a, 1, [10], [10]))
+    owned = Owned(a, 1, 1)
+    for number in (1, 2, 3):
+        move = [PackMove(1, 0, 1)] if number == 1 else []
+        assert ledger.add_pack(owned, move, PackRow(1, number, 1, 9, b"x"))
+    assert ledger.add_segment(owned, segment(5, 0, 10), [1], 0)
+    assert not ledger.add_segment(owned, segment(5, 0, 10), [2], 0)
+    assert not ledger.add_segment(Owned(a, 1, 2), segment(5, 10, 20), [2], 0)
+    assert ledger.add_segment(owned, segment(5, 10, 20), [], 0)
+    assert ledger.contents([1]).segments == [segment(5, 0, 10), segment(5, 10, 20)]
+    assert [pack.pack for pack in ledger.contents([1]).packs] == [2, 3]
+    assert ledger.due_trash(9) == ["packs/1/1-1"]
+    assert not ledger.set_start(owned, (5, 3, 10), [2], 0)
+    assert ledger.set_start(owned, (5, 0, 10), [2], 0)
+    assert not ledger.set_start(owned, (5, 0, 10), [2], 0)
+    assert ledger.contents([1]).starts == {5: (1, 10)}
+    assert ledger.contents([1]).segments == [segment(5, 10, 20)]
+    assert not ledger.add_segment(owned, segment(5, 0, 10), [], 0), "it came late"
+    gone = {"packs/1/1-1", "packs/1/1-2", "segments/5/00000000000000000000-1-0"}
+    assert ledger.trash() == gone
+    assert ledger.set_start(owned, (5, 10, 12), [], 0)
+    assert ledger.contents([1]).starts == {5: (1, 12)}
+    assert ledger.drop_partitions(owned, [5, 6], [3], 0)
+    contents = ledger.contents([1])
+    assert (contents.segments, contents.starts, contents.packs) == ([], {}, [])
+    assert "segments/5/00000000000000000010-1-0" in ledger.trash()
+    assert not ledger.drop_partitions(Owned(a + 1, 1, 1), [5], [], 0)
+
+
+@pytest.mark.slow
+def test_a_publication_and_a_fence_never_both_come_first(postgres):
+    """Races of the two over many sessions: what was published is in the tenure, nothing after."""
+    from storage.shared.postgres import PostgresLedger
+
+    ledger = fresh_postgres(postgres.database)
+    ledger.init(Cluster("c1", 1, 1))
+    others = [PostgresLedger(postgres.database) for _ in range(2)]
+    for _ in range(60):
+        session = ledger.join(1, {})
+        (epoch,) = ledger.take(session, [1]).values()
+        published = []
+
+        def publish(session=session, published=published):
+            for number in range(1, 9):
+                if not others[0].publish(Publication(session, number, [], [])):
+                    return
+                published.append(number)
+
+        racing = threading.Thread(target=publish)
+        racing.start()
+        assert others[1].fence(session, LONG_AGO_MS)
+        next_owner = others[1].join(2, {})
+        assert others[1].take(next_owner, [1]) == {1: epoch + 1}
+        racing.join()
+        assert others[1].leave(next_owner)
+        tenure = next(t for t in ledger.contents([1]).tenures if t.epoch == epoch)
+        assert tenure.to_round == len(published)
+    for one in (ledger, *others):
+        one.close()
+
+
+@pytest.mark.slow
+def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postgres):
+    import psycopg
+
+    from storage.shared.ledger import LedgerUnanswered
+
+    ledger = fresh_postgres(postgres.database)
+    ledger.init(Cluster("c1", 1, 1))
+    with psycopg.connect(postgres.database, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND application_name = 'braidlog'"
+        )
+    with pytest.raises(LedgerUnanswered):
+        ledger.cluster()
+    assert ledger.cluster() == Cluster("c1", 1, 1)
+    ledger.close()

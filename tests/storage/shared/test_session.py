@@ -1,0 +1,119 @@
+"""Sessions: who may own the shards, and what a start refuses."""
+
+import pytest
+
+from storage.shared.ledger import Cluster, LedgerUnanswered, LedgerWentBack, State
+from storage.shared.making import NoCluster, make_cluster
+from storage.shared.object_store import StoreUnanswered
+from storage.shared.publisher import ObjectForged
+from storage.shared.session import Session, SessionNotBegun, SessionSettings, open_cluster
+from tests.storage.shared.memory import MemoryLedger, MemoryStore
+from tests.storage.shared.shared_dirs import Life, SharedStore
+
+NEVER_MS = 3_600_000
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SharedStore(tmp_path)
+
+
+def session_of(store, node, lease_ms=0):
+    settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=NEVER_MS)
+    session = Session(store.ledger, store.objects, Cluster("c", 1, 4), settings)
+    session.begin({})
+    return session
+
+
+def test_a_spare_waits_until_the_owner_leaves(store):
+    first, second = session_of(store, 1, NEVER_MS), session_of(store, 2, NEVER_MS)
+    assert first.try_to_own() is None and len(first.epochs) == 5
+    assert second.try_to_own() == f"session {first.number} owns shards"
+    first.leave()
+    assert second.try_to_own() is None and set(second.epochs.values()) == {2}
+    for session in (first, second):
+        session.close()
+
+
+def test_a_silent_owner_is_followed_after_a_lease(store):
+    first = session_of(store, 1)
+    assert first.try_to_own() is None
+    second = session_of(store, 2)
+    store.now_ms += 1
+    second._beat()
+    assert second.try_to_own() is None and second.fenced_others == 1
+    assert store.ledger.session_state(first.number)[0] is State.FENCED
+    ended = []
+    first.on_end(ended.append)
+    first._beat()
+    assert len(ended) == 1 and first.ended is ended[0]
+    with pytest.raises(type(ended[0])):
+        first.pause(0)
+    for session in (first, second):
+        session.close()
+
+
+def test_who_hears_nothing_itself_ends_nobody(store):
+    first = session_of(store, 1)
+    first.try_to_own()
+    second = session_of(store, 2)
+    store.now_ms += 1000
+    beat = store.ledger.beat
+    store.ledger.beat = lambda *a, **k: raised(LedgerUnanswered("lost"))
+    second._beat()
+    store.ledger.beat = beat
+    assert second.try_to_own() is not None
+    second._beat()
+    assert second.try_to_own() is None, "answered for a whole lease, which is nothing here"
+    for session in (first, second):
+        session.close()
+
+
+def raised(error):
+    raise error
+
+
+def test_a_broker_without_postgres_for_long_stops(store):
+    session = session_of(store, 1)
+    session.settings = SessionSettings(1, serve_without_beat_ms=0)
+    store.ledger.beat = lambda *a, **k: raised(LedgerUnanswered("lost"))
+    session._beat()
+    assert "PostgreSQL" in str(session.ended)
+    session.close()
+
+
+def test_a_database_set_back_is_noticed_at_every_start(store):
+    life = Life(store)
+    life.append(b"a")
+    life.append(b"b")
+    life.crash()
+    kept = store.ledger
+    store.ledger = MemoryLedger(lambda: store.now_ms)  # As it was before any session.
+    store.ledger.init(kept.cluster())
+    for _ in range(3):
+        with pytest.raises((LedgerWentBack, ObjectForged)):
+            session_of(store, 1)
+    store.ledger = kept
+    assert Life(store).read() == [b"a", b"b"]
+
+
+def test_stores_that_do_not_belong_together_are_refused(store):
+    with pytest.raises(SessionNotBegun, match="init"):
+        open_cluster(MemoryLedger(), store.objects)
+    with pytest.raises(SessionNotBegun, match="init"):
+        open_cluster(store.ledger, MemoryStore())
+    other = MemoryLedger()
+    with pytest.raises(NoCluster):
+        make_cluster(other, store.objects, 4)
+    with pytest.raises(SessionNotBegun, match="is of cluster"):
+        open_cluster(other, store.objects)
+    assert make_cluster(store.ledger, store.objects, 9)[0] is False
+
+
+def test_a_store_that_does_not_answer_begins_no_session(store):
+    store.objects.put = lambda *a: raised(StoreUnanswered("lost"))
+    with pytest.raises(SessionNotBegun):
+        session_of(store, 1)
+    store.objects.size = lambda *a: raised(StoreUnanswered("lost"))
+    with pytest.raises(SessionNotBegun):
+        open_cluster(store.ledger, store.objects)

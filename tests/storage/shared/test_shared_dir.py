@@ -1,0 +1,284 @@
+"""Logs in the shared store: what one session published, the next one has, from the stores alone."""
+
+import os
+import shutil
+
+import pytest
+
+from storage.errors import (
+    DamagedLog,
+    OffsetOutOfRange,
+    StorageFailed,
+    StorageFull,
+    UnwritableChange,
+    WouldBlock,
+)
+from storage.log.settings import Durability, LogSettings
+from storage.shared.ledger import Fenced
+from storage.shared.shared_dir import MARK_NAME, NotACache
+from storage.shared.verifying import verify_store
+from tests.storage.shared.shared_dirs import Life, SharedStore
+
+SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
+BODIES = [b"%04d" % n * 50 for n in range(40)]  # 200 bytes, two in a segment of SMALL.
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SharedStore(tmp_path)
+
+
+def verified(store):
+    faults = []
+    report = verify_store(store.ledger, store.objects, faults.append, deep=True)
+    assert not faults and report.faults == 0
+    return report
+
+
+@pytest.mark.parametrize("ending", ["crash", "stop"])
+def test_the_next_session_reads_what_was_published(store, ending):
+    first = Life(store)
+    first.append(b"a", b"b")
+    first.append(b"c")
+    if ending == "crash":
+        first.write(b"never published")
+    getattr(first, ending)()
+    shutil.rmtree(store.path / "node1")
+    second = Life(store)
+    assert second.read() == [b"a", b"b", b"c"]
+    assert (second.log.log_start_offset, second.log.log_end_offset) == (0, 3)
+    second.append(b"d")
+    assert second.read(2) == [b"c", b"d"]
+    second.stop()
+    third = Life(store)
+    assert third.read() == [b"a", b"b", b"c", b"d"]
+    assert len(third.log.segments()) == 2, "a new owner begins a new segment"
+    third.stop()
+    verified(store)
+
+
+def test_a_log_survives_packs_uploads_and_many_owners(store):
+    expected = []
+    for number in range(8):
+        life = Life(store, settings=SMALL)
+        assert life.read() == expected
+        for body in BODIES[number * 5 : number * 5 + 5]:
+            life.append(body)
+            expected.append(body)
+            if number % 2:
+                life.pack()
+        life.pack()
+        store.now_ms += 10_000
+        life.pack()
+        assert life.read() == expected
+        life.crash() if number % 3 else life.stop()
+    report = verified(store)
+    assert report.batches == 40
+    last = Life(store, settings=SMALL)
+    last.pack()
+    store.now_ms += 10_000
+    last.directory.sweeper.sweep()
+    assert last.read() == expected
+    live = {f"rounds/{last.directory.session.number}/{0:020d}.0"}
+    assert set(store.names("rounds/")) == live, "all rounds were packed and deleted"
+    last.stop()
+
+
+def test_a_full_segment_is_uploaded_with_its_index_and_needs_no_pack(store):
+    life = Life(store, settings=SMALL)
+    life.append(*BODIES[:7])
+    life.pack()
+    assert len(store.names("segments/")) == 3, "the last of them is still written to"
+    assert life.read() == BODIES[:7]
+    life.crash()
+    again = Life(store, settings=SMALL)
+    segment = again.log._segments.view.segments[0]
+    again.read()
+    assert segment.load_index().last()[1] == segment.size
+    again.stop()
+
+
+def test_what_is_not_here_is_fetched_by_who_can_wait(store):
+    first = Life(store)
+    first.append(b"a" * 100)
+    first.crash()
+    second = Life(store)
+    file = second.log._segments.view.segments[0].file
+    with pytest.raises(WouldBlock):
+        second.read(wait=False)
+    with pytest.raises(WouldBlock):
+        file.read_at(8, 0, wait=False)
+    assert second.read() == [b"a" * 100]
+    assert bytes(file.read_at(8, 0, wait=False)) == b"BRAIDLOG"
+    second.stop()
+
+
+def test_the_cache_gives_back_what_is_used_least(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:30])
+    first.pack()
+    first.stop()
+    second = Life(store, settings=SMALL, cache_bytes=3000)
+    assert second.read() == BODIES[:30]
+    assert second.directory.cache.bytes <= 3000 + 1000
+    on_disk = sum(
+        os.stat(os.path.join(second.log.folder, name)).st_blocks * 512
+        for name in os.listdir(second.log.folder)
+        if name.endswith(".log")
+    )
+    assert on_disk <= 8 * 4096
+    assert second.read() == BODIES[:30], "what was given back is fetched again"
+    second.stop()
+
+
+def test_retention_moves_the_start_in_the_ledger_and_deletes_objects(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:10])
+    first.pack()
+    first.log.alter(LogSettings(segment_bytes=1000, retention_bytes=1500))
+    assert first.log.retain(now_us=0) > 0
+    start = first.log.log_start_offset
+    with pytest.raises(OffsetOutOfRange):
+        first.log.read(start - 1, 1)
+    first.pack()
+    first.crash()
+    second = Life(store, settings=SMALL)
+    assert second.log.log_start_offset == start > 0
+    assert second.read() == BODIES[start:10]
+    second.pack()
+    store.now_ms += 10_000
+    second.pack()
+    second.stop()
+    assert not [n for n in store.names("segments/") if f"{0:020d}" in n]
+    verified(store)
+
+
+def test_a_purged_log_goes_on_at_its_end(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:4])
+    first.log.drop(None)
+    first.pack()
+    first.crash()
+    second = Life(store, settings=SMALL)
+    assert (second.log.log_start_offset, second.log.log_end_offset) == (4, 4)
+    second.append(b"next")
+    assert second.read() == [b"next"]
+    second.stop()
+
+
+def test_a_deleted_partition_leaves_nothing(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:10])
+    first.pack()
+    first.directory.retire_partition(1)
+    first.pack()
+    store.now_ms += 10_000
+    first.pack()
+    assert not store.names("segments/") and not store.names("packs/")
+    first.stop()
+
+
+def test_a_partition_that_no_topic_has_is_dropped_by_the_next_owner(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:10])
+    first.pack()
+    first.crash()
+    directory = store.open()
+    assert directory.highest_partition_id() == 1
+    assert directory.set_aside_unknown(set()) == []
+    (todo,) = [todo for todo in directory.plans(lambda: 0) if todo.gone]
+    directory.carry_out(todo)
+    assert not store.ledger.contents(range(5)).segments
+    directory.abandon()
+
+
+def test_a_fenced_session_acknowledges_nothing(store):
+    first = Life(store)
+    first.append(b"a")
+    assert store.ledger.fence(first.directory.session.number, -1)
+    second = Life(store, node=2)
+    first.write(b"lost")
+    with pytest.raises(Fenced):
+        first.committer.commit()
+    second.append(b"b")
+    assert second.read() == [b"a", b"b"]
+    first.directory.abandon()
+    second.stop()
+
+
+def test_a_missing_object_keeps_the_store_shut_and_is_named(store):
+    first = Life(store)
+    first.append(b"a")
+    (name,) = [name for name in store.names("rounds/") if not name.endswith(f"{0:020d}.0")]
+    first.crash()
+    kept = store.objects.objects.pop(name)
+    with pytest.raises(DamagedLog, match=name):
+        store.open()
+    store.objects.objects[name] = kept[:-1] + b"x"
+    with pytest.raises(DamagedLog, match=name):
+        store.open()
+    faults = []
+    assert verify_store(store.ledger, store.objects, faults.append).faults == 1
+    assert name in faults[0]
+
+
+def test_appends_are_refused_while_too_much_is_not_published(store):
+    life = Life(store)
+    life.directory.backlog.bytes_max = 500
+    life.write(b"x" * 600)
+    with pytest.raises(StorageFull):
+        life.write(b"y")
+    life.committer.commit()
+    life.append(b"z")
+    assert life.read() == [b"x" * 600, b"z"]
+    life.write(b"of a deleted topic")
+    life.directory.retire_partition(1)
+    assert life.directory.backlog.bytes == 0
+    life.stop()
+
+
+def test_written_mode_is_refused(store):
+    life = Life(store)
+    written = LogSettings(durability=Durability.WRITTEN)
+    for call in (lambda: life.log.alter(written), life.log.reserve_ahead):
+        with pytest.raises(UnwritableChange):
+            call()
+    with pytest.raises(UnwritableChange):
+        life.directory.create_partitions([], written, life.committer)
+    life.stop()
+
+
+def test_a_folder_that_is_no_cache_is_left_alone(store):
+    folder = store.path / "node1"
+    (folder / "catalogue").mkdir(parents=True)
+    with pytest.raises(NotACache):
+        store.open()
+    assert (folder / "catalogue").is_dir()
+    (folder / "catalogue").rmdir()
+    store.open().abandon()
+    (folder / MARK_NAME).write_text("another\n")
+    with pytest.raises(NotACache):
+        store.open()
+
+
+def test_unreadable_local_bytes_end_the_session_and_are_not_acknowledged(store):
+    life = Life(store)
+    life.write(b"x" * 100)
+    os.truncate(life.log._active.path, 10)
+    with pytest.raises(StorageFailed):
+        life.committer.commit()
+    life.directory.abandon()
+
+
+def test_sequences_of_producers_are_read_from_the_newest_batches(store):
+    from storage.log.sequence_store import catch_up, load
+
+    first = Life(store)
+    first.append(b"a", b"b")
+    first.crash()
+    second = Life(store)
+    table = load(second.directory.files, second.log)
+    assert table.next_offset == 0
+    catch_up(table, second.log)
+    assert table.next_offset == 2
+    second.stop()

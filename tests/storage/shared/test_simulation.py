@@ -1,0 +1,112 @@
+"""The protocol holds whatever fails, and the simulation finds every rule that is left out."""
+
+import pytest
+
+from storage.shared.ledger import State
+from storage.shared.pieces import partitions_of
+from storage.shared.sweeper import Sweeper
+from storage.shared.takeover import read_shards
+from tests.storage.shared.memory import MemoryLedger
+from tests.storage.shared.simulation import Violation, run_seed
+
+SEEDS = 300
+STEPS = 1000
+# Seeds that a wrong variant is given to be caught in.
+CHANCES = 60
+
+
+@pytest.mark.slow
+def test_no_seed_breaks_an_invariant():
+    counts = {}
+    for seed in range(SEEDS):
+        for name, count in run_seed(seed, STEPS).counts.items():
+            counts[name] = counts.get(name, 0) + count
+    assert min(counts.values()) > SEEDS, f"too little happened: {counts}"
+
+
+class NoStateCheck(MemoryLedger):
+    """Publishes for a session that was ended."""
+
+    def may_publish(self, publication):
+        row = self._sessions.get(publication.session)
+        return row is not None and row.round == publication.round - 1
+
+    def session_state(self, session):
+        return (State.LIVE, super().session_state(session)[1])
+
+
+class NoCompareAndSet(MemoryLedger):
+    """Publishes whatever the number: a statement that is done twice counts twice."""
+
+    def may_publish(self, publication):
+        return self.is_live(publication.session)
+
+
+class EarlyDelete(MemoryLedger):
+    """Throws rounds away that one of several shards has not packed."""
+
+    def trash_rounds(self, after_ms):
+        held = self._tenures
+        self._tenures = {key: t for key, t in held.items() if t.shard == 1}
+        try:
+            return super().trash_rounds(after_ms)
+        finally:
+            self._tenures = held
+
+
+class NoEpochCheck(MemoryLedger):
+    """Lets an owner of before pack and drop."""
+
+    def owns(self, owned):
+        return True
+
+
+def without_rounds(ledger, objects, shards, patience, *, at_once):
+    """A takeover that does not look at rounds that are not packed."""
+    found = read_shards(ledger, objects, shards, patience, at_once=at_once)
+    found.partitions = partitions_of(found.contents, [])
+    return found
+
+
+def without_starts(ledger, objects, shards, patience, *, at_once):
+    """A takeover that takes log ends from pieces alone."""
+    found = read_shards(ledger, objects, shards, patience, at_once=at_once)
+    for one in found.partitions.values():
+        if not one.segments:
+            one.log_start = 0
+    return found
+
+
+class SweepsEverything(Sweeper):
+    """Takes every round without a row for an orphan, also one that is about to count."""
+
+    def _round_orphans(self, names):
+        rounds = {(r.session, r.round) for r in self._ledger.contents(range(10)).rounds}
+        for name in names:
+            _, session, rest = name.split("/")
+            if (int(session), int(rest.split(".")[0])) not in rounds:
+                yield name
+
+
+WRONG = {
+    "no state check": {"ledger_type": NoStateCheck},
+    "no compare-and-set": {"ledger_type": NoCompareAndSet},
+    "early delete": {"ledger_type": EarlyDelete},
+    "log ends without unpacked rounds": {"takeover": without_rounds},
+    "log ends without log start": {"takeover": without_starts},
+    "sweeps rounds under way": {"sweeper": SweepsEverything},
+    "no epoch check": {"ledger_type": NoEpochCheck},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_variant_is_caught(name):
+    for seed in range(CHANCES):
+        try:
+            run_seed(seed, STEPS, **WRONG[name])
+        except Violation:
+            return
+        except (AssertionError, KeyError):
+            return  # The ledger in memory met what no table would take.
+    pytest.fail(f"{name}: {CHANCES} seeds went by without a violation")
