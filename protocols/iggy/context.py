@@ -58,6 +58,8 @@ class Shared:
     clients: dict[int, Client] = field(default_factory=dict)
     groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
+    large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held by the one that is prepared.
+    gated: set[int] = field(default_factory=set)  # Partitions where others wait for it.
 
 
 @dataclass(slots=True)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Coroutine
+from typing import Any
+
+import trio
 
 from broker.commit.storage_errors import to_broker_error
 from broker.topics.partition import Partition
@@ -13,10 +17,15 @@ from protocols.iggy import replies as r
 from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.partitioning import take_turn
+from storage.codecs.api import Prepared
 from storage.codecs.iggy import HEADER_BYTES_MAX
 from storage.codecs.iggy_typed import BrokenRule
 from storage.errors import CorruptBody, RecordTooLarge
 
+# Above it a SEND is made into a body in a thread: 10,000 of the smallest messages, ten ms of work.
+LARGE_BYTES = 256 * 1024
+# For one that other protocols get ahead of in its partition each time; then the loop waits for it.
+LARGE_TRIES = 8
 MESSAGE_MIN = 24  # id, headers length, payload length
 U32 = struct.Struct("<I")
 
@@ -35,27 +44,85 @@ class CutMessages(Exception):
     """
 
 
-def send(context: Context, request: m.SendMessages) -> Answer:
+def send(context: Context, request: m.SendMessages) -> Answer | Coroutine[Any, Any, Answer]:
     """Append all messages to one partition.
 
     Raises Refusal, CutMessages, PartitionNotFound and what an append raises.
     """
-    form = context.dialect.form
     if not request.messages or request.count == 0:
         if context.dialect.habits.closes:
             raise CutMessages("a SEND without a message")
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
     partition = _choose(context, topic, request.partitioning)
+    if len(request.messages) > LARGE_BYTES:
+        return _send_large(context, request, topic, partition)
+    if partition.partition_id in context.shared.gated:
+        return _send_behind(context, request, topic, partition)
+    return _send_now(context, request, topic, partition)
+
+
+def _send_now(
+    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
+) -> Answer:
     # Atomic: no await between reading the next offset and the append.
     append_us = context.broker.now_us()
+    prepared = _prepare(context, request, partition.next_offset, append_us)
+    return _append(context, topic, partition, prepared, append_us)
+
+
+async def _send_behind(
+    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
+) -> Answer:
+    """The same once a large SEND is through that this one would hold up again."""
+    async with context.shared.large_sends:
+        return _send_now(context, request, topic, partition)
+
+
+async def _send_large(
+    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
+) -> Answer:
+    """The same with the body made in a thread, one at a time: a million small messages in one SEND
+    take a second. Offsets stand in it, so it is made anew if somebody else was quicker; after the
+    first time other SENDs to the partition wait.
+    """
+    gated = context.shared.gated
+    async with context.shared.large_sends:
+        try:
+            for _ in range(LARGE_TRIES):
+                base_offset, append_us = partition.next_offset, context.broker.now_us()
+                prepared = await trio.to_thread.run_sync(
+                    _prepare, context, request, base_offset, append_us
+                )
+                # Atomic from here to the append.
+                if partition.next_offset == base_offset:
+                    return _append(context, topic, partition, prepared, append_us)
+                gated.add(partition.partition_id)
+            return _send_now(context, request, topic, partition)
+        finally:
+            gated.discard(partition.partition_id)
+
+
+def _prepare(
+    context: Context, request: m.SendMessages, base_offset: int, append_us: int
+) -> Prepared:
+    """The body of a SEND. Raises what `send` raises for its messages."""
     key = request.partitioning.key or None
+    body = context.dialect.form.body
     try:
-        prepared = form.body(request.messages, request.count, partition.next_offset, append_us, key)
+        return body(request.messages, request.count, base_offset, append_us, key)
     except (RecordTooLarge, CorruptBody) as error:
         raise _refusal(context, request, error) from error
+
+
+def _append(
+    context: Context, topic: Topic, partition: Partition, prepared: Prepared, append_us: int
+) -> Answer:
     appended = partition.append(
-        [prepared.body], prepared.info, body_format=form.codec.format, append_us=append_us
+        [prepared.body],
+        prepared.info,
+        body_format=context.dialect.form.codec.format,
+        append_us=append_us,
     )
     context.broker.metrics.records_in(
         PROTOCOL, topic.name.full, prepared.info.record_count, len(prepared.body)

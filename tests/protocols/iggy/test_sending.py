@@ -4,12 +4,13 @@ import struct
 import zlib
 
 import pytest
+import trio
 
 from protocols.iggy.sending import _is_cut
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.foreign import partition_of
-from tests.protocols.iggy.talk import BALANCED, FIRST, OFFSET, Talk, to_partition
+from tests.protocols.iggy.talk import BALANCED, FIRST, OFFSET, OK, Talk, to_partition
 from tests.protocols.iggy.test_partitioning import KEYS
 
 
@@ -129,6 +130,47 @@ async def test_limits_of_one_send_are_exact(talk):
     over = [*most, {"key": "l", "kind": 1, "value": bytes(146)}]
     assert await send(talk, message(headers=over)) == 4017
     assert len(await talk.payloads(OFFSET, 2)) == 1
+
+
+def tiny(count: int, first: int = 0) -> bytes:
+    """A SEND of messages of one to five letters, to partition 1."""
+    texts = [b"%d" % number for number in range(first, first + count)]
+    messages = b"".join(bytes(15) + b"\7" + struct.pack("<II", 0, len(t)) + t for t in texts)
+    body = b"\2\2st\2\2tp\2\4\1\0\0\0" + messages
+    return struct.pack("<II", 4 + len(body), 101) + body
+
+
+@pytest.mark.slow
+async def test_a_large_send_of_small_messages_keeps_its_order_among_others(connect, talk, broker):
+    # The loop is watched: no turn may be long, whatever a SEND holds.
+    await talk.create_topic()
+    other = await connect()
+    await other.login()
+    count = 60_000
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(talk.stream.send_all, tiny(count))
+        sent = 0
+        while not partition_of(broker).next_offset > count:
+            assert await send(other, message(b"other")) == 0
+            sent += 1
+    assert await talk.answer() == OK
+    payloads: list[bytes] = []
+    while len(payloads) < count + sent:
+        found = await talk.poll(OFFSET, len(payloads), count=20_000)
+        assert [one["offset"] for one in found["messages"][:2]] == [
+            len(payloads),
+            len(payloads) + 1,
+        ]
+        payloads += [one["payload"] for one in found["messages"]]
+    assert [one for one in payloads if one != b"other"] == [b"%d" % at for at in range(count)]
+
+
+async def test_a_large_send_that_is_cut_closes_the_connection(talk, broker):
+    await talk.create_topic()
+    whole = tiny(20_000)
+    cut = struct.pack("<I", len(whole) - 4 - 2) + whole[4:-2]
+    assert await talk.exchange(cut) is None
+    assert partition_of(broker).next_offset == 0
 
 
 async def test_cut_send_closes_the_connection_and_stores_nothing(connect, talk):
