@@ -78,7 +78,7 @@ class Consumer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """The dispatcher has detached it for a seek or a deletion: tell its client.
 
         Called within the change that causes it.
@@ -90,7 +90,7 @@ class Consumer(abc.ABC):
 
     def lost(self, reason: str) -> None:
         """Its client does not answer and another one takes its place: end what there is of it."""
-        self.let_go()
+        self.disconnect()
 
     def active_changed(self, *, is_active: bool) -> None:  # noqa: B027 (few protocols tell)
         """Whether it is the one that a Failover subscription sends to now."""

@@ -122,7 +122,7 @@ class Dispatcher(abc.ABC):
         """Detach every consumer and tell its connection."""
         for consumer in list(self.consumers):
             self.detach(consumer)
-            consumer.let_go()
+            consumer.disconnect()
 
     # The pump.
 

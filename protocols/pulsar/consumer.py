@@ -115,7 +115,7 @@ class PulsarConsumer(Consumer):
         if owner.version_text.startswith("Pulsar-Java") and owner.protocol_version >= END_VERSION:
             owner.outbox.answer([messages.reached_end(self.consumer_id)])
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Detached by the dispatcher: the client is to look up the topic and come again."""
         self.leave()
         owner = self.owner

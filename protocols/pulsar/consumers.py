@@ -70,7 +70,7 @@ def _unsubscribe(client: Client, command: CommandUnsubscribe) -> None:
         consumer.leave()
         for other in others:
             dispatcher.detach(other)
-            other.let_go()
+            other.disconnect()
         client.shared.dispatchers.release(dispatcher)
         ticket = 0
         if isinstance(dispatcher.cursor, SubscriptionCursor):

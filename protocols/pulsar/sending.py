@@ -13,9 +13,9 @@ from crc32c import crc32c
 from broker.errors import BrokerError, TopicNotFound
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
-from protocols.pulsar.alike import Alike
 from protocols.pulsar.errors import refusal
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
+from protocols.pulsar.send_template import SendTemplate
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
 from storage.codecs.pulsar import SendInfo, parse_send
@@ -31,14 +31,14 @@ NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
 
-# So many SENDs in turn differ in no more than their numbers before the next ones are looked for: to
-# make what they are compared with costs as much as parsing four.
-ALIKE_MIN: Final = 4
-ALIKE_PAUSE: Final = 1000  # The same after looking in vain: this client writes in another way.
-# What is looked through at once, in a copy, which takes half the time of looking at a view: little
-# at first, since another command may come next.
-ALIKE_WINDOW_BYTES_MIN: Final = 8 * 1024
-ALIKE_WINDOW_BYTES_MAX: Final = 64 * 1024
+# Try the template after this many SENDs in a row that differ only in sequence id: making it costs
+# as much as parsing four.
+TEMPLATE_SENDS_MIN: Final = 4
+TEMPLATE_PAUSE_SENDS: Final = 1000  # SENDs before the next try, after one that did not fit.
+# Bytes looked at in one go, in a copy, which takes half the time of a view: few at first, since
+# another command may come next.
+TEMPLATE_WINDOW_BYTES_MIN: Final = 8 * 1024
+TEMPLATE_WINDOW_BYTES_MAX: Final = 64 * 1024
 
 
 class Sending:
@@ -48,9 +48,10 @@ class Sending:
         self._client = client
         self._runs: dict[int, Run] = {}
         self._receipts = messages.ReceiptWriter()
-        self._alike: Alike | None = None  # What the next SENDs may be.
+        self._template: SendTemplate | None = None  # What the next SENDs may be.
         self._next: tuple[int, int, int | None] | None = None  # What the next one is if so.
-        self._in_a_row = 0  # So many were in turn; below 0: looking for the next ones was in vain.
+        # SENDs in a row that fit; below 0: how many to wait before the next try.
+        self._in_a_row = 0
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take the SENDs at the front, as far as they are whole: (bytes, frames) taken.
@@ -60,8 +61,8 @@ class Sending:
         next_send, add = self._client.machine.next_send, self.add
         pos = frames = 0
         while frames < frames_max:  # hot: see make bench
-            if self._alike is not None:
-                pos, taken = self._take_alike(self._alike, received, pos, frames_max - frames)
+            if self._template is not None:
+                pos, taken = self._take_like(self._template, received, pos, frames_max - frames)
                 frames += taken
                 if frames == frames_max:
                     break
@@ -73,30 +74,30 @@ class Sending:
             frames += 1
         return pos, frames
 
-    def _take_alike(
-        self, alike: Alike, received: memoryview, pos: int, frames_max: int
+    def _take_like(
+        self, template: SendTemplate, received: memoryview, pos: int, frames_max: int
     ) -> tuple[int, int]:
         """Take the SENDs from `pos` on that are like the last one: where they end, how many."""
-        frames, window_bytes = 0, ALIKE_WINDOW_BYTES_MIN
+        frames, window_bytes = 0, TEMPLATE_WINDOW_BYTES_MIN
         while frames < frames_max:
-            sequence_id = alike.sequence_id
+            sequence_id = template.sequence_id
             window = bytes(received[pos : pos + window_bytes])
-            payloads, size = alike.take(window, frames_max - frames)
+            payloads, size = template.take(window, frames_max - frames)
             if not payloads:
                 break
-            run = self._runs.get(alike.producer_id) or self._begin(alike.producer_id)
+            run = self._runs.get(template.producer_id) or self._begin(template.producer_id)
             if run is not None:
-                run.extend(sequence_id, payloads, alike.send)
+                run.extend(sequence_id, payloads, template.send)
             pos += size
             frames += len(payloads)
-            window_bytes = min(2 * window_bytes, ALIKE_WINDOW_BYTES_MAX)
+            window_bytes = min(2 * window_bytes, TEMPLATE_WINDOW_BYTES_MAX)
         return pos, frames
 
-    def _look_for_alike(self, command: CommandSend, payload: memoryview, send: SendInfo) -> None:
+    def _look_for_template(self, command: CommandSend, payload: memoryview, send: SendInfo) -> None:
         """Look for more like this one once it differs from those before in nothing that shows."""
-        if self._alike is not None:  # It was not like those before, else it would not be here.
-            self._in_a_row = 0 if self._alike.has_found else -ALIKE_PAUSE
-            self._alike = None
+        if self._template is not None:  # It was not like those before, else it would not be here.
+            self._in_a_row = 0 if self._template.has_found else -TEMPLATE_PAUSE_SENDS
+            self._template = None
         this = (command.producer_id, command.sequence_id, send.publish_us)
         is_next = this == self._next
         self._next = (this[0], this[1] + 1, this[2])
@@ -104,9 +105,9 @@ class Sending:
             self._in_a_row = min(self._in_a_row, 0)
             return
         self._in_a_row += 1
-        if self._in_a_row >= ALIKE_MIN and len(payload) <= JOINED_ENTRY_BYTES:
-            self._alike = Alike.after(command, payload, send)
-            self._in_a_row = 0 if self._alike is not None else -ALIKE_PAUSE
+        if self._in_a_row >= TEMPLATE_SENDS_MIN and len(payload) <= JOINED_ENTRY_BYTES:
+            self._template = SendTemplate.after(command, payload, send)
+            self._in_a_row = 0 if self._template is not None else -TEMPLATE_PAUSE_SENDS
 
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
         """Take one SEND; its payload has to stay until `flush`. Raises ProtocolError."""
@@ -124,7 +125,7 @@ class Sending:
         if is_ordinary and not send.flags & MARKER:
             run.add(command, payload, send)
             if send.record_count == 1:
-                self._look_for_alike(command, payload, send)
+                self._look_for_template(command, payload, send)
         else:
             self._refuse(run, command, ServerError.NotAllowedError, "Not an ordinary message")
 

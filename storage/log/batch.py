@@ -174,7 +174,7 @@ def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:
     )
 
 
-def glance(
+def peek(
     view: Buffer, pos: int, salt: int, partition_id: int, base_offset: int
 ) -> tuple[int, int, int] | None:
     """Peek at the batch expected at `pos`: the offset after it, the bytes of

@@ -97,7 +97,7 @@ class PartitionLog(ReadableLog):
             # The slot was read, which does not make it durable, nor what follows them.
             with suppress(StorageFull):
                 self._slot.write(self.log_start_offset, self.durable_offset)
-            self._doom(recovered.below_start)
+            self._remove_when_durable(recovered.below_start)
             self._unsynced.hold(self._segments.view.segments[0].file)
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
@@ -388,10 +388,10 @@ class PartitionLog(ReadableLog):
         self._slot.write(view.bases[count], self.durable_offset)
         self.log_start_offset = view.bases[count]
         self._segments.show(view.segments[count:])
-        self._doom(view.segments[:count])
+        self._remove_when_durable(view.segments[:count])
         return count
 
-    def _doom(self, segments: Sequence[Segment]) -> None:
+    def _remove_when_durable(self, segments: Sequence[Segment]) -> None:
         """Remove these once the slot, which has the new log start, is durable."""
         assert self._slot.file is not None
         self._segments_to_delete += segments

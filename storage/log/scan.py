@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from crc32c import crc32c
 
 from storage.errors import DamagedLog, WouldBlock
-from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, glance, unpack
+from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
 from storage.log.files import FileGone
 from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
 
@@ -178,7 +178,7 @@ def pass_over(
     salt, partition_id = segment.salt, segment.partition_id
     view, view_pos = memoryview(b""), -1
     while file_pos < end_pos:
-        found = glance(view, file_pos - view_pos, salt, partition_id, offset)
+        found = peek(view, file_pos - view_pos, salt, partition_id, offset)
         if found is None:
             if view_pos == file_pos:
                 break
@@ -205,7 +205,7 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
     view, view_pos = memoryview(b""), file_pos
     while file_pos < end_pos:
         pos = file_pos - view_pos
-        found = glance(view, pos, salt, partition_id, offset)
+        found = peek(view, pos, salt, partition_id, offset)
         if found is None or pos + HEADER_BYTES + found[1] > len(view):
             view, found = piece_with(segment, file_pos, offset, end_pos)
             view_pos, pos = file_pos, 0
@@ -222,7 +222,7 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
 def piece_with(
     segment: Segment, file_pos: int, offset: int, end_pos: int
 ) -> tuple[memoryview, tuple[int, int, int]]:
-    """A piece of the file that begins with the batch expected there, and what `glance` says of it.
+    """A piece of the file that begins with the batch expected there, and what `peek` says of it.
 
     Raises: Fault, FileGone.
     """

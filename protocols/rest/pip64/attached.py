@@ -100,7 +100,7 @@ class HttpConsumer(Consumer):
         """Only while a fetch is open."""
         return self.owner.wants_more
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """A seek or a deletion: the next fetch attaches again, if there is a subscription then."""
         self.dispatcher = None
         self.sent.clear()

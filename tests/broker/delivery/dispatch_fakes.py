@@ -19,7 +19,7 @@ class FakeConsumer(Consumer):
     """Keeps what it is sent."""
 
     inbox: list = field(default_factory=list)
-    was_let_go: bool = False
+    was_disconnected: bool = False
     is_full: bool = False  # Its connection takes nothing.
     changes: list = field(default_factory=list)  # What it heard of being active.
 
@@ -33,8 +33,8 @@ class FakeConsumer(Consumer):
     def active_changed(self, *, is_active):
         self.changes.append(is_active)
 
-    def let_go(self):
-        self.was_let_go = True
+    def disconnect(self):
+        self.was_disconnected = True
 
     async def is_alive(self):
         return True

@@ -139,7 +139,7 @@ async def test_reset_lets_everybody_go_and_starts_elsewhere(kind):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(play.dispatcher.reset, position)
             await play.settled()
-            assert consumer.was_let_go
+            assert consumer.was_disconnected
             assert play.dispatcher.resetting is not None
             gate.set()
         assert play.dispatcher.resetting is None
@@ -155,7 +155,7 @@ async def test_backward_move_of_another_listener_closes_the_consumers(kind):
         await play.settled()
         play.cursor.seek(0)
         play.dispatcher.foreign_move(is_seek=True)
-        assert consumer.was_let_go
+        assert consumer.was_disconnected
         assert play.dispatcher.consumers == []
 
 
@@ -166,7 +166,7 @@ async def test_forward_move_of_another_listener_counts_as_acknowledged(kind):
         await play.settled()
         play.cursor.ack_to(3, lazy=True)
         play.dispatcher.foreign_move(is_seek=False)
-        assert not consumer.was_let_go
+        assert not consumer.was_disconnected
         assert consumer.unacked == 0
         play.dispatcher.flow(consumer, 10)
         await play.settled()
@@ -218,7 +218,7 @@ async def test_what_comes_before_a_record_that_cannot_be_read_goes_once_and_is_a
             play.dispatcher.redeliver(consumer, [])
             await play.settled()
         assert consumer.offsets == [0, 1, 1]
-        assert not consumer.was_let_go
+        assert not consumer.was_disconnected
         assert play.cursor.position == 1
         (line,) = [line for line in lines if line["event"] == "delivery_stopped"]
         assert (line["offset"], line["subscription"]) == (place, "s")

@@ -51,11 +51,11 @@ async def test_moves_of_other_listeners_reach_the_consumers_of_that_partition_al
         cursor = SubscriptionCursor(subscription, index)
         consumers.append(attached(dispatchers, partition, cursor)[1])
     subscription.commit(0, 5)
-    assert not any(consumer.was_let_go for consumer in consumers)
+    assert not any(consumer.was_disconnected for consumer in consumers)
     subscription.commit(0, 2)
-    assert [consumer.was_let_go for consumer in consumers] == [True, False]
+    assert [consumer.was_disconnected for consumer in consumers] == [True, False]
     subscription.delete()
-    assert [consumer.was_let_go for consumer in consumers] == [True, True]
+    assert [consumer.was_disconnected for consumer in consumers] == [True, True]
 
 
 async def test_link_to_the_cursor_ends_with_the_dispatcher():
@@ -83,7 +83,7 @@ async def test_position_in_memory_waits_for_the_reader_that_its_seek_closed(auto
     dispatchers, partition = Dispatchers(), FakePartition()
     dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
     await sought(dispatchers, dispatcher, 4)
-    assert consumer.was_let_go
+    assert consumer.was_disconnected
     await trio.sleep(KEPT_S - 1)
     kept = dispatchers.find(partition, b"s")
     assert kept is dispatcher and kept.cursor.position == 4

@@ -11,8 +11,8 @@ from crc32c import crc32c
 from broker.server.endings import ProtocolError
 from broker.topics.partition import Appended
 from protocols.pulsar import messages, sending
-from protocols.pulsar.alike import Alike
 from protocols.pulsar.machine import PulsarMachine
+from protocols.pulsar.send_template import SendTemplate
 from protocols.pulsar.sending import Sending
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend, KeyValue, MessageMetadata
 from storage.codecs.pulsar import SendInfo
@@ -176,8 +176,8 @@ class CountingNext:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_runs_are_stored_and_answered_as_single_sends_are(seed, monkeypatch):
-    monkeypatch.setattr(sending, "ALIKE_MIN", 2)
-    monkeypatch.setattr(sending, "ALIKE_PAUSE", 2)
+    monkeypatch.setattr(sending, "TEMPLATE_SENDS_MIN", 2)
+    monkeypatch.setattr(sending, "TEMPLATE_PAUSE_SENDS", 2)
     rng = random.Random(seed)
     frames = sends(rng, 600)
     known = rng.choice([None, None, -1, 200, 5100])
@@ -199,7 +199,7 @@ def test_a_run_that_differs_in_numbers_only_is_parsed_to_begin_with(first):
         metadata.sequence_id = number
         frames.append(frame(CommandSend(producer_id=1, sequence_id=number), metadata))
     _, unparsed = in_runs(frames, random.Random(1))
-    assert unparsed == 1000 - sending.ALIKE_MIN - 1
+    assert unparsed == 1000 - sending.TEMPLATE_SENDS_MIN - 1
 
 
 def test_a_client_that_writes_its_fields_in_another_order_is_not_looked_at_again_and_again():
@@ -236,7 +236,7 @@ def test_an_entry_that_ends_within_its_metadata_is_not_alike():
     fields = {"producer_name": "p", "publish_time": TIME_MS}
     metadata = MessageMetadata(sequence_id=5, **fields).SerializeToString()
     rest = struct.pack(">I", len(metadata)) + metadata
-    alike = Alike.after(
+    template = SendTemplate.after(
         CommandSend(producer_id=1, sequence_id=5),
         memoryview(b"\x0e\x01" + struct.pack(">I", crc32c(rest)) + rest),
         SendInfo(1, TIME_MS * 1000, 0, None),
@@ -247,8 +247,8 @@ def test_an_entry_that_ends_within_its_metadata_is_not_alike():
     start = len(whole) - len(rest)
     head = struct.pack(">I", len(whole) - 4 - cut) + whole[4 : start - 4]
     short = head + struct.pack(">I", crc32c(whole[start:-cut])) + whole[start:]
-    assert alike.take(short, FRAMES_MAX) == ([], 0)
-    assert alike.take(whole, FRAMES_MAX) == ([whole[start - 6 :]], len(whole))
+    assert template.take(short, FRAMES_MAX) == ([], 0)
+    assert template.take(whole, FRAMES_MAX) == ([whole[start - 6 :]], len(whole))
 
 
 def test_no_more_frames_are_taken_than_asked_for():

@@ -10,8 +10,8 @@ from storage.log.batch import (
     BadHeader,
     BatchHeader,
     body_checksum,
-    glance,
     pack,
+    peek,
     unpack,
 )
 from tests.storage.log.layouts import BATCH_HEADER
@@ -72,7 +72,7 @@ def test_absent_times_are_not_zero():
 
 def test_a_glance_sees_where_the_next_batch_is_and_what_the_body_must_be():
     data = b"..." + pack(some_header(), SALT)
-    assert glance(data, 3, SALT, 7, 1000) == (1010, 12345 + 32, 0xCAFEBABE)
+    assert peek(data, 3, SALT, 7, 1000) == (1010, 12345 + 32, 0xCAFEBABE)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_glance_sees_where_the_next_batch_is_and_what_the_body_must_be():
 )
 def test_a_glance_sees_nothing_but_the_batch_that_is_expected(pos, salt, partition_id, base_offset):
     data = b"..." + pack(some_header(), SALT)
-    assert glance(data, pos, salt, partition_id, base_offset) is None
-    assert glance(data[:-1], 3, SALT, 7, 1000) is None
+    assert peek(data, pos, salt, partition_id, base_offset) is None
+    assert peek(data[:-1], 3, SALT, 7, 1000) is None
 
 
 def test_batch_time_is_the_publish_time_else_the_append_time():
@@ -98,7 +98,7 @@ def test_every_flipped_bit_is_found():
         wrong[bit // 8] ^= 1 << bit % 8
         with pytest.raises(BadHeader):
             unpack(wrong, SALT)
-        assert glance(wrong, 0, SALT, 7, 1000) is None
+        assert peek(wrong, 0, SALT, 7, 1000) is None
 
 
 def test_a_header_of_another_salt_is_none_of_ours():
@@ -126,14 +126,14 @@ def test_what_a_later_version_wrote_is_refused(change, reason):
     data = bytes.fromhex("f34241d7") + crc32c(bytes(rest), SALT).to_bytes(4, "little") + rest
     with pytest.raises(BadHeader, match=reason):
         unpack(data, SALT)
-    assert glance(data, 0, SALT, 7, 1000) is None
+    assert peek(data, 0, SALT, 7, 1000) is None
 
 
 def test_unknown_flags_are_refused():
     data = pack(some_header(flags=1 << 20), SALT)
     with pytest.raises(BadHeader, match="reserved"):
         unpack(data, SALT)
-    assert glance(data, 0, SALT, 7, 1000) is None
+    assert peek(data, 0, SALT, 7, 1000) is None
 
 
 def test_body_checksum_does_not_depend_on_how_the_body_is_cut():

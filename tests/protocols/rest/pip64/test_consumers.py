@@ -416,7 +416,7 @@ class PulsarLike(Consumer):
     def takes_more(self):
         return True
 
-    def let_go(self):
+    def disconnect(self):
         pass
 
     async def is_alive(self):

@@ -1,7 +1,8 @@
-"""SENDs in a row that say the same but for sequence ids and payloads, taken without being parsed.
+"""Takes SENDs in a row that differ only in sequence id and payload, without parsing them.
 
-After a few such the next ones are known: command and metadata with the next numbers. What has these
-very bytes means the same; anything else is for `machine.py` and the codec to parse. Knows no
+After a few such SENDs the next ones are predicted: the same command and metadata with the next
+numbers. Bytes equal to the prediction need no parsing; anything else goes to `machine.py` and the
+codec. Knows no
 producer and no log. "Command Send" in Apache Pulsar's binary protocol document.
 """
 
@@ -20,16 +21,16 @@ from storage.codecs.varints import LOW_BITS, LOW_MASK, around, lows
 
 NUMBER_MAX: Final = (1 << 64) - 1
 CHECKED_POS: Final = 6  # In what follows a command: behind magic and checksum.
-NOT_ALIKE: Final = int(BatchFlag.CHUNK) | int(BatchFlag.MARKER)
+WITHOUT_TEMPLATE: Final = int(BatchFlag.CHUNK) | int(BatchFlag.MARKER)
 _SIZE: Final = struct.Struct(">I")
 _CHECKSUM: Final = struct.Struct(">2sI")
 
 
-class Alike:
-    """What follows one SEND as long as nothing changes but the numbers."""
+class SendTemplate:
+    """Predicts the SENDs after one, as long as nothing but the numbers changes."""
 
     def __init__(self, command: CommandSend, metadata: EntryMetadata, send: SendInfo) -> None:
-        """Keeps command and metadata, and changes them. See `after`."""
+        """Keeps and changes `command` and `metadata`. Use `after`."""
         self.producer_id = command.producer_id
         self.sequence_id = command.sequence_id + 1  # Of the SEND that is looked for.
         self.send = send
@@ -42,11 +43,11 @@ class Alike:
 
     @classmethod
     def after(cls, command: CommandSend, payload: memoryview, send: SendInfo) -> Self | None:
-        """What may follow this SEND, which is good; None where that cannot be told from it."""
+        """The template after this valid SEND; None if what follows cannot be predicted from it."""
         if command.HasField("highest_sequence_id"):
             return None
         metadata, _ = read_metadata(payload, check=False)
-        if metadata.HasField("num_messages_in_batch") or send.flags & NOT_ALIKE:
+        if metadata.HasField("num_messages_in_batch") or send.flags & WITHOUT_TEMPLATE:
             return None
         return cls(command, metadata, send)
 

@@ -1,0 +1,48 @@
+"""Data directories that an earlier version left behind open unchanged, and are written on."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.broker import Broker
+from storage.metadata.names import parse_topic
+from storage.tools.verify import Verifier
+from tests.broker.records import append, read_values
+from tests.broker.test_broker import config_for
+
+RECORDED = Path(__file__).parents[2] / "conformance" / "vectors" / "data_directories"
+VALUES = [
+    *(b"kafka %d" % number for number in range(3)),
+    *(b"pulsar %d" % number for number in range(3)),
+    *(b"iggy %d" % number for number in range(3)),
+    *(b"http %d" % number for number in range(2)),
+    b"kafka batch",
+]
+POSITIONS = {b"billing": 5, b"shipping": 7, b"audit": 4}
+
+
+@pytest.mark.parametrize("left", ["stopped", "killed"])
+async def test_everything_in_it_is_there_and_stays(tmp_path, left):
+    folder = tmp_path / "data"
+    with tarfile.open(RECORDED / f"{left}.tar.gz") as recorded:
+        recorded.extractall(folder, filter="data")
+    for opened in range(2):
+        findings = []
+        report = Verifier(folder, findings.append, lambda done, total: None).run()
+        assert report.faults == 0, findings
+        broker = Broker.open(config_for(folder))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.run)
+            await broker.durability.settled()
+            topic = broker.topics.get(parse_topic("orders"))
+            records, _ = await read_values(topic.partitions[0], "kafka", 0, bytes_max=1 << 20)
+            assert [value for _, value in records] == VALUES + [b"later"] * opened
+            assert len(broker.topics.get(parse_topic("parcels")).partitions) == 3
+            for name, position in POSITIONS.items():
+                assert broker.subscriptions.get(topic, name).position(0) == position
+            await append(broker, topic.partitions[0], "kafka", [b"later"])
+            await broker.durability.settled()
+            nursery.cancel_scope.cancel()
+        broker.close()
