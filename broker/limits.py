@@ -100,3 +100,8 @@ WALK_BYTES_MAX = 64 * MIB
 # Of the whole broker. Each costs descriptors, some KB of memory and time at a start.
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000
+
+# Of all subscriptions together: some 100 MB each, where clients make as many as they can.
+SUBSCRIPTIONS_MAX = 250_000
+CURSORS_MAX = 500_000
+ALL_RANGES_MAX = 4 * MIB  # Of 16 bytes; one cursor has at most a quarter of them.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -192,8 +193,18 @@ class Connection:
                 self.outbox.abandon()
                 self._leave_allowance()
                 trio.lowlevel.notify_closing(self._sock)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Drop what leads back here. Python finds such circles by a search that holds the event
+        loop, for long where thousands of connections have ended.
+        """
+        self._session = None
+        with suppress(AttributeError):
+            del self.nursery, self._io, self._receiver
 
     async def _converse(self) -> None:
+        failures: list[Exception] = []
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
@@ -202,31 +213,37 @@ class Connection:
                 self._receiver.allowance = self._allowance
                 self._session = session
                 nursery.start_soon(self._keep_time)
-                await self._read()
+                try:
+                    await self._read()
+                except Exception as error:  # By itself: a group of trio's is a circle of frames.
+                    failures.append(error)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:  # A client may go just as the broker stops.
             ended, cancelled = group.split(Exception)
             if ended is not None:
-                self._ended_by(ended)
+                failures.append(ended)
             if cancelled is not None:
                 raise cancelled from None
-        except Exception as error:
-            self._ended_by(error)
+        except Exception as error:  # Of any of its tasks; `_ended_by` sorts them.
+            failures.append(error)
         finally:
+            if failures:
+                self._ended_by(failures)
+                forget_frames(failures)
             self._leaving = True  # No goodbye of a stopping broker comes behind the last answer.
             if self._session is not None:
                 self._receiver.close()
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):
                     await self._session.closed()
 
-    def _ended_by(self, error: Exception) -> None:
+    def _ended_by(self, errors: Sequence[Exception]) -> None:
         """Sort what ended the conversation: a bug comes before the client's faults, which come
         before the network's.
         """
-        causes = list(_leaves(error))
+        causes = [cause for error in errors for cause in _leaves(error)]
         bugs = [cause for cause in causes if not isinstance(cause, EndConnection | OSError)]
         if bugs:
-            self._note("connection_failed", type(bugs[0]).__name__, exc_info=error)
+            self._note("connection_failed", type(bugs[0]).__name__, exc_info=bugs[0])
             return
         ends = [cause for cause in causes if isinstance(cause, EndConnection)]
         if not ends:
@@ -375,6 +392,22 @@ def _leaves(error: BaseException) -> Generator[BaseException, None, None]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def forget_frames(errors: Sequence[BaseException]) -> None:
+    """Take the tracebacks from errors that were told, and from what led to them: a frame in one
+    often holds the error again.
+    """
+    left: list[BaseException | None] = list(errors)
+    while left:
+        one = left.pop()
+        if one is None:
+            continue
+        one.__traceback__ = None
+        left += (one.__context__, one.__cause__)
+        one.__context__ = one.__cause__ = None
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
 
 
 def address_text(address: tuple[Any, ...]) -> str:

@@ -16,6 +16,7 @@ import trio
 
 from broker.config.logging import ThrottledLog
 from broker.metrics import Histogram
+from broker.server.garbage import SearchTime
 
 # The processor's time is asked for no more often than this: it is a call of the kernel. What is put
 # down to a turn may be so much too high, by the short turns before it.
@@ -31,15 +32,23 @@ class LongTurn:
     task: str  # the function that the task runs
     ends_at: str  # module, line and function in which it waited next; "" if the task ended
     seconds: float  # of the processor
+    collecting_s: float = 0.0  # of which so many went into the search for garbage
 
 
 class LoopTurns(trio.abc.Instrument):
     """Measures every turn; add it to a trio run from inside that run."""
 
     def __init__(
-        self, turns: Histogram, on_long: Callable[[LongTurn], None], *, long_s: float
+        self,
+        turns: Histogram,
+        on_long: Callable[[LongTurn], None],
+        *,
+        long_s: float,
+        searches: SearchTime | None = None,
     ) -> None:
         """`turns` takes every turn; `on_long` hears of those of `long_s` or more."""
+        self._searches = searches or SearchTime()
+        self._searched_s = self._searches.seconds
         self._turns = turns
         self._counts = turns.counts
         self._on_long = on_long
@@ -59,7 +68,9 @@ class LoopTurns(trio.abc.Instrument):
         self._processor = processor
         self._turns.observe(seconds)
         if seconds >= self._long_s:
-            self._on_long(LongTurn(task.name, _place(task), seconds))
+            searching_s = self._searches.seconds - self._searched_s
+            self._on_long(LongTurn(task.name, _place(task), seconds, searching_s))
+        self._searched_s = self._searches.seconds
 
 
 @contextmanager
@@ -70,12 +81,14 @@ def measuring_turns(turns: Histogram, log: ThrottledLog, long_ms: float | None) 
     if long_ms is None:
         yield
         return
-    instrument = LoopTurns(turns, partial(log_long_turn, log), long_s=long_ms / 1000)
-    trio.lowlevel.add_instrument(instrument)
-    try:
-        yield
-    finally:
-        trio.lowlevel.remove_instrument(instrument)
+    with SearchTime() as searches:
+        on_long = partial(log_long_turn, log)
+        instrument = LoopTurns(turns, on_long, long_s=long_ms / 1000, searches=searches)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            yield
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
 
 
 def log_long_turn(log: ThrottledLog, turn: LongTurn) -> None:
@@ -86,6 +99,7 @@ def log_long_turn(log: ThrottledLog, turn: LongTurn) -> None:
         task=turn.task,
         ends_at=turn.ends_at,
         processor_ms=round(turn.seconds * 1000),
+        collecting_ms=round(turn.collecting_s * 1000),
     )
 
 

@@ -63,8 +63,8 @@ class Outbox:
         self.budget = budget
         self._sock = sock
         self._tickets = tickets
-        self._start_flusher = start_flusher
-        self._on_broken = on_broken
+        self._start_flusher: Callable[[], None] = start_flusher
+        self._on_broken: Callable[[OSError], None] = on_broken
         self._unsent: deque[Buffer] = deque()
         self._unsent_bytes = 0
         self.sent_bytes = 0  # in all
@@ -206,6 +206,7 @@ class Outbox:
         closed.
         """
         self._broken = True
+        self._start_flusher, self._on_broken = _nothing, _nothing  # Both lead to who holds this.
         self._unsent.clear()
         self._answers.clear()
         self._unsent_bytes = self._answer_bytes = 0
@@ -241,14 +242,19 @@ class Outbox:
             except BlockingIOError:
                 return taken
             except OSError as error:
+                on_broken = self._on_broken
                 self.abandon()
-                self._on_broken(error)
+                on_broken(error)
                 return taken
             taken += sent
             self.sent_bytes += sent
             self._unsent_bytes -= sent
             _drop(unsent, sent)
         return taken
+
+
+def _nothing(*_: object) -> None:
+    """What an outbox calls that was abandoned."""
 
 
 def _drop(unsent: deque[Buffer], sent: int) -> None:

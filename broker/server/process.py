@@ -30,6 +30,7 @@ from broker.config.settings import Config, ConfigError
 from broker.limits import KIB
 from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
+from broker.server.garbage import search_seldom
 from broker.server.listener import Listener, accept, make_listeners
 from storage.errors import DamagedLog, StorageError, StorageFailed
 from storage.shared.session import SessionNotBegun
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
-
-# Objects made before Python looks for cycles, and how many looks at the young ones lead to one at
-# the older ones. A receive turn makes thousands of short-lived objects and no cycles: Python's own
-# 700 and 10 cost a tenth of the processor here. Tracebacks and ended connections are cycles.
-GC_THRESHOLDS = (20_000, 20, 20)
 
 M_MMAP_THRESHOLD = -3  # Its number in glibc's malloc.h.
 MMAP_THRESHOLD_BYTES = 128 * KIB  # Where glibc begins.
@@ -72,9 +68,7 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
     _give_memory_back()
-    gc.collect()
-    gc.freeze()  # Modules and types stay: no look at them again.
-    gc.set_threshold(*GC_THRESHOLDS)
+    search_seldom()
     _take_descriptors()
     return trio.run(_run, config, verifier, listeners, ready_file)
 

@@ -67,10 +67,14 @@ def past(cursor: StoredCursor, position: int) -> int:
     return position if cursor.acked is None else cursor.acked.next_gap(position)
 
 
-def taken(cursor: StoredCursor, ranges: Iterable[tuple[int, int]]) -> tuple[RangeSet, int]:
-    """Those ranges that say something new and find room; how many found none."""
+def taken(
+    cursor: StoredCursor, ranges: Iterable[tuple[int, int]], room_in_all: int = RANGES_MAX
+) -> tuple[RangeSet, int]:
+    """Those ranges that say something new and find room, in this cursor and in all of them; how
+    many found none.
+    """
     acked = cursor.acked or RangeSet()
-    room = RANGES_MAX - len(acked)
+    room = max(min(RANGES_MAX - len(acked), room_in_all), 0)
     fresh = RangeSet()
     refused = 0
     for first, end in ranges:

@@ -16,6 +16,7 @@ import trio
 
 from broker import errors
 from broker.commit.storage_errors import Report, as_broker_errors
+from broker.limits import ALL_RANGES_MAX, CURSORS_MAX, SUBSCRIPTIONS_MAX
 from broker.subscriptions import cursor_moves
 from broker.subscriptions.cursor_moves import CursorEvent, CursorKey
 from broker.topics.topic import Topic, TopicEvent
@@ -165,7 +166,8 @@ class Subscription:
         cursor = self._cursor(index)
         if cursor is None:
             return 0 if lazy else self._settled()
-        fresh, refused = cursor_moves.taken(cursor, ranges)
+        room_in_all = ALL_RANGES_MAX - self._cursors.totals.ranges
+        fresh, refused = cursor_moves.taken(cursor, ranges, room_in_all)
         if fresh:
             position = cursor_moves.closed(cursor, fresh)
             moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
@@ -239,6 +241,8 @@ class Subscription:
 
     def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
         self.topic.partition(moved.index)
+        if self._cursor(moved.index) is None:
+            _check_cursors(self._cursors, 1)
         if self.topic.deleted or self._stored() is None:
             self.open()
         with as_broker_errors(self._report):
@@ -387,17 +391,22 @@ class Subscriptions:
                     subscription.tell(index, CursorEvent.DELETED)
 
     def _forget_partitions(self, topic: Topic) -> None:
-        """End the cursors of partitions that are no more; their listeners hear of it."""
-        for name in self.names(topic):
-            stored = self.cursors.find(topic.meta.topic_id, name)
-            indexes = () if stored is None else tuple(stored.cursors)
-            for index in indexes:
-                if index < len(topic.partitions):
-                    continue
-                try:
-                    self._object(topic, name).delete_cursor(index)
-                except errors.StorageFull:
-                    pass  # The next start ends it.
+        """End the cursors of partitions that are no more, by one record however many have one;
+        listeners hear of it.
+        """
+        left, gone = len(topic.partitions), list[tuple[Subscription, int]]()
+        for subscription in list(self._held.values()):
+            if subscription.topic is topic:
+                stored = self.cursors.find(topic.meta.topic_id, subscription.name)
+                indexes = () if stored is None else stored.cursors
+                gone += [(subscription, index) for index in indexes if index >= left]
+        try:
+            with as_broker_errors(self.report):
+                self.cursors.resize(topic.meta.topic_id, left)
+        except errors.StorageFull:
+            pass  # The next start does it.
+        for subscription, index in gone:
+            subscription.tell(index, CursorEvent.DELETED)
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
         """Tell the listeners of a subscription, if it is in use."""
@@ -425,3 +434,11 @@ def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:
         raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
     if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
         raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
+    if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
+
+
+def _check_cursors(cursors: CursorStore, more: int) -> None:
+    """Whether there can be so many cursors more. Raises LimitExceeded."""
+    if cursors.totals.cursors + more > CURSORS_MAX:
+        raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")

@@ -17,7 +17,7 @@ import trio
 from broker import errors
 from broker.cluster.placement import Placement
 from broker.commit.storage_errors import Report, as_broker_errors
-from broker.limits import PARTITIONS_MAX, TOPICS_MAX
+from broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.deletion import Leaving
 from broker.topics.topic import PartitionFactory, Topic, TopicEvent, TopicListener
@@ -378,10 +378,18 @@ class Topics:
                 f"all topics together have at most {PARTITIONS_MAX} partitions"
             )
 
+    def _check_cursors(self, topic: Topic, more: int) -> None:
+        """Each subscription gets a cursor on each new partition."""
+        wanted = self._cursors.count(topic.meta.topic_id) * more
+        if self._cursors.totals.cursors + wanted > CURSORS_MAX:
+            raise errors.LimitExceeded(
+                f"all subscriptions together have at most {CURSORS_MAX} cursors"
+            )
+
     def _growing(self, name: TopicName, total: int) -> Topic:
         """The topic, if it can grow to that.
 
-        Raises TopicNotFound, TopicTerminated, InvalidRequest, TopicInUse.
+        Raises TopicNotFound, TopicTerminated, InvalidRequest, LimitExceeded, TopicInUse.
         """
         topic = self.get(name)
         count = len(topic.partitions)
@@ -392,6 +400,7 @@ class Topics:
                 f"{name} has {count} partitions and can have up to {TOPIC_PARTITIONS_MAX}"
             )
         self._check_partitions(total - count)
+        self._check_cursors(topic, total - count)
         if topic.layout_users and (topic.partitioned or total > 1) != topic.partitioned:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         return topic

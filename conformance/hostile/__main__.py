@@ -13,12 +13,17 @@ import time
 from pathlib import Path
 
 from conformance.hostile.attack import Sent, attack
+from conformance.hostile.clearing import clear, prepare
 from conformance.hostile.commands import protocols
-from conformance.hostile.judge import Verdict, judged, restarts_with_the_same
+from conformance.hostile.judge import Verdict, check_log, judged, restarts_with_the_same
+from conformance.hostile.rows import Protocol
 from conformance.hostile.scenarios import LONG, SCENARIOS, SHORT
 from conformance.server import RunningBroker
 
 MIB = 1 << 20
+# A turn above it is a line in the log, and one line is the end of a run.
+SETTINGS = ("loop_turn_log_ms=50",)
+ROUND_FRAMES = 25_000
 QUIET_S = 60.0  # Between the second pass and the last look at memory.
 
 
@@ -28,6 +33,7 @@ def main(arguments: list[str]) -> int:
     known = protocols()
     parser.add_argument("--protocol", choices=[*known, "none"], action="append")
     parser.add_argument("--frames", type=int, default=20_000, help="mutated frames per protocol")
+    parser.add_argument("--minutes", type=float, default=1e6, help="at most, per protocol")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="scenarios in their long form")
     parser.add_argument("--no-scenarios", action="store_true")
@@ -35,12 +41,16 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     wanted = [name for name in known if name in (options.protocol or known)]
     report = Report(options.seed)
-    with RunningBroker() as broker:
+    with RunningBroker(settings=SETTINGS) as broker:
         for name in wanted:
             with judged(broker) as verdict:
-                sent = attack(broker, known[name], options.frames, options.seed)
+                until = time.monotonic() + 60 * options.minutes
+                sent = attack_in_rounds(
+                    broker, known[name], options.frames, options.seed, until=until
+                )
             assert not sent.hung, f"{sent.hung} connections were never closed"
             report.attacked(name, sent, verdict)
+            clear(broker)
         if not options.no_scenarios:
             _run_scenarios(broker, report, is_long=options.long)
         begun = time.monotonic()
@@ -49,6 +59,27 @@ def main(arguments: list[str]) -> int:
     if options.report is not None:
         options.report.write_text(report.text())
     return 0
+
+
+def attack_in_rounds(
+    broker: RunningBroker, protocol: Protocol, frames: int, seed: int, *, until: float
+) -> Sent:
+    """Send so many frames, and delete every ROUND_FRAMES what they have made; no further round is
+    begun after `until`.
+    """
+    whole = Sent()
+    for number, begun in enumerate(range(0, frames, ROUND_FRAMES)):
+        if time.monotonic() >= until:
+            break
+        prepare(broker)
+        whole.add(attack(broker, protocol, min(ROUND_FRAMES, frames - begun), f"{seed} {number}"))
+        print(
+            f"{protocol.name}: {whole.total} frames, {broker.resident_bytes() / MIB:.0f} MiB",
+            flush=True,
+        )
+        check_log(broker)
+        clear(broker)
+    return whole
 
 
 def _run_scenarios(broker: RunningBroker, report: "Report", *, is_long: bool) -> None:

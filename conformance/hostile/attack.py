@@ -1,25 +1,28 @@
 """Sends mutated frames of one protocol, over many short connections. Looks at no answer.
 
 A connection sends its opening, some frames and the end of its stream, and reads until the broker
-has closed it: then all that it sent has been dealt with.
+has closed it: then all that it sent has been dealt with. Many are open at a time, for some frames
+have the broker wait.
 """
 
 import random
 import re
+import selectors
+import socket
 import time
 import urllib.request
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import trio
-
-from conformance.hostile.commands import Command, Protocol
-from conformance.hostile.mutation import mutate
+from conformance.hostile.mutation import mutated
+from conformance.hostile.rows import Protocol, Session
 from conformance.server import RunningBroker
 
 FRAMES_PER_CONNECTION = 3  # The first one that is refused ends its connection.
-WORKERS = 8
+CONNECTIONS = 64  # At a time.
 SILENCE_S = 120.0  # A connection that the broker does not close is a finding.
+RECEIVE_BYTES = 1 << 18
 REQUESTS = re.compile(r'^braidlog_requests_total\{api="([^"]*)",protocol="([^"]*)"\} ([0-9.e+]+)$')
 
 
@@ -29,7 +32,7 @@ class Sent:
 
     frames: Counter[str] = field(default_factory=Counter)  # by the name of their row
     handled: Counter[str] = field(default_factory=Counter)  # by the broker's name of the command
-    connections: int = 0
+    openings: Counter[str] = field(default_factory=Counter)  # the same, of connections' openings
     hung: int = 0  # connections that were not closed in time
     seconds: float = 0.0
 
@@ -38,73 +41,172 @@ class Sent:
         """Frames sent."""
         return self.frames.total()
 
+    def add(self, other: "Sent") -> None:
+        """What came of another attack, too."""
+        self.frames += other.frames
+        self.handled += other.handled
+        self.hung += other.hung
+        self.seconds += other.seconds
 
-def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int) -> Sent:
+
+def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | str) -> Sent:
     """Send so many frames; blocks until the broker has dealt with all of them."""
     sent = Sent()
     before = requests(broker, protocol.name)
     begun = time.monotonic()
-    trio.run(_attack, broker, protocol, frames, seed, sent)
+    speeches = _speeches(protocol, frames, random.Random(seed), sent)
+    _Attack(broker.address(protocol.name), speeches).run(sent)
     sent.seconds = time.monotonic() - begun
-    for api, count in requests(broker, protocol.name).items():
-        handled = int(count - before.get(api, 0))
-        if api in protocol.opening_apis:
-            handled -= sent.connections
-        if handled > 0:
-            sent.handled[api] = handled
+    handled = requests(broker, protocol.name)
+    handled.subtract(before)
+    handled.subtract(sent.openings)
+    sent.handled = +handled
     return sent
 
 
-def requests(broker: RunningBroker, protocol: str) -> dict[str, float]:
+def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
     """Requests that reached a handler so far, by command."""
     with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     found = (REQUESTS.match(line) for line in lines)
-    return {match[1]: float(match[3]) for match in found if match and match[2] == protocol}
+    return Counter(
+        {match[1]: int(float(match[3])) for match in found if match and match[2] == protocol}
+    )
 
 
-async def _attack(
-    broker: RunningBroker, protocol: Protocol, frames: int, seed: int, sent: Sent
-) -> None:
-    async with trio.open_nursery() as nursery:
-        for worker in range(WORKERS):
-            share = frames // WORKERS + (worker < frames % WORKERS)
-            chance = random.Random(f"{seed} {worker}")
-            nursery.start_soon(_work, broker, protocol, share, chance, sent)
+@dataclass(slots=True)
+class _Speech:
+    """What a connection sends, and the number that it has to put into it first."""
+
+    opening: bytes
+    frames: list[bytes]
+    session: Session | None
 
 
-async def _work(
-    broker: RunningBroker, protocol: Protocol, frames: int, chance: random.Random, sent: Sent
-) -> None:
+def _speeches(
+    protocol: Protocol, frames: int, chance: random.Random, sent: Sent
+) -> Iterator[_Speech]:
+    """What each connection sends."""
     left = frames
+    weights = [talk.weight for talk in protocol.talks]
     while left > 0:
-        rows = chance.choices(protocol.commands, k=min(FRAMES_PER_CONNECTION, left))
+        (talk,) = chance.choices(protocol.talks, weights)
+        rows = chance.choices(talk.commands, k=min(FRAMES_PER_CONNECTION, left))
         left -= len(rows)
-        sent.frames.update(row.name for row in rows)
-        sent.connections += 1
-        with trio.move_on_after(SILENCE_S) as scope:
-            await _talk(broker.address(protocol.name), protocol, rows, chance)
-        sent.hung += scope.cancelled_caught
+        for row in rows:
+            sent.frames[row.name] += 1
+        sent.openings.update(talk.opening_apis)
+        bad = [mutated(chance, row, talk.layout) for row in rows]
+        yield _Speech(b"".join(talk.opening), bad, talk.session)
 
 
-async def _talk(
-    address: tuple[str, int], protocol: Protocol, rows: list[Command], chance: random.Random
-) -> None:
-    data = b"".join(protocol.opening)
-    data += b"".join(mutate(chance, row.frame, protocol.layout) for row in rows)
-    stream = await trio.open_tcp_stream(*address)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_send, stream, data)
-            while await stream.receive_some(65536):
-                pass
-            nursery.cancel_scope.cancel()
-    except* (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # Reset: the broker has closed over something that it did not read.
-    finally:
-        await trio.aclose_forcefully(stream)
+def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes:
+    """Send the opening, and put the number from its answer into the frames."""
+    stream.settimeout(SILENCE_S)
+    stream.sendall(speech.opening)
+    answer = b""
+    while len(answer) < session.answer_bytes:
+        piece = stream.recv(RECEIVE_BYTES)
+        assert piece, "the broker refused the opening"
+        answer += piece
+    number = answer[session.answer_pos : session.answer_pos + session.size]
+    start, end = session.frame_pos, session.frame_pos + session.size
+    return b"".join(
+        frame[:start] + number + frame[end:] if len(frame) >= end else frame
+        for frame in speech.frames
+    )
 
 
-async def _send(stream: trio.SocketStream, data: bytes) -> None:
-    await stream.send_all(data)
-    await stream.send_eof()
+class _Connection:
+    """One of them: what is still to be sent, and until when it has to be closed."""
+
+    __slots__ = ("deadline", "is_open", "stream", "unsent")
+
+    def __init__(self, address: tuple[str, int], speech: _Speech) -> None:
+        self.stream = socket.create_connection(address)
+        if speech.session is not None:
+            data = _numbered(self.stream, speech, speech.session)
+        else:
+            data = b"".join((speech.opening, *speech.frames))
+        self.stream.setblocking(False)
+        self.unsent = memoryview(data)
+        self.deadline = time.monotonic() + SILENCE_S
+        self.is_open = True
+
+    def send(self) -> bool:
+        """Send what goes; True when all of it is sent, and the end of the stream."""
+        try:
+            self.unsent = self.unsent[self.stream.send(self.unsent) :]
+            if self.unsent:
+                return False
+            self.stream.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # Reset: the broker has closed over something that it did not read.
+        return True
+
+    def receive(self) -> bool:
+        """Throw away what is there; False at the end."""
+        try:
+            return bool(self.stream.recv(RECEIVE_BYTES))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+
+class _Attack:
+    """The connections of an attack."""
+
+    def __init__(self, address: tuple[str, int], speeches: Iterator[_Speech]) -> None:
+        self._address = address
+        self._speeches = speeches
+        self._selector = selectors.DefaultSelector()
+        self._open = 0
+        self._oldest: deque[_Connection] = deque()
+
+    def run(self, sent: Sent) -> None:
+        """Talk to the broker until all is said and every connection closed."""
+        with self._selector:
+            while self._begin() or self._open:
+                for key, _ in self._selector.select(timeout=1.0):
+                    self._go_on(key.data)
+                sent.hung += self._end_silent()
+
+    def _begin(self) -> bool:
+        """Open connections; whether there may be more."""
+        while self._open < CONNECTIONS:
+            speech = next(self._speeches, None)
+            if speech is None:
+                return False
+            connection = _Connection(self._address, speech)
+            events = selectors.EVENT_READ
+            if not connection.send():
+                events |= selectors.EVENT_WRITE
+            self._selector.register(connection.stream, events, connection)
+            self._oldest.append(connection)
+            self._open += 1
+        return True
+
+    def _go_on(self, connection: _Connection) -> None:
+        if connection.unsent and connection.send():
+            self._selector.modify(connection.stream, selectors.EVENT_READ, connection)
+        if not connection.receive():
+            self._end(connection)
+
+    def _end(self, connection: _Connection) -> None:
+        self._selector.unregister(connection.stream)
+        connection.stream.close()
+        connection.is_open = False
+        self._open -= 1
+
+    def _end_silent(self) -> int:
+        """Close connections that the broker did not close in time; how many."""
+        found, now = 0, time.monotonic()
+        while self._oldest and (not self._oldest[0].is_open or self._oldest[0].deadline < now):
+            connection = self._oldest.popleft()
+            if connection.is_open:
+                self._end(connection)
+                found += 1
+        return found

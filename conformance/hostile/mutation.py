@@ -5,13 +5,19 @@ pieces are cut out or repeated, noise follows a valid beginning, texts are no UT
 front is corrected most of the time, so that what is wrong is found by whoever reads the rest.
 """
 
+from __future__ import annotations
+
 import random
 import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from conformance.raw import pulsar
+
+if TYPE_CHECKING:
+    from conformance.hostile.rows import Command
 
 Mutator = Callable[[random.Random, bytearray], None]
 
@@ -20,28 +26,55 @@ EXTREMES = (0, 1, -1, -2, 127, 128, 255, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**
 NO_UTF8 = (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\xf0\x28\x8c\x28", b"\x80")
 TEXT = re.compile(rb"[\x20-\x7e]{3,}")
 NOISE_BYTES_MAX = 300
+LOOK_BYTES = 24  # Where a length or a count is looked for, from a place chosen by chance.
 # How often the length in front says how long the frame is, and how often a frame is left as it is.
 LENGTH_IS_RIGHT = 0.97
-IS_LEFT_ALONE = 0.3
+IS_LEFT_ALONE = 0.35
+IS_WRAPPED = 0.8  # How often what is bad stands behind checksums and lengths that are right.
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the frames of a protocol are built: the byte order, and where the length stands."""
 
-    byte_order: str  # ">" or "<"; "" for frames without a length in front
+    byte_order: str  # ">" or "<"; "" for frames without a length
     head_bytes: int  # the length, and what says which command it is
     is_protobuf: bool = False
+    length_pos: int = 0
+    uncounted_bytes: int = 4  # at the beginning, which the length does not count
 
     def with_length(self, body: bytes) -> bytes:
-        """A whole frame of what follows the length."""
+        """A whole frame of what follows the length, where that comes first."""
         return struct.pack(f"{self.byte_order}I", len(body)) + body if self.byte_order else body
+
+    def corrected(self, frame: bytes) -> bytes:
+        """The frame with the length that it has."""
+        end = self.length_pos + 4
+        if not self.byte_order or len(frame) < end:
+            return frame
+        size = struct.pack(f"{self.byte_order}I", max(len(frame) - self.uncounted_bytes, 0))
+        return frame[: self.length_pos] + size + frame[end:]
+
+    def is_whole(self, frame: bytes) -> bool:
+        """Whether the frame is as long as it says."""
+        return self.corrected(frame) == frame
 
 
 KAFKA = Layout(">", 12)
 IGGY = Layout("<", 8)
+IGGY_V = Layout("<", 256, length_pos=48, uncounted_bytes=0)
 PULSAR = Layout(">", 8, is_protobuf=True)
 HTTP = Layout("", 0)
+
+
+RAW = Layout("", 0)
+
+
+def mutated(chance: random.Random, row: Command, layout: Layout) -> bytes:
+    """A frame made of a row, bad more often than not."""
+    if row.wrap is not None and chance.random() < IS_WRAPPED:
+        return row.wrap(mutate(chance, row.inner, RAW))
+    return mutate(chance, row.frame, layout)
 
 
 def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
@@ -52,14 +85,12 @@ def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
         return _mutated_command(chance, frame)
     head = min(layout.head_bytes, len(frame))
     if chance.random() < 0.05:
-        head = 4 if layout.byte_order else 0
+        head = layout.length_pos + 4 if layout.byte_order else 0
     rest = bytearray(frame[head:])
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         chance.choice(_mutators(layout))(chance, rest)
     whole = frame[:head] + bytes(rest)
-    if not layout.byte_order or chance.random() > LENGTH_IS_RIGHT:
-        return whole
-    return layout.with_length(whole[4:])
+    return whole if chance.random() > LENGTH_IS_RIGHT else layout.corrected(whole)
 
 
 def _mutators(layout: Layout) -> tuple[Mutator, ...]:
@@ -68,8 +99,10 @@ def _mutators(layout: Layout) -> tuple[Mutator, ...]:
         size, kind = chance.choice(((1, "B"), (2, "H"), (4, "I"), (4, "I"), (8, "Q")))
         if len(data) < size:
             return
-        places = [at for at in range(len(data) - size + 1) if _is_small(data, at, size, layout)]
-        at = chance.choice(places) if places else chance.randrange(len(data) - size + 1)
+        start = chance.randrange(len(data) - size + 1)
+        near = range(start, min(start + LOOK_BYTES, len(data) - size + 1))
+        places = [at for at in near if _is_small(data, at, size, layout)]
+        at = chance.choice(places) if places else start
         value = chance.choice(EXTREMES) + chance.choice((0, 0, 1, -1))
         order = layout.byte_order or ">"
         struct.pack_into(f"{order}{kind}", data, at, value & ((1 << 8 * size) - 1))

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from conformance.hostile.commands import TOPIC, kafka_request, pulsar_command
+from conformance.hostile.rows import TOPIC
+from conformance.hostile.rows_kafka import kafka_request
+from conformance.hostile.rows_pulsar import pulsar_command
 from conformance.raw import iggy, kafka, pulsar
 from conformance.raw.iggy import FIRST, IggyWire
 from conformance.raw.kafka import KafkaWire

@@ -228,7 +228,7 @@ class IggyMachine:
             try:
                 fitting.append((dialect, layout.read(payload)))
             except ProtocolError as error:
-                fault = fault or error
+                fault = fault or error.with_traceback(None)  # Which holds this frame, and it.
         if not fitting:
             if fault is not None:
                 raise fault

@@ -148,8 +148,9 @@ class UsersApi:
         users = self._broker.users
         text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
         self._audit(request, "token_created", f"{self._user(request).name} {name}")
-        await self._broker.durability.reached(ticket)
+        # Before the wait: another client may take it back meanwhile.
         kept = next(one for one in self._user(request).tokens if one.name == name)
+        await self._broker.durability.reached(ticket)
         return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
 
     async def delete_token(self, request: Request) -> Response:

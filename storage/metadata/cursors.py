@@ -13,6 +13,7 @@ import msgspec
 
 from storage.errors import DamagedLog
 from storage.journal.changes import ChangeJournal, Journal
+from storage.metadata.cursor_totals import CursorTotals
 from storage.metadata.ranges import RangeSet
 
 # What one record of a snapshot holds: cursors, some 40 bytes each, or ranges of one cursor, 16.
@@ -137,6 +138,7 @@ class CursorStore:
         self._gather_max = gather_max
         self.set_back = 0
         """Grows when a cursor is made or moved back: positions read before may be too high then."""
+        self.totals = CursorTotals()
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
         self._journal.replay(self._apply, lost)
@@ -289,36 +291,51 @@ class CursorStore:
             case Moved():
                 self._apply_moved(change)
             case Subscribed():
-                self._topics.setdefault(change.topic_id, {}).update(change.subscriptions)
+                self._apply_subscribed(change)
             case CursorGone():
-                del self._topics[change.topic_id][change.name].cursors[change.index]
+                found = self._topics[change.topic_id][change.name]
+                self.totals.take((found,))
+                del found.cursors[change.index]
+                self.totals.add((found,))
             case Unsubscribed():
                 named = self._topics[change.topic_id]
-                del named[change.name]
+                self.totals.take((named.pop(change.name),))
                 if not named:
                     del self._topics[change.topic_id]
             case TopicDropped():
-                del self._topics[change.topic_id]
+                self.totals.take(self._topics.pop(change.topic_id).values())
             case TopicResized():
                 self.set_back += 1
                 for found in self._topics[change.topic_id].values():
-                    _resize(found, change.partitions)
+                    if found.partitions != change.partitions:  # Many may have them already.
+                        self.totals.take((found,))
+                        _resize(found, change.partitions)
+                        self.totals.add((found,))
+
+    def _apply_subscribed(self, change: Subscribed) -> None:
+        named = self._topics.setdefault(change.topic_id, {})
+        self.totals.take(named[name] for name in change.subscriptions if name in named)
+        named.update(change.subscriptions)
+        self.totals.add(change.subscriptions.values())
 
     def _apply_moved(self, change: Moved) -> None:
         cursors = self._topics[change.topic_id][change.name].cursors
         cursor = cursors.get(change.index)
         if cursor is None:
             cursor = cursors[change.index] = StoredCursor(change.position, change.floor)
+            self.totals.cursors += 1
             self.set_back += 1
         elif change.position < cursor.position:
             self.set_back += 1
         cursor.position = change.position
         cursor.floor = change.floor
         cursor.kafka = change.kafka
+        had = len(cursor.acked) if cursor.acked is not None else 0
         if change.cleared:
             cursor.acked = None
         if cursor.acked is not None or change.ranges is not None:
             cursor.acked = _joined(cursor.acked, change.ranges, change.position)
+        self.totals.ranges += (len(cursor.acked) if cursor.acked is not None else 0) - had
 
 
 def made(

@@ -122,12 +122,14 @@ async def read_shared():
 
 
 async def group():
-    """Two members of a group, of the clients that have them: what each reads, and an offset."""
-    first, second = await logged_in(), await logged_in()
+    """Two members of a group, of the clients that have them: what each reads.
+
+    A client becomes a member when it begins to consume. So nothing is sent before both are: a line
+    on the standard input says so.
+    """
+    first, second, writer = await logged_in(), await logged_in(), await logged_in()
     stream = f"group-{version}"
     await make(first, stream, "tp", 2)
-    for partition in (FIRST, FIRST + 1):
-        await send(first, stream, "tp", partition, [f"{partition - FIRST}-{at}" for at in range(3)])
     import datetime
 
     async def member(client):
@@ -157,7 +159,13 @@ async def group():
 
         await members[at].consume_messages(got, enough)
 
-    await asyncio.wait_for(asyncio.gather(reading(0), reading(1)), 20)
+    async def sending():
+        await asyncio.to_thread(sys.stdin.readline)
+        for partition in (FIRST, FIRST + 1):
+            texts = [f"{partition - FIRST}-{at}" for at in range(3)]
+            await send(writer, stream, "tp", partition, texts)
+
+    await asyncio.gather(reading(0), reading(1), sending())
     return sorted(read)
 
 

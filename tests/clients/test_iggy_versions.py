@@ -9,6 +9,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import pytest
 from conformance import iggy_programs
 from conformance.iggy_clients import CLIENTS, IggyClient, NoClient, folder_of, python_of
 from conformance.iggy_programs import IggyProgram
+from conformance.raw.iggy import IggyWire, identifier
 from conformance.server import RunningBroker
+from tests.waiting import until_seen
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 CHILD = Path(__file__).with_name("iggy_versions_child.py")
 TIMEOUT_S = 120.0  # All of them start at once.
+GET_GROUP = 600
 FIXED_ADDRESS = "127.0.0.1:8090"
 NUMBERS = [[at, f"m{at}"] for at in range(5)]
 # iggy-py 0.2.0 and 0.2.1 put something before each payload; no client here does.
@@ -55,8 +59,11 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
-    """What the scenario saw."""
+@contextmanager
+def started(
+    broker: RunningBroker, client: IggyClient, scenario: str
+) -> Iterator[subprocess.Popen[str]]:
+    """The scenario in a process of its own, which ends with the block."""
     address = broker.addresses["iggy"]
     if not client.takes_address and address != FIXED_ADDRESS:
         pytest.skip(f"{client} connects to {FIXED_ADDRESS} only, which is taken")
@@ -64,15 +71,31 @@ def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
         folder, python = folder_of(client), python_of(client)
     except NoClient as reason:
         pytest.skip(str(reason))
-    ended = subprocess.run(
+    with subprocess.Popen(
         [python, str(CHILD), scenario, client.package, client.version, address],
         env=os.environ | {"PYTHONPATH": str(folder)},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def result(child: subprocess.Popen[str], told: str = "") -> Any:
+    """What the scenario saw, once it was told that."""
+    seen, errors = child.communicate(told, timeout=TIMEOUT_S)
+    assert child.returncode == 0, errors
+    return json.loads(seen)
+
+
+def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
+    """What the scenario saw."""
+    with started(broker, client, scenario) as child:
+        return result(child)
 
 
 def run_program(broker: RunningBroker, program: IggyProgram, scenario: str) -> list[str]:
@@ -163,7 +186,14 @@ def test_a_program_reads_what_all_of_them_sent(
 def test_two_members_share_the_partitions_of_a_topic(
     broker: RunningBroker, client: IggyClient
 ) -> None:
-    # Which member a partition is dealt to depends on when the other one joined: each message comes
-    # to one of them, once.
-    taken = [text for member in run(broker, client, "group") for text in member]
-    assert sorted(taken) == ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2"]
+    with started(broker, client, "group") as child:
+        with IggyWire(broker.address("iggy")) as wire:
+            until_seen(lambda: child.poll() is not None or members(wire, client) == 2)
+        assert result(child, "both are members\n") == [["0-0", "0-1", "0-2"], ["1-0", "1-1", "1-2"]]
+
+
+def members(wire: IggyWire, client: IggyClient) -> int:
+    """How many members the group has that this client makes."""
+    names = (f"group-{client.version}", "tp", "grp")
+    _, answer = wire.ask(GET_GROUP, b"".join(map(identifier, names)))
+    return int(struct.unpack_from("<III", answer)[2]) if answer else 0

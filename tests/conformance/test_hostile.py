@@ -3,6 +3,7 @@
 import pytest
 
 from conformance.hostile.attack import attack
+from conformance.hostile.clearing import prepare
 from conformance.hostile.commands import protocols
 from conformance.hostile.judge import judged, restarts_with_the_same
 from conformance.hostile.scenarios import SCENARIOS, SHORT
@@ -24,6 +25,7 @@ def broker(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_mutated_frames(broker, name):
+    prepare(broker)
     with judged(broker):
         sent = attack(broker, protocols()[name], FRAMES[name], SEED)
     assert not sent.hung

@@ -11,9 +11,11 @@ run against a real broker through loopback sockets (fixtures `broker` and `open_
 something of its own making (a time, a random id) takes that out in `normal`.
 """
 
+import gc
 import random
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -86,6 +88,31 @@ class AdapterContract:
             nursery.start_soon(_send_chunks, client, self._chunks(chunking))
             answers = await self._receive(client, len(expected))
         assert [self.normal(answer) for answer in answers] == expected
+
+    async def test_an_ended_connection_is_no_garbage_to_search_for(
+        self, open_client: OpenClient
+    ) -> None:
+        """Thousands of them at once would hold the event loop while Python searches for circles."""
+
+        async def talk() -> None:
+            client = await open_client(self.protocol)
+            await client.send_all(b"".join(one.request for one in self.exchanges) + self.oversized)
+            await client.send_eof()
+            await _read_to_end(client)
+            await client.aclose()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+        await talk()
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await talk()
+            gc.collect()
+            found = Counter(type(one).__qualname__ for one in gc.garbage)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+        assert not found, found
 
     async def test_each_request_is_answered_before_the_next_is_sent(
         self, broker: Any, open_client: OpenClient

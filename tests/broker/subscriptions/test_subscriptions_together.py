@@ -7,6 +7,7 @@ import pytest
 from broker import errors
 from broker.subscriptions import subscriptions as module
 from broker.subscriptions.subscriptions import CursorEvent, KafkaCommit
+from broker.topics import topics as topics_module
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import Heard, House
 
@@ -124,6 +125,46 @@ async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
     with pytest.raises(errors.InvalidName):
         too_long.add(house.topics.get(ORDERS), 0, 4)
     assert too_long.write() == 0
+
+
+async def test_partitions_that_go_take_all_cursors_with_one_record(house):
+    orders = house.topics.get(ORDERS)
+    held = [house.subscriptions.open(orders, name) for name in (b"one", b"two", b"three")]
+    for one in held:
+        for index in range(PARTITIONS):
+            one.commit(index, 4)
+    heard, ticket = told_of(held[0]), house.cursor_journal.ticket
+    await house.topics.remove_partitions(ORDERS, 2)
+    assert house.cursor_journal.ticket == ticket + 1
+    assert heard.take() == [(1, CursorEvent.DELETED), (2, CursorEvent.DELETED)]
+    assert [held[1].position(index) for index in range(PARTITIONS)] == [4, None, None]
+    await house.topics.add_partitions(ORDERS, 2)
+    assert held[2].position(1) == 0
+
+
+async def test_all_topics_together_have_only_so_many(house, monkeypatch):
+    orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
+    monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    monkeypatch.setattr(topics_module, "CURSORS_MAX", 3)
+    monkeypatch.setattr(module, "ALL_RANGES_MAX", 2)
+    one = house.subscriptions.open(orders, b"one")
+    house.subscriptions.open(payments, b"two")
+    with pytest.raises(errors.LimitExceeded, match="2 subscriptions"):
+        house.subscriptions.open(payments, b"three")
+    for index in (0, 1):
+        one.commit(index, 1)
+    two = house.subscriptions.get(payments, b"two")
+    with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+        two.commit(0, 1)
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        one.ack(0, [(5, 6), (7, 8), (9, 10)], lazy=True)
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        one.ack(1, [(5, 6)], lazy=True)
+    with pytest.raises(errors.LimitExceeded, match="3 cursors"):
+        await house.topics.add_partitions(orders.name, PARTITIONS + 2)
+    one.commit(0, 20)  # What goes makes room.
+    one.ack(1, [(5, 6)], lazy=True)
 
 
 def test_those_that_cannot_be_written_do_not_happen_and_nobody_is_told(house):

@@ -1,6 +1,7 @@
 """`/api/v1/users` and `/api/v1/permissions`."""
 
 import pytest
+import trio
 
 from tests.protocols.rest.asgi import call
 
@@ -44,6 +45,21 @@ async def test_a_token_is_told_once(app, broker):
     assert (await call(app, "PUT", f"{USERS}/anna/tokens/ci", {})).status == 409
     assert (await call(app, "DELETE", f"{USERS}/anna/tokens/ci")).status == 204
     assert (await call(app, "DELETE", f"{USERS}/anna/tokens/ci")).status == 404
+
+
+async def test_a_token_may_be_taken_back_before_it_is_on_disk(app, broker):
+    await call(app, "PUT", f"{USERS}/anna", {})
+    statuses = []
+
+    async def make():
+        statuses.append((await call(app, "PUT", f"{USERS}/anna/tokens/ci", {})).status)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(make)
+        while not broker.users.get("anna").tokens:
+            await trio.lowlevel.checkpoint()
+        await broker.users.delete_token(broker.users.get("anna"), "ci")
+    assert statuses == [201]
 
 
 async def test_permissions_are_granted_tested_listed_and_taken_back(app):

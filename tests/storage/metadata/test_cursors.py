@@ -4,6 +4,7 @@ import pytest
 
 from storage.errors import DamagedLog, StorageFull, UnwritableChange
 from storage.metadata import cursors as module
+from storage.metadata.cursor_totals import CursorTotals
 from storage.metadata.cursors import CursorStore, KafkaCommit, Moved, StoredCursor, made
 from storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
@@ -236,6 +237,14 @@ def make_together_at_random(rng, store, change):
     store.move_all([change, *moves], making=new)
 
 
+def counted(store):
+    """What the totals should be."""
+    found = [one for topic_id in store.topic_ids() for one in store.subscriptions(topic_id)]
+    cursors = [cursor for one in found for cursor in one.cursors.values()]
+    ranges = sum(len(cursor.acked) for cursor in cursors if cursor.acked is not None)
+    return CursorTotals(len(found), len(cursors), ranges)
+
+
 @pytest.mark.parametrize("gather_max", [module.GATHER_CURSORS, 1])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed, gather_max):
@@ -248,6 +257,8 @@ def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(s
             change_at_random(rng, store)
             if number % 8 == 0:
                 assert state_of(CursorStore(journal.reopened())) == state_of(store)
+                assert store.totals == counted(store)
+        assert CursorStore(journal.reopened()).totals == counted(store)
         assert state_of(CursorStore(journal.reopened())) == state_of(store)
         if rng.random() < 0.5:
             journal.extra_bytes = 1 << 40  # The next change brings a snapshot.

@@ -1,0 +1,75 @@
+"""Takes away what an attack has made, as an operator would: else a long one would be slow for all
+the topics, records and users that it has made, not for what it sends.
+"""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.hostile.rows import TOPIC
+from conformance.raw.kafka import KafkaWire
+from conformance.server import RunningBroker
+
+KEPT = "public/default/healthy-"  # The judged clients' topics.
+USERS_KEPT = ("admin", "iggy")
+GONE = 404
+
+
+@dataclass(slots=True)
+class Cleared:
+    """How many of each kind were taken away."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: str) -> None:
+        """One more."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+
+
+def prepare(broker: RunningBroker) -> None:
+    """Make what most frames are about."""
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(TOPIC)
+
+
+def clear(broker: RunningBroker) -> Cleared:
+    """Delete all topics, namespaces and users but those of the judged clients."""
+    cleared = Cleared()
+    after: str | None = ""
+    while after is not None:
+        page = _ask(broker, "GET", f"/api/v1/topics?limit=1000&after={urllib.parse.quote(after)}")
+        for topic in page["topics"]:
+            if not topic["name"].startswith(KEPT):
+                _delete(broker, "topics", f"/api/v1/topics/{_quoted(topic['name'])}", cleared)
+        after = page["next"]
+    for tenant in _ask(broker, "GET", "/admin/v2/tenants"):
+        for name in _ask(broker, "GET", f"/admin/v2/namespaces/{_quoted(tenant)}"):
+            if name != "public/default":
+                _delete(broker, "namespaces", f"/admin/v2/namespaces/{_quoted(name)}", cleared)
+    for user in _ask(broker, "GET", "/api/v1/users")["users"]:
+        if user["name"] not in USERS_KEPT:
+            path = f"/api/v1/users/{urllib.parse.quote(user['name'], safe='')}"
+            _delete(broker, "users", path, cleared)
+    return cleared
+
+
+def _quoted(name: str) -> str:
+    return "/".join(urllib.parse.quote(part, safe="") for part in name.split("/"))
+
+
+def _delete(broker: RunningBroker, kind: str, path: str, cleared: Cleared) -> None:
+    try:
+        _ask(broker, "DELETE", path)
+    except urllib.error.HTTPError as error:
+        if error.code != GONE:  # Another client of the attack was quicker.
+            raise
+    cleared.add(kind)
+
+
+def _ask(broker: RunningBroker, method: str, path: str) -> Any:
+    request = urllib.request.Request(f"{broker.url}{path}", method=method)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.loads(answer.read() or b"null")

@@ -1,0 +1,151 @@
+"""Rows of HTTP: every path with every method that it has (docs/api.md)."""
+
+import json
+from collections.abc import Iterator
+
+from conformance.hostile.mutation import HTTP
+from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
+
+API, ADMIN = "/api/v1", "/admin/v2"
+PLACE = f"public/default/{TOPIC}"
+MADE = f"public/default/{TOPIC}-http"  # What these make and delete.
+PIP64, KEEP = f"/topics/{PLACE}", f"{ADMIN}/persistent/{PLACE}"
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}]}
+MESSAGES = [
+    {"key": "k", "value": "v", "properties": {"a": "b"}, "eventTime": 1, "sequenceId": 7},
+    {
+        "value": "dg==",
+        "encoding": "base64",
+        "key": "aw==",
+        "key_encoding": "base64",
+        "partition": 0,
+    },
+]
+AVRO = {"schema_type": "AVRO", "value_schema": {"type": "AVRO", "schema": SCHEMA}}
+PLACE_IN_LOG = {"ledgerId": 1, "entryId": 0, "partitionIndex": -1}
+Row = tuple[str, str, object]
+
+
+def _health() -> Iterator[Row]:
+    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"):
+        yield "GET", path, None
+    yield "OPTIONS", f"{API}/topics", None
+    yield "HEAD", f"{API}/topics", None
+
+
+def _messages() -> Iterator[Row]:
+    yield "POST", PIP64, {"messages": MESSAGES}
+    yield "POST", PIP64, {**AVRO, "messages": [{"value": {"a": {"int": 7}}}]}
+    yield "POST", f"{PIP64}/partitions/0", {"messages": MESSAGES, "schema_type": "STRING"}
+    yield "POST", f"/topics/persistent/{PLACE}", {"messages": MESSAGES}
+    for query in (
+        "position=earliest&max_messages=10&timeout=0",
+        "position=0&max_bytes=1000&include_schema=true&int64=string&timeout=1",
+        "message_id=CAEQABgB&encoding=base64&timeout=0",
+        "timestamp=1700000000000&schema_type=STRING&timeout=0",
+    ):
+        yield "GET", f"{PIP64}/partitions/0/messages?{query}", None
+    base = f"{PIP64}/subscription/hostile"
+    yield "POST", base, {"initial_position": "Earliest", "subscription_type": "Shared"}
+    yield "POST", f"{base}/consumers", {"consumer_name": "c"}
+    yield "GET", f"{base}/consumer/no-such/messages?timeout=0", None
+    yield "DELETE", f"{base}/consumers/no-such", None
+    yield "GET", f"{base}/cursor", None
+    for kind in ("Individual", "Cumulative", "Nack"):
+        yield "POST", f"{base}/cursor", {"type": kind, "messageIds": ["CAEQABgB"]}
+    yield "POST", f"{base}/cursor", {"type": "Seek", "position": "earliest"}
+    yield "GET", "/topics/non-persistent/public/default/x", None
+
+
+def _managing() -> Iterator[Row]:
+    yield "GET", f"{API}/topics?limit=2&after=public/default/a&namespace=public/default", None
+    yield "GET", f"{API}/topics/{PLACE}", None
+    yield "PUT", f"{API}/topics/{MADE}", {"partitions": 2, "settings": {"durability": "written"}}
+    yield "PATCH", f"{API}/topics/{MADE}", {"settings": {"retention_ms": 9}, "partitions": 3}
+    yield "DELETE", f"{API}/topics/{MADE}", None
+    yield "GET", f"{API}/groups?topic={PLACE}&group=s&encoding=base64", None
+    yield "GET", f"{API}/groups/{PLACE}/s", None
+    yield "PUT", f"{API}/groups/{PLACE}/s/positions", {"positions": {"0": 17}}
+    yield "GET", f"{API}/log", None
+    yield "GET", f"{API}/log/{PLACE}/0", None
+    yield "GET", f"{API}/log/{PLACE}/0/batches?offset=0&max_bytes=65536", None
+    yield "GET", f"{API}/users", None
+    yield "GET", f"{API}/users/hostile", None
+    yield "PUT", f"{API}/users/hostile", {"roles": ["r"]}
+    yield "PATCH", f"{API}/users/hostile", {"roles": ["r", "s"]}
+    yield "DELETE", f"{API}/users/hostile", None
+    yield "PUT", f"{API}/users/hostile/tokens/t", {"expires_us": 1_900_000_000_000_000}
+    yield "DELETE", f"{API}/users/hostile/tokens/t", None
+    right = {"subject": "hostile", "action": "consume", "resource": f"topic {PLACE}"}
+    yield "GET", f"{API}/permissions?subject=hostile", None
+    yield "POST", f"{API}/permissions", right
+    query = f"action=consume&resource=topic%20{PLACE}"
+    yield "DELETE", f"{API}/permissions?subject=hostile&{query}", None
+    yield "GET", f"{API}/permissions/test?user=hostile&{query}", None
+
+
+def _admin() -> Iterator[Row]:
+    for path in ("clusters", "clusters/standalone", "brokers/health", "brokers/ready"):
+        yield "GET", f"{ADMIN}/{path}", None
+    for path in ("brokers/version", "brokers/standalone", "tenants", "tenants/public"):
+        yield "GET", f"{ADMIN}/{path}", None
+    yield "GET", f"/lookup/v2/topic/persistent/{PLACE}", None
+    yield "PUT", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
+    yield "DELETE", f"{ADMIN}/tenants/hostile", None
+    yield "GET", f"{ADMIN}/namespaces/public", None
+    yield "PUT", f"{ADMIN}/namespaces/public/hostile-http", {}
+    yield "GET", f"{ADMIN}/namespaces/public/hostile-http", None
+    yield "DELETE", f"{ADMIN}/namespaces/public/hostile-http", None
+    yield "GET", f"{ADMIN}/namespaces/public/default/topics", None
+    yield "GET", f"{ADMIN}/persistent/public/default", None
+    yield "GET", f"{ADMIN}/persistent/public/default/partitioned", None
+    made = f"{ADMIN}/persistent/{MADE}"
+    yield "PUT", made, None
+    yield "DELETE", f"{made}?force=true", None
+    yield "GET", f"{KEEP}/partitions", None
+    yield "PUT", f"{made}-p/partitions", 2
+    yield "POST", f"{made}-p/partitions", 3
+    yield "DELETE", f"{made}-p/partitions", None
+    for path in ("stats", "partitioned-stats", "internalStats", "lastMessageId", "subscriptions"):
+        yield "GET", f"{KEEP}/{path}", None
+    yield "GET", f"{KEEP}/messageid/1700000000000", None
+    yield "GET", f"{KEEP}/ledger/1/entry/0", None
+    base = f"{KEEP}/subscription/hostile-admin"
+    yield "PUT", base, PLACE_IN_LOG
+    yield "DELETE", base, None
+    yield "POST", f"{base}/resetcursor", PLACE_IN_LOG
+    yield "POST", f"{base}/resetcursor/1700000000000", None
+    yield "POST", f"{base}/skip/1", None
+    yield "POST", f"{base}/skip_all", None
+    yield "GET", f"{base}/position/1", None
+    schemas = f"{ADMIN}/schemas/{PLACE}"
+    posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
+    yield "GET", f"{schemas}/schema", None
+    yield "POST", f"{schemas}/schema", posted
+    yield "DELETE", f"{schemas}/schema", None
+    yield "GET", f"{schemas}/schema/0", None
+    yield "GET", f"{schemas}/schemas", None
+    yield "POST", f"{schemas}/compatibility", posted
+    yield "GET", f"{ADMIN}/no-such", None
+
+
+def request(method: str, path: str, body: object, *more: str) -> bytes:
+    """A whole request."""
+    data = b"" if body is None else json.dumps(body).encode()
+    head = [f"{method} {path} HTTP/1.1", "Host: broker", "Content-Type: application/json", *more]
+    head.append(f"Content-Length: {len(data)}")
+    return "\r\n".join((*head, "", "")).encode() + data
+
+
+def _commands() -> Iterator[Command]:
+    for rows in (_health, _messages, _managing, _admin):
+        for method, path, body in rows():
+            yield Command(f"{method} {path}", request(method, path, body))
+    for kind in ("text/event-stream", "application/x-ndjson"):
+        path = f"{PIP64}/partitions/0/messages?timeout=0"
+        yield Command(f"GET {path}, {kind}", request("GET", path, None, f"Accept: {kind}"))
+
+
+def protocol() -> Protocol:
+    """How to attack the HTTP listener."""
+    return Protocol("http", [Talk(HTTP, [], [], list(_commands()))])
