@@ -176,9 +176,10 @@ class Partitions:
 
     def _settings(self, topic: Topic) -> LogSettings:
         """The same for all partitions of a topic, and for most topics: a start opens thousands."""
-        key = tuple(topic.meta.settings.items())
+        settings = topic.settings
+        key = tuple(settings.items())
         if key not in self._known_settings:
-            self._known_settings = {key: log_settings(self._config, topic.meta.settings)}
+            self._known_settings = {key: log_settings(self._config, settings)}
         return self._known_settings[key]
 
 

@@ -36,8 +36,18 @@ class Strategy(enum.Enum):
     FULL = "full"  # Both directions; the default.
     BACKWARD = "backward"  # New readers read what old ones wrote.
     FORWARD = "forward"  # Old readers read what new ones write.
+    FULL_TRANSITIVE = "full_transitive"  # The same with every version, not the last one alone.
+    BACKWARD_TRANSITIVE = "backward_transitive"
+    FORWARD_TRANSITIVE = "forward_transitive"
     ALWAYS_COMPATIBLE = "always_compatible"
     ALWAYS_INCOMPATIBLE = "always_incompatible"
+
+
+TRANSITIVE: Final = frozenset(
+    {Strategy.FULL_TRANSITIVE, Strategy.BACKWARD_TRANSITIVE, Strategy.FORWARD_TRANSITIVE}
+)
+BACKWARD_ONLY: Final = frozenset({Strategy.BACKWARD, Strategy.BACKWARD_TRANSITIVE})
+FORWARD_ONLY: Final = frozenset({Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE})
 
 
 class BadDefinition(Exception):
@@ -64,9 +74,9 @@ def difference(strategy: Strategy, last: SchemaMeta, new: SchemaMeta) -> str:
         return ""
     old_definition, new_definition = _parsed(last.data), _parsed(new.data)
     backward = forward = ""
-    if strategy is not Strategy.FORWARD:
+    if strategy not in FORWARD_ONLY:
         backward = _unreadable(new_definition, old_definition)
-    if strategy is not Strategy.BACKWARD:
+    if strategy not in BACKWARD_ONLY:
         forward = _unreadable(old_definition, new_definition)
     if backward:
         return f"what was written before could not be read: {backward}"

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.topics.catalogue import LocalCatalogue
-from broker.topics.schema_rules import BadDefinition, Strategy, check_definition, difference
+from broker.topics.schema_rules import (
+    TRANSITIVE,
+    BadDefinition,
+    Strategy,
+    check_definition,
+    difference,
+)
 from storage.metadata.catalogue_records import SchemaMeta
 
 if TYPE_CHECKING:
@@ -39,7 +45,10 @@ def compatible(topic: Topic, schema: SchemaMeta) -> None:
     schemas = topic.meta.schemas
     try:
         check_definition(schema)
-        reason = difference(strategy_of(topic), schemas[-1], schema) if schemas else ""
+        strategy = strategy_of(topic)
+        known = schemas if strategy in TRANSITIVE else schemas[-1:]
+        reasons = (difference(strategy, one, schema) for one in reversed(known))
+        reason = next(filter(None, reasons), "")
     except BadDefinition as error:
         reason = str(error)
     if reason:
@@ -47,8 +56,8 @@ def compatible(topic: Topic, schema: SchemaMeta) -> None:
 
 
 def strategy_of(topic: Topic) -> Strategy:
-    """The topic's setting."""
-    return Strategy(topic.meta.settings.get("schema_compatibility", Strategy.FULL.value))
+    """The strategy in force: the topic's, else its namespace's, else FULL."""
+    return Strategy(topic.settings.get("schema_compatibility", Strategy.FULL.value))
 
 
 class Schemas:

@@ -39,7 +39,14 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     retention_hold_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
     # Of broker/topics/schema_rules.py: who must be able to read whose data.
     schema_compatibility: typing.Literal[
-        "full", "backward", "forward", "always_compatible", "always_incompatible"
+        "full",
+        "backward",
+        "forward",
+        "full_transitive",
+        "backward_transitive",
+        "forward_transitive",
+        "always_compatible",
+        "always_incompatible",
     ] = "full"
     deduplication: bool = False  # What a Pulsar producer sends again is not stored again.
 

@@ -67,6 +67,7 @@ class Topic:
     def __init__(self, meta: TopicMeta, placement: Placement) -> None:
         self.meta = meta
         self.placement = placement
+        self.inherited: Mapping[str, Setting] = {}  # Its namespace's settings.
         self.resource = Resource.of_topic(meta.name)  # As access control knows it.
         self.partitions: list[Partition] = []
         self.ticket = 0
@@ -85,6 +86,11 @@ class Topic:
     def partitioned(self) -> bool:
         """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
         return self.meta.partitioned
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """What it goes by: its own settings, and its namespace's where it has none."""
+        return {**self.inherited, **self.meta.settings}
 
     @property
     def is_terminated(self) -> bool:

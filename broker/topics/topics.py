@@ -8,7 +8,7 @@ no file (`PartitionFactory` makes and removes those) and no protocol but for the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -86,7 +86,7 @@ class Topics:
         left one journal behind the other. Raises errors of storage.
         """
         for meta in self._catalogue.state.all_topics():
-            topic = Topic(meta, self._placement)
+            topic = self._named(meta)
             for index, partition_id in enumerate(meta.partition_ids):
                 topic.partitions.append(self._factory.open(topic, index, partition_id))
             self._topics[meta.name] = topic
@@ -169,15 +169,7 @@ class Topics:
 
     def is_deduplicated(self, topic: Topic) -> bool:
         """Whether what a Pulsar producer sends again is not stored again."""
-        return bool(self.setting(topic, "deduplication", self.defaults.deduplication))
-
-    def setting(self, topic: Topic, name: str, otherwise: Setting) -> Setting:
-        """A setting of the topic, else its namespace's, else this."""
-        value = topic.meta.settings.get(name)
-        if value is None:
-            namespace = self._catalogue.state.namespace(topic.name.tenant, topic.name.namespace)
-            value = None if namespace is None else namespace.settings.get(name)
-        return otherwise if value is None else value
+        return bool(topic.settings.get("deduplication", self.defaults.deduplication))
 
     # Changing.
 
@@ -203,7 +195,7 @@ class Topics:
             raise errors.InvalidRequest("an unpartitioned topic has one partition")
         kept = dict(settings or {})
         planned = TopicMeta(0, name, [], partitioned, self._now_us(), kept, iggy_id, 0)
-        topic = Topic(planned, self._placement)
+        topic = self._named(planned)
         made = await self._make_partitions(topic, partitions)
         with self._discarded_if_it_fails(made):
             self._check_new(name, partitions, iggy_id)  # Another client may have been quicker.
@@ -295,16 +287,44 @@ class Topics:
         """
         async with self._altering:
             topic = self.get(name)
-            before = topic.meta.settings
-            settings = _changed(before, changes)
+            settings = _changed(topic.meta.settings, changes)
+            before = topic.settings
             try:
                 with as_broker_errors(self._report):
-                    await self._alter_partitions(topic, settings)
+                    await self._alter_partitions(topic, {**topic.inherited, **settings})
                 topic.ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
             except errors.StorageFull:
                 self._factory.alter(topic, before)
                 raise
         return topic.ticket
+
+    async def alter_namespace(
+        self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
+    ) -> int:
+        """Change settings that the topics of a namespace have where they set none themselves, None
+        takes one back; return the ticket. Topics follow one after the other before this returns.
+
+        Raises NamespaceNotFound, Conflict, StorageFull, StorageFailed.
+        """
+        async with self._altering:
+            meta = self._catalogue.state.namespace(tenant, namespace)
+            if meta is None:
+                raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
+            settings = _changed(meta.settings, changes)
+            ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
+            for topic in self.list(tenant, namespace):
+                topic.inherited = settings
+                with as_broker_errors(self._report), suppress(errors.TopicNotFound):
+                    await self._alter_partitions(topic, topic.settings)
+        return ticket
+
+    def _named(self, meta: TopicMeta) -> Topic:
+        """A topic with the settings of its namespace."""
+        topic = Topic(meta, self._placement)
+        namespace = self._catalogue.state.namespace(meta.name.tenant, meta.name.namespace)
+        if namespace is not None:
+            topic.inherited = namespace.settings
+        return topic
 
     async def _alter_partitions(self, topic: Topic, settings: Mapping[str, Setting]) -> None:
         for partition in topic.partitions:  # Those that come meanwhile, too.

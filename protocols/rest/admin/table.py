@@ -15,6 +15,7 @@ from starlette.routing import Route
 from broker.access.rights import Action
 from protocols.rest.admin.cluster import ClusterApi
 from protocols.rest.admin.permissions import AdminPermissions
+from protocols.rest.admin.policies import AdminPolicies
 from protocols.rest.admin.schemas import AdminSchemas
 from protocols.rest.admin.subscriptions import AdminSubscriptions
 from protocols.rest.admin.topics import AdminTopics
@@ -47,6 +48,7 @@ class Handlers:
     subscriptions: AdminSubscriptions
     schemas: AdminSchemas
     permissions: AdminPermissions
+    policies: AdminPolicies
 
 
 def admin_routes(
@@ -61,6 +63,7 @@ def admin_routes(
         AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
         AdminSchemas(broker, bodies),
         AdminPermissions(broker, bodies),
+        AdminPolicies(broker, bodies),
     )
     rest = Served(_not_served, SEE)
     return [
@@ -70,6 +73,7 @@ def admin_routes(
         *_subscriptions(routes, handlers.subscriptions),
         *_schemas(routes, handlers.schemas),
         *_permissions(routes, handlers.permissions),
+        *_policies(routes, handlers.policies),
         routes.route(f"{ADMIN}/{{rest:path}}", **dict.fromkeys(METHODS, rest)),
     ]
 
@@ -196,4 +200,48 @@ def _permissions(routes: Routes, api: AdminPermissions) -> list[Route]:
             POST=Served(api.grant_on_topic, RULE, statuses=nothing),
             DELETE=Served(api.revoke_on_topic, RULE, statuses=nothing),
         ),
+    ]
+
+
+def _policies(routes: Routes, api: AdminPolicies) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    namespace = f"{ADMIN}/namespaces/{NAMESPACE}"
+    return [
+        route(
+            f"{namespace}/deduplication",
+            GET=Served(api.namespace_deduplication, SEE),
+            POST=Served(api.set_namespace_deduplication, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_namespace_deduplication, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{namespace}/schemaCompatibilityStrategy",
+            GET=Served(api.namespace_strategy, SEE),
+            PUT=Served(api.set_namespace_strategy, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{namespace}/retention",
+            GET=Served(api.namespace_retention, SEE),
+            POST=Served(api.set_namespace_retention, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_namespace_retention, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/deduplicationEnabled",
+            GET=Served(api.topic_deduplication, SEE),
+            POST=Served(api.set_topic_deduplication, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_deduplication, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/schemaCompatibilityStrategy",
+            GET=Served(api.topic_strategy, SEE),
+            PUT=Served(api.set_topic_strategy, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_strategy, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/retention",
+            GET=Served(api.topic_retention, SEE),
+            POST=Served(api.set_topic_retention, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_retention, CHANGE, statuses=nothing),
+        ),
+        route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
+        route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
     ]

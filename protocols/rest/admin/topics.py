@@ -134,7 +134,8 @@ class AdminTopics:
         if consumers and not query.truth(request, ("force",)):
             text = f"Topic has {consumers} consumers connected"
             raise Refused(TOPIC_BUSY, text)
-        ticket = await self._broker.topics.delete(topic.name)
+        is_forced = query.truth(request, ("force",))
+        ticket = await self._broker.topics.delete(topic.name, holds_name=is_forced)
         await self._broker.durability.reached(ticket)
         return done()
 

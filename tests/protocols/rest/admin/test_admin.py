@@ -167,7 +167,7 @@ async def test_schemas(ask):
 
 
 async def test_what_is_not_served_is_said_so(ask):
-    for path in ("functions/public/default", "persistent/public/default/orders/retention"):
+    for path in ("functions/public/default", "persistent/public/default/orders/dispatchRate"):
         answer = await ask("GET", f"{ADMIN}/{path}")
         assert (answer.status, answer.json["error_code"]) == (501, 50101)
 

@@ -1,0 +1,227 @@
+"""Policies of namespaces and topics as Pulsar's admin API has them, on the one set of settings.
+
+A namespace's setting holds for its topics that have none of their own. What is not enforced here
+has no path here. Knows what Pulsar calls a setting, and nothing of how it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.delivery import entries
+from broker.topics.schema_rules import Strategy
+from broker.topics.settings import NO_LIMIT
+from protocols.rest.admin.answers import done, read_any, told
+from protocols.rest.admin.names import name_of, namespace_of
+from protocols.rest.errors import BAD_BODY, ONE_PARTITION_WANTED, Refused
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topics.partition import Partition
+    from protocols.rest.bodies import BodyReader
+
+MINUTE_MS: Final = 60_000
+MIB: Final = 1 << 20
+INFINITE: Final = -1  # In a retention policy.
+LIMIT_MAX: Final = 1 << 40  # Minutes, or MiB: far above what anybody means.
+RETENTION: Final = (
+    "retention_ms",
+    "retention_bytes",
+    "keep_unacknowledged",
+    "delete_acknowledged",
+)
+Setting = str | int | bool
+Settings = Mapping[str, Setting]
+
+
+class AdminPolicies:
+    """Handlers of one broker's policies."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    # Deduplication.
+
+    async def namespace_deduplication(self, request: Request) -> Response:
+        """Whether a namespace's topics store nothing twice; null where it does not say."""
+        return told(self._of_namespace(request).get("deduplication"))
+
+    async def set_namespace_deduplication(self, request: Request) -> Response:
+        """Say so: the body is true or false."""
+        return await self._alter_namespace(request, {"deduplication": await self._switch(request)})
+
+    async def end_namespace_deduplication(self, request: Request) -> Response:
+        """Leave it to the broker's configuration."""
+        return await self._alter_namespace(request, {"deduplication": None})
+
+    async def topic_deduplication(self, request: Request) -> Response:
+        """The same of a topic."""
+        return told(self._of_topic(request).get("deduplication"))
+
+    async def set_topic_deduplication(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, {"deduplication": await self._switch(request)})
+
+    async def end_topic_deduplication(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, {"deduplication": None})
+
+    # Compatibility of schemas.
+
+    async def namespace_strategy(self, request: Request) -> Response:
+        """Which schemas may follow each other in a namespace."""
+        return told(_strategy_shown(self._of_namespace(request)))
+
+    async def set_namespace_strategy(self, request: Request) -> Response:
+        """Say so: the body is the name of a strategy."""
+        return await self._alter_namespace(request, await self._strategy(request))
+
+    async def topic_strategy(self, request: Request) -> Response:
+        """The same of a topic."""
+        return told(_strategy_shown(self._of_topic(request)))
+
+    async def set_topic_strategy(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, await self._strategy(request))
+
+    async def end_topic_strategy(self, request: Request) -> Response:
+        """Leave it to the namespace."""
+        return await self._alter_topic(request, {"schema_compatibility": None})
+
+    # Retention.
+
+    async def namespace_retention(self, request: Request) -> Response:
+        """How long and how much acknowledged messages of a namespace are kept."""
+        return told(_retention_shown(self._of_namespace(request)))
+
+    async def set_namespace_retention(self, request: Request) -> Response:
+        """Say so."""
+        return await self._alter_namespace(request, await self._retention(request))
+
+    async def end_namespace_retention(self, request: Request) -> Response:
+        """Leave it to the broker's configuration."""
+        return await self._alter_namespace(request, dict.fromkeys(RETENTION))
+
+    async def topic_retention(self, request: Request) -> Response:
+        """The same of a topic."""
+        return told(_retention_shown(self._of_topic(request)))
+
+    async def set_topic_retention(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, await self._retention(request))
+
+    async def end_topic_retention(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, dict.fromkeys(RETENTION))
+
+    # Terminating.
+
+    async def terminate(self, request: Request) -> Response:
+        """End a topic without partitions; answers with its last message's id."""
+        name, index = name_of(request)
+        topic = self._broker.topics.get(name)
+        if topic.partitioned or index is not None:
+            text = "Termination of a partitioned topic is not allowed: see terminate/partitions"
+            raise Refused(ONE_PARTITION_WANTED, text)
+        await self._broker.durability.reached(await self._broker.topics.terminate(name))
+        return told(await _last_id(topic.partitions[0], -1))
+
+    async def terminate_partitions(self, request: Request) -> Response:
+        """End a partitioned topic; answers with each partition's last message's id."""
+        name, _ = name_of(request)
+        topic = self._broker.topics.get(name)
+        if not topic.partitioned:
+            raise Refused(ONE_PARTITION_WANTED, f"{name} has no partitions: see terminate")
+        await self._broker.durability.reached(await self._broker.topics.terminate(name))
+        return told(
+            {str(one.index): await _last_id(one, one.index) for one in tuple(topic.partitions)}
+        )
+
+    # Settings and bodies.
+
+    def _of_namespace(self, request: Request) -> Settings:
+        return self._broker.namespaces.get(*namespace_of(request)).settings
+
+    def _of_topic(self, request: Request) -> Settings:
+        return self._broker.topics.get(name_of(request)[0]).meta.settings
+
+    async def _alter_namespace(
+        self, request: Request, changes: Mapping[str, Setting | None]
+    ) -> Response:
+        ticket = await self._broker.topics.alter_namespace(*namespace_of(request), changes)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _alter_topic(
+        self, request: Request, changes: Mapping[str, Setting | None]
+    ) -> Response:
+        ticket = await self._broker.topics.alter_settings(name_of(request)[0], changes)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _switch(self, request: Request) -> bool:
+        body = await read_any(self._bodies, request)
+        if not isinstance(body, bool):
+            raise Refused(BAD_BODY, "the body has to be true or false")
+        return body
+
+    async def _strategy(self, request: Request) -> dict[str, Setting | None]:
+        body = await read_any(self._bodies, request)
+        if body == "UNDEFINED":
+            return {"schema_compatibility": None}
+        known = {strategy.name for strategy in Strategy}
+        if not isinstance(body, str) or body not in known:
+            raise Refused(BAD_BODY, f"a strategy is one of UNDEFINED, {', '.join(sorted(known))}")
+        return {"schema_compatibility": Strategy[body].value}
+
+    async def _retention(self, request: Request) -> dict[str, Setting | None]:
+        body = await read_any(self._bodies, request)
+        limits = body if isinstance(body, dict) else {}
+        minutes, size = limits.get("retentionTimeInMinutes"), limits.get("retentionSizeInMB")
+        for limit in (minutes, size):
+            if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
+                raise Refused(BAD_BODY, "retentionTimeInMinutes and retentionSizeInMB are wanted")
+        assert isinstance(minutes, int) and isinstance(size, int)
+        if (minutes == 0) != (size == 0):
+            raise Refused(BAD_BODY, "both limits of a retention policy are 0, or none is")
+        return {
+            "retention_ms": NO_LIMIT if minutes <= 0 else minutes * MINUTE_MS,
+            "retention_bytes": NO_LIMIT if size <= 0 else size * MIB,
+            "keep_unacknowledged": True,
+            "delete_acknowledged": minutes == 0,
+        }
+
+
+def _strategy_shown(settings: Settings) -> str:
+    value = settings.get("schema_compatibility")
+    return "UNDEFINED" if value is None else Strategy(value).name
+
+
+def _retention_shown(settings: Settings) -> dict[str, int] | None:
+    if "keep_unacknowledged" not in settings or "retention_ms" not in settings:
+        return None
+    if settings.get("delete_acknowledged"):
+        return {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    kept_ms, kept_bytes = settings["retention_ms"], settings.get("retention_bytes", NO_LIMIT)
+    assert isinstance(kept_ms, int) and isinstance(kept_bytes, int)
+    return {
+        "retentionTimeInMinutes": INFINITE if kept_ms == NO_LIMIT else kept_ms // MINUTE_MS,
+        "retentionSizeInMB": INFINITE if kept_bytes == NO_LIMIT else kept_bytes // MIB,
+    }
+
+
+async def _last_id(partition: Partition, index: int) -> dict[str, int]:
+    span = await entries.last_entry(partition)
+    entry = entries.EARLIEST if span is None else span.offset
+    return {
+        "ledgerId": partition.partition_id,
+        "entryId": entry,
+        "partitionIndex": index,
+        "batchIndex": -1,
+        "batchSize": 0,
+    }

@@ -1,0 +1,95 @@
+"""Policies of namespaces and topics by the admin API: what is set is in force, over restarts."""
+
+import pytest
+
+from broker.errors import TopicTerminated
+from broker.topics.schema_rules import Strategy
+from broker.topics.schemas import strategy_of
+from storage.codecs.api import BodyFormat, BodyInfo
+from storage.log.settings import LogSettings
+from tests.protocols.rest.admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask, produce
+
+__all__ = ["ask"]  # A fixture.
+
+NAMESPACE = f"{ADMIN}/namespaces/public/default"
+
+
+async def test_deduplication_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is None
+    await ask("POST", f"{NAMESPACE}/deduplication", True, 204)
+    assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is True
+    assert broker.topics.is_deduplicated(topic)
+    assert (await ask("GET", f"{TOPIC}/deduplicationEnabled")).json is None
+    await ask("POST", f"{TOPIC}/deduplicationEnabled", False, 204)
+    assert not broker.topics.is_deduplicated(topic)
+    await ask("DELETE", f"{TOPIC}/deduplicationEnabled", status=204)
+    assert broker.topics.is_deduplicated(topic)
+    await ask("DELETE", f"{NAMESPACE}/deduplication", status=204)
+    assert not broker.topics.is_deduplicated(topic)
+    await ask("POST", f"{NAMESPACE}/deduplication", "yes", 400)
+
+
+async def test_strategies_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    path = "schemaCompatibilityStrategy"
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json == "UNDEFINED"
+    for strategy in Strategy:
+        await ask("PUT", f"{NAMESPACE}/{path}", strategy.name, 204)
+        assert (await ask("GET", f"{NAMESPACE}/{path}")).json == strategy.name
+        assert strategy_of(topic) is strategy
+    await ask("PUT", f"{TOPIC}/{path}", "BACKWARD", 204)
+    assert strategy_of(topic) is Strategy.BACKWARD
+    await ask("DELETE", f"{TOPIC}/{path}", status=204)
+    await ask("PUT", f"{NAMESPACE}/{path}", "UNDEFINED", 204)
+    assert strategy_of(topic) is Strategy.FULL
+    await ask("PUT", f"{NAMESPACE}/{path}", "SOMETIMES", 400)
+
+
+async def test_retention_by_namespace_and_topic(ask, broker):
+    policy = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
+    await ask("PUT", TOPIC, status=204)
+    settings = broker.topics.get(ORDERS).partitions[0].log
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json is None
+    await ask("POST", f"{NAMESPACE}/retention", policy, 204)
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json == policy
+    assert (settings.settings.retention_ms, settings.settings.retention_bytes) == (
+        600_000,
+        5 << 20,
+    )
+    assert settings.settings.keep_unacknowledged
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)  # A topic that comes later has it too.
+    parts = broker.topics.list("public", "default")[1]
+    assert parts.partitions[1].log.settings.retention_ms == 600_000
+    infinite = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    await ask("POST", f"{TOPIC}/retention", infinite, 204)
+    assert (await ask("GET", f"{TOPIC}/retention")).json == infinite
+    assert settings.settings.retention_ms is None
+    await ask("DELETE", f"{TOPIC}/retention", status=204)
+    none = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    await ask("POST", f"{NAMESPACE}/retention", none, 204)
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json == none
+    assert settings.settings.delete_acknowledged
+    await ask("DELETE", f"{NAMESPACE}/retention", status=204)
+    assert settings.settings == LogSettings()
+    for bad in ({}, {**policy, "retentionSizeInMB": 0}, {**policy, "retentionSizeInMB": "5"}):
+        await ask("POST", f"{NAMESPACE}/retention", bad, 400)
+    await ask("POST", f"{ADMIN}/namespaces/no/where/retention", policy, 404)
+
+
+async def test_terminating_answers_with_the_last_message(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0", "1")
+    last = (await ask("POST", f"{TOPIC}/terminate", status=200)).json
+    assert (last["ledgerId"], last["entryId"], last["partitionIndex"]) == (1, 1, -1)
+    with pytest.raises(TopicTerminated):
+        broker.topics.partition(ORDERS, 0).append(
+            [b"x"], BodyInfo(1), body_format=BodyFormat.KAFKA, append_us=1
+        )
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    await ask("POST", f"{PARTS}/terminate", status=405)
+    await ask("POST", f"{TOPIC}/terminate/partitions", status=405)
+    ended = (await ask("POST", f"{PARTS}/terminate/partitions", status=200)).json
+    assert {number: last["entryId"] for number, last in ended.items()} == {"0": -1, "1": -1}
