@@ -1,58 +1,197 @@
-"""Iggy load (dialect D2) from prepared frames."""
+"""Iggy load from prepared frames, in the dialects whose messages differ: D2, D5 and V."""
 
 import struct
 import time
+from abc import ABC, abstractmethod
 
-from conformance.raw.iggy import BY_OFFSET, POLL, SEND, IggyWire, identifier
+import xxhash
+
+from conformance.raw.iggy import BY_OFFSET, LOGIN, POLL, SEND, IggyWire, identifier, text8
+from conformance.raw.wire import Wire
 
 OK = bytes(8)
+AT = identifier("default")
+VSR_HEAD = 256
 
 
-def send_frame(topic: str, count: int, payload_bytes: int) -> bytes:
-    """A whole SEND of equal messages to partition 1."""
-    one = bytes(16) + bytes(4) + struct.pack("<I", payload_bytes) + b"v" * payload_bytes
-    body = identifier("default") + identifier(topic) + b"\x02\x04\x01\x00\x00\x00" + one * count
-    return struct.pack("<II", 4 + len(body), SEND) + body
+class Dialect(ABC):
+    """How one of them says it. A topic is made by dialect D2 before."""
+
+    def open(self, address: tuple[str, int]) -> Wire:
+        """A connection that has logged in."""
+        wire = Wire(address)
+        wire.send(self.login())
+        self.answer(wire)
+        return wire
+
+    @abstractmethod
+    def login(self) -> bytes:
+        """A whole frame."""
+
+    @abstractmethod
+    def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
+        """A whole SEND of equal messages to the first partition."""
+
+    @abstractmethod
+    def polls(self, topic: str, offset: int, count: int) -> bytes:
+        """A whole POLL by offset of the first partition, nothing stored."""
+
+    def answer(self, wire: Wire) -> bytes:
+        """The payload of the next answer, which must be a success."""
+        status, size = struct.unpack("<II", wire.take(8))
+        assert status == 0, f"error {status}"
+        return wire.take(size)
 
 
-def poll_frame(topic: str, offset: int, count: int) -> bytes:
-    """A whole POLL by offset of partition 1, nothing stored."""
-    body = b"\x01" + identifier("bench") + identifier("default") + identifier(topic)
-    body += struct.pack("<IBQIB", 1, BY_OFFSET, offset, count, 0)
-    return struct.pack("<II", 4 + len(body), POLL) + body
+def classic(code: int, payload: bytes) -> bytes:
+    """A whole frame of the classic framing."""
+    return struct.pack("<II", 4 + len(payload), code) + payload
+
+
+class D2(Dialect):
+    """Crates 0.5 and 0.6: messages as they are stored."""
+
+    def login(self) -> bytes:
+        """See `Dialect`."""
+        version = struct.pack("<I", 7) + b"0.6.202" + bytes(4)
+        return classic(LOGIN, text8("iggy") + text8("iggy") + version)
+
+    def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
+        """See `Dialect`."""
+        one = bytes(16) + bytes(4) + struct.pack("<I", payload_bytes) + b"v" * payload_bytes
+        return classic(SEND, AT + identifier(topic) + b"\x02\x04\x01\x00\x00\x00" + one * count)
+
+    def polls(self, topic: str, offset: int, count: int) -> bytes:
+        """See `Dialect`."""
+        body = b"\x01" + identifier("bench") + AT + identifier(topic)
+        return classic(POLL, body + struct.pack("<IBQIB", 1, BY_OFFSET, offset, count, 0))
+
+
+class D5(Dialect):
+    """Crates 0.9 and 0.10: messages as they are stored, in the later form."""
+
+    def login(self) -> bytes:
+        """See `Dialect`."""
+        version = struct.pack("<I", 6) + b"0.10.0" + bytes(4)
+        return classic(LOGIN, text8("iggy") + text8("iggy") + version)
+
+    def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
+        """See `Dialect`."""
+        one = bytes(40) + struct.pack("<QIIQ", 1, 0, payload_bytes, 0) + b"v" * payload_bytes
+        ends = (struct.pack("<IIQ", 0, len(one) * at, 0) for at in range(1, count + 1))
+        return classic(SEND, target_of(topic, count) + b"".join(ends) + one * count)
+
+    def polls(self, topic: str, offset: int, count: int) -> bytes:
+        """See `Dialect`."""
+        return classic(POLL, poll_from_zero(topic, offset, count))
+
+
+class V(Dialect):
+    """Crate 0.11: batches, made stored messages and back."""
+
+    def __init__(self) -> None:
+        self._session = 0
+
+    def open(self, address: tuple[str, int]) -> Wire:
+        """See `Dialect`."""
+        wire = Wire(address)
+        wire.send(self.login())
+        (self._session,) = struct.unpack_from("<Q", self.answer(wire), 8)
+        return wire
+
+    def login(self) -> bytes:
+        """See `Dialect`."""
+        body = struct.pack("<I", 11 << 10) + text8("bench") + text8("0.11.0")
+        return self._frame(1, body + text8("iggy") + text8("iggy") + bytes(4))
+
+    def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
+        """See `Dialect`."""
+        frames, sums = [], []
+        for at in range(count):
+            rest = struct.pack("<QQIIIIQ", at + 1, 9, at, 0, 0, payload_bytes, 0)
+            checked = rest + b"v" * payload_bytes
+            sums.append(struct.pack("<Q", xxhash.xxh3_64_intdigest(checked)))
+            frames.append(sums[-1] + checked)
+        size = VSR_HEAD + sum(map(len, frames))
+        known = (0, 0, 0, 1_700_000_000_000_000, size)
+        checked = struct.pack("<QQQQQI", *known, count) + b"".join(sums)
+        head = struct.pack("<QQQQQQI", *known, xxhash.xxh3_64_intdigest(checked), count)
+        batch = head.ljust(VSR_HEAD, b"\0") + b"".join(frames)
+        return self._frame(160, target_of(topic, count) + batch)
+
+    def polls(self, topic: str, offset: int, count: int) -> bytes:
+        """See `Dialect`."""
+        return self._frame(2, poll_from_zero(topic, offset, count), POLL)
+
+    def answer(self, wire: Wire) -> bytes:
+        """See `Dialect`."""
+        head = wire.take(VSR_HEAD)
+        (size,) = struct.unpack_from("<I", head, 48)
+        (status,) = struct.unpack_from("<I", head, 216)
+        assert (head[60], status) == (8, 0), f"reply {head[60]}, error {status}"
+        return wire.take(size - VSR_HEAD)
+
+    def _frame(self, operation: int, body: bytes, code: int = 0) -> bytes:
+        head = bytearray(VSR_HEAD)
+        struct.pack_into("<I", head, 48, VSR_HEAD + len(body))
+        head[60], head[128], head[176] = 5, 1, operation
+        struct.pack_into("<QI", head, 184, self._session, 0)
+        struct.pack_into("<I", head, 196, code)
+        return bytes(head) + body
+
+
+def target_of(topic: str, count: int) -> bytes:
+    """Where a SEND goes, from D3 on."""
+    target = AT + identifier(topic) + b"\x02\x04\x00\x00\x00\x00" + struct.pack("<I", count)
+    return struct.pack("<I", len(target)) + target
+
+
+def poll_from_zero(topic: str, offset: int, count: int) -> bytes:
+    """A POLL of the dialects that count partitions from 0."""
+    body = b"\x01" + identifier("bench") + AT + identifier(topic)
+    return body + struct.pack("<BIBQIB", 1, 0, BY_OFFSET, offset, count, 0)
+
+
+def make_topic(address: tuple[str, int], topic: str) -> None:
+    """A topic with one partition."""
+    with IggyWire(address) as wire:
+        wire.create_topic(topic)
 
 
 def pipelined_sends(
-    address: tuple[str, int], topic: str, frame: bytes, seconds: float, depth: int
+    dialect: Dialect, address: tuple[str, int], topic: str, size: tuple[int, int], seconds: float
 ) -> int:
-    """Repeat one SEND with `depth` of them in flight on one connection; SENDs answered."""
-    done = 0
-    with IggyWire(address) as wire:
-        wire.create_topic(topic)
+    """Repeat one SEND, `size` messages of so many bytes, with four of them in flight on one
+    connection; SENDs answered.
+    """
+    done, depth = 0, 4
+    make_topic(address, topic)
+    with dialect.open(address) as wire:
+        frame = dialect.sends(topic, *size)
         deadline = time.perf_counter() + seconds
         for _ in range(depth):
             wire.send(frame)
         while time.perf_counter() < deadline:
-            assert wire.take(8) == OK
+            dialect.answer(wire)
             done += 1
             wire.send(frame)
         for _ in range(depth):
-            assert wire.take(8) == OK
+            dialect.answer(wire)
             done += 1
     return done
 
 
-def poll_all(address: tuple[str, int], topic: str, log_end: int, count: int) -> int:
+def poll_all(
+    dialect: Dialect, address: tuple[str, int], topic: str, log_end: int, count: int
+) -> int:
     """Poll `count` messages a time from the beginning until `log_end`; bytes of messages taken."""
     taken = offset = 0
-    with IggyWire(address) as wire:
+    with dialect.open(address) as wire:
         while offset < log_end:
-            wire.send(poll_frame(topic, offset, count))
-            status, size = struct.unpack("<II", wire.take(8))
-            assert status == 0, f"poll failed with {status}"
-            answer = wire.take(size)
+            wire.send(dialect.polls(topic, offset, count))
+            answer = dialect.answer(wire)
             (got,) = struct.unpack_from("<I", answer, 12)
             assert got, "a poll brought nothing"
             offset += got
-            taken += size - 16
+            taken += len(answer) - 16
     return taken

@@ -106,35 +106,38 @@ def kafka_to_pulsar(round_: Round) -> Sample:
     return _delivery(round_, topic, log_end, 0)
 
 
-def iggy_sends(payload_bytes: int, count: int, depth: int) -> Run:
-    """SENDs of so many messages, so many in flight, on one connection."""
+def iggy_sends(payload_bytes: int, count: int, dialect: iggy_load.Dialect) -> Run:
+    """SENDs of so many messages, four in flight, on one connection."""
 
     def run(round_: Round) -> Sample:
-        address, topic = round_.address("iggy"), round_.topic()
-        frame = iggy_load.send_frame(topic, count, payload_bytes)
+        address, topic, size = round_.address("iggy"), round_.topic(), (count, payload_bytes)
 
         def work() -> int:
-            return count * iggy_load.pipelined_sends(address, topic, frame, round_.seconds, depth)
+            seconds = round_.seconds
+            return count * iggy_load.pipelined_sends(dialect, address, topic, size, seconds)
 
         return timed(round_, Sample(0, "msg/s", "P"), work)
 
     return run
 
 
-def iggy_polls(payload_bytes: int, from_kafka: bool) -> Run:
-    """Polls of 1000 on one connection, one at a time."""
+def iggy_polls(
+    payload_bytes: int, reader: iggy_load.Dialect, writer: iggy_load.Dialect | None
+) -> Run:
+    """Polls of 1000 on one connection, one at a time, of what a dialect or (None) Kafka wrote."""
 
     def run(round_: Round) -> Sample:
         address = round_.address("iggy")
-        if from_kafka:
+        if writer is None:
             topic, log_end, _ = fill_kafka(round_, payload_bytes, 15)
         else:
             topic = round_.topic()
-            frame = iggy_load.send_frame(topic, 1000, payload_bytes)
-            log_end = 1000 * iggy_load.pipelined_sends(address, topic, frame, FILL_S, 4)
+            size = (1000, payload_bytes)
+            sends = iggy_load.pipelined_sends(writer, address, topic, size, FILL_S)
+            log_end = 1000 * sends
 
         def work() -> int:
-            iggy_load.poll_all(address, topic, log_end, 1000)
+            iggy_load.poll_all(reader, address, topic, log_end, 1000)
             return log_end
 
         return timed(round_, Sample(0, "msg/s", "P"), again_and_again(round_, work))

@@ -4,6 +4,7 @@ A goal is a ratio, unless it has a unit; `CPU` is the broker's processor time fo
 """
 
 from conformance.bench import http_load, moving, waiting
+from conformance.bench.iggy_load import D2, D5, V
 from conformance.bench.sample import Workload
 
 _SETS = "1 conn, 1 part, 128 KiB sets, 8 in flight"
@@ -45,14 +46,20 @@ WORKLOADS = [
         moving.pulsar_delivery(100, 100),
         "CPU 0.2",
     ),
-    Workload("iggy-send-100", _SENDS, moving.iggy_sends(100, 1000, 4), "CPU 0.3"),
-    Workload("iggy-send-1k", _SENDS, moving.iggy_sends(1000, 1000, 4), "CPU 1.2"),
-    Workload("iggy-poll-100", _POLLS, moving.iggy_polls(100, False), "CPU 0.15"),
-    Workload("iggy-poll-1k", _POLLS, moving.iggy_polls(1000, False), "CPU 0.6"),
+    Workload("iggy-send-100", _SENDS, moving.iggy_sends(100, 1000, D2()), "CPU 0.3"),
+    Workload("iggy-send-1k", _SENDS, moving.iggy_sends(1000, 1000, D2()), "CPU 1.2"),
+    Workload("iggy-d5-send-100", _SENDS, moving.iggy_sends(100, 1000, D5()), "CPU of D2"),
+    Workload("iggy-v-send-100", _SENDS, moving.iggy_sends(100, 1000, V()), "CPU of D2 x 1.3"),
+    Workload("iggy-poll-100", _POLLS, moving.iggy_polls(100, D2(), D2()), "CPU 0.15"),
+    Workload("iggy-poll-1k", _POLLS, moving.iggy_polls(1000, D2(), D2()), "CPU 0.6"),
+    Workload("iggy-d5-poll-100", _POLLS, moving.iggy_polls(100, D5(), D5()), "as iggy-poll-100"),
+    Workload("iggy-v-poll-100", _POLLS, moving.iggy_polls(100, V(), V()), "as kafka-to-iggy"),
+    Workload("iggy-d2-to-v", _POLLS, moving.iggy_polls(100, V(), D2()), "as kafka-to-iggy"),
+    Workload("iggy-v-to-d2", _POLLS, moving.iggy_polls(100, D2(), V()), "as kafka-to-iggy"),
     Workload(
         "kafka-to-pulsar", "100 B, an entry each, grouped acks", moving.kafka_to_pulsar, "CPU 2.5"
     ),
-    Workload("kafka-to-iggy", "100 B, 1000 a POLL", moving.iggy_polls(100, True), "CPU 1"),
+    Workload("kafka-to-iggy", "100 B, 1000 a POLL", moving.iggy_polls(100, D2(), None), "CPU 1"),
     Workload(
         "pulsar-to-kafka",
         "100 B, batches of 100, 1 MiB a fetch",

@@ -88,8 +88,14 @@ class Context:
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
-        rules, principal = self.rules, self.connection.principal
-        if rules is not None and not rules.allows(principal, action, resource):
+        rules, connection = self.rules, self.connection
+        if rules is None or rules is self.broker.access.rules:
+            connection.check(action, resource)
+            return
+        principal = connection.principal
+        allowed = rules.allows(principal, action, resource)
+        self.broker.audit.decided(principal, connection.at, action, resource, allowed=allowed)
+        if not allowed:
             raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
 
     @property

@@ -100,6 +100,7 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
         raise Refusal(ErrorCode.USERS_LIMIT_REACHED, str(error)) from None
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
+    _audit(context, "user_created", user.name)
     if request.permissions is not None:
         ticket = await _replace_grants(context, user.name, grants)
     return Answer(_details(context, user), ticket=ticket)
@@ -120,6 +121,7 @@ async def update_user(context: Context, request: u.UpdateUser) -> Answer:
         ticket = await context.broker.users.alter(user, name=request.username, is_active=is_active)
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
+    _audit(context, "user_changed", user.name)
     return Answer(ticket=ticket)
 
 
@@ -129,7 +131,10 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
     user = _find(context, request.user)
     if user is not None and user.user_id == ROOT_USER_ID:
         raise Refusal(ErrorCode.CANNOT_DELETE_USER)
-    return Answer(ticket=await context.broker.users.delete(_get_stored(context, request.user)))
+    stored = _get_stored(context, request.user)
+    ticket = await context.broker.users.delete(stored)
+    _audit(context, "user_deleted", stored.name)
+    return Answer(ticket=ticket)
 
 
 async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
@@ -165,7 +170,9 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
             user = await users.verify(user.name, request.old, context.connection.at)
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
-    return Answer(ticket=await users.set_password(user, request.new))
+    ticket = await users.set_password(user, request.new)
+    _audit(context, "user_changed", user.name)
+    return Answer(ticket=ticket)
 
 
 async def get_tokens(context: Context, request: u.GetTokens) -> Answer:
@@ -191,15 +198,18 @@ async def create_token(context: Context, request: u.CreateToken) -> Answer:
         raise Refusal(ErrorCode.TOKENS_LIMIT_REACHED, str(error)) from None
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_TOKEN_NAME, str(error)) from None
+    _audit(context, "token_created", f"{user.name} {request.name}")
     return Answer([r.RawToken(text)], ticket=ticket)
 
 
 async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
     """Delete one of the caller's tokens. Raises Refusal."""
     try:
-        ticket = await context.broker.users.delete_token(_caller(context), request.name)
+        user = _caller(context)
+        ticket = await context.broker.users.delete_token(user, request.name)
     except errors.UserNotFound as error:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, str(error)) from None
+    _audit(context, "token_revoked", f"{user.name} {request.name}")
     return Answer(ticket=ticket)
 
 
@@ -298,7 +308,22 @@ def _grants(context: Context, name: str, permissions: u.Permissions | None) -> l
 async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
     """Grant these to a user and nothing else that Iggy has a word for; return the ticket."""
     permissions = context.broker.permissions
-    return await permissions.replace(name, grants, filter(is_iggys, permissions.list(name)))
+    there = [grant for grant in permissions.list(name) if is_iggys(grant)]
+    ticket = await permissions.replace(name, grants, there)
+    for what, before, after in (
+        ("permission_revoked", there, grants),
+        ("permission_granted", grants, there),
+    ):
+        kept = frozenset(after)
+        for grant in before:
+            if grant not in kept:
+                _audit(context, what, f"{grant.subject} {grant.action} {grant.resource}")
+    return ticket
+
+
+def _audit(context: Context, what: str, on: str) -> None:
+    connection = context.connection
+    context.broker.audit.changed(connection.principal, connection.at, what, on)
 
 
 def _check_size(text: str, sizes: range, code: ErrorCode) -> None:

@@ -219,3 +219,30 @@ async def test_everybody_sees_and_changes_themselves(bob):
     assert (await bob.ask(GET, user=named("bob")))["user"]["username"] == "bob"
     assert await bob.status(37, user=named("bob"), old="secret1", new="secret2") == 0
     assert await bob.status(GET, user=named("iggy")) == ErrorCode.UNAUTHORIZED
+
+
+async def test_changes_and_refusals_are_in_the_audit_log(talk, bob, broker):
+    noted = []
+    audit = broker.audit
+    audit.is_on = True
+    audit._note = lambda event, name, at, **fields: noted.append((event, name, fields))
+    await set_permissions(talk, topic_1("send_messages"))
+    assert await bob.status(200, stream=named("st")) == ErrorCode.UNAUTHORIZED
+    await bob.ask(42, name="tok", expiry=0)
+    await bob.status(43, name="tok")
+    await bob.status(37, user=named("bob"), old="secret1", new="secret2")
+    await talk.status(DELETE, user=named("bob"))
+    changes = [
+        (name, fields["what"], fields["on"]) for event, name, fields in noted if event == "change"
+    ]
+    assert changes == [
+        ("iggy", "permission_granted", "bob produce public/st/tp"),
+        ("bob", "token_created", "bob tok"),
+        ("bob", "token_revoked", "bob tok"),
+        ("bob", "user_changed", "bob"),
+        ("iggy", "user_deleted", "bob"),
+    ]
+    refused = [fields for event, _, fields in noted if event == "access" and not fields["allowed"]]
+    assert [(one["action"], one["resource"]) for one in refused] == [
+        ("describe", "namespace public/st")
+    ]
