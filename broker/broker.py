@@ -78,12 +78,12 @@ class Broker:
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
-        # One delivery for every listener's consumers.
-        self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output)
+        self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output)  # of all listeners
         self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
         self.durability = Durability(
             self.committer,
             self.waiters,
+            self.poller,
             flush_interval_ms=config.log.flush_interval_ms,
             sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
             append_seconds=self.metrics.histogram("braidlog_append_seconds"),

@@ -1,30 +1,41 @@
-"""Runs the committer: one task, one thread of its own that syncs, and what follows each round.
+"""Runs the committer: begins the rounds, and does what follows each.
 
-While one round syncs the next gathers; nothing is delayed on purpose. After a round its readers
-are woken and the answers that waited for it leave. A failed sync is never retried: it ends
-`run`, and with it the broker.
+While one round syncs the next gathers; nothing is delayed on purpose. A round begins where the
+poller's pass ends that gathered it, or in the task of `run` for what others marked; its end comes
+through the poller, so that a request and its sync switch no task. After a round its readers are
+woken and the answers that waited for it leave. A failed sync is never retried: it ends `run`, and
+with it the broker.
 """
 
 from __future__ import annotations
 
-import os
-import queue
-import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
 from broker.commit.storage_errors import StorageErrorLog
+from broker.commit.syncing import RoundSyncer
 from broker.commit.waiters import Awaited, Waiters
-from broker.limits import SYNC_STOP_S
 from broker.metrics import Histogram
 from broker.server.outbox import Outbox
+from broker.server.poller import Poller
 from storage.errors import StorageError, StorageFailed
 
 if TYPE_CHECKING:
     from storage.log.committer import Committer, Round
+
+
+@dataclass(slots=True)
+class _Running:
+    """The round under way."""
+
+    commit_round: Round
+    appended: set[Awaited]  # partitions with appends in it
+    came_s: float  # when the oldest of them came
+    begun_s: float
 
 
 class Durability:
@@ -39,12 +50,15 @@ class Durability:
         self,
         committer: Committer,
         waiters: Waiters,
+        poller: Poller,
         *,
         flush_interval_ms: int,
         sync_seconds: Histogram | None = None,
         append_seconds: Histogram | None = None,
     ) -> None:
-        """`flush_interval_ms` is how long what nobody waits for may stay unsynced."""
+        """`poller` tells when a sync is over. `flush_interval_ms` is how long what nobody waits for
+        may stay unsynced.
+        """
         self.committer = committer
         self.waiters = waiters
         self.round_listeners: list[Callable[[int], None]] = []
@@ -58,10 +72,14 @@ class Durability:
         self._round_done = trio.lowlevel.ParkingLot()
         self._hurry = trio.lowlevel.ParkingLot()
         self._quiet = True  # no round runs and none gathers
-        self._failure: StorageFailed | None = None
+        self._failure: Exception | None = None
+        self._poller = poller
+        self._syncer: RoundSyncer | None = None  # while `run` runs
+        self._running: _Running | None = None
         self._outboxes: set[Outbox] = set()
         self._appended: set[Awaited] = set()  # partitions with appends in the gathering round
         committer.on_dirty = self._on_dirty
+        poller.pass_listeners.append(self._begin)
 
     @property
     def durable_ticket(self) -> int:
@@ -92,19 +110,26 @@ class Durability:
 
     def fail(self, error: StorageFailed) -> None:
         """A write failed for good outside a round: the broker has to stop."""
-        self._failure = self._failure or error
-        self._dirty.unpark_all()
-        self._hurry.unpark_all()
+        self._stop(error)
 
     async def run(self) -> None:
         """Commit round after round until cancelled. Raises StorageFailed when a write or sync
         failed.
         """
-        worker = SyncThread(self.committer)
+        syncer = RoundSyncer(self.committer)
+        self._poller.watch(syncer.fd, self._sync_answered)
+        self._syncer = syncer
         try:
-            await self._commit_rounds(worker)
+            while self._failure is None:
+                await self._gather_more()
+                self._begin_now()
+                if self._failure is None:
+                    await self._dirty.park()
+            raise self._failure
         finally:
-            worker.stop()
+            self._syncer = None
+            self._poller.unwatch(syncer.fd)
+            syncer.close()
 
     async def promote(self) -> None:
         """Bring what was marked lazily into a round every `flush_interval_ms`, until cancelled."""
@@ -126,27 +151,58 @@ class Durability:
         while self.durable_ticket < ticket:
             await self._round_done.park()
 
-    async def _commit_rounds(self, worker: SyncThread) -> None:
-        committer = self.committer
-        while True:
-            if self._failure is not None:
-                raise self._failure
-            await self._gather_more()
-            commit_round = committer.begin()
+    def _begin(self) -> None:
+        """Begin the next round if one has gathered and none runs; `run` waits where it should
+        gather for longer.
+        """
+        if self.committer.wait_s() > 0:
+            self._dirty.unpark_all()
+        else:
+            self._begin_now()
+
+    def _begin_now(self) -> None:
+        if self._syncer is None or self._running is not None or self._failure is not None:
+            return
+        try:
+            commit_round = self.committer.begin()
             if commit_round is None:
-                self._quiet = True
-                self._round_done.unpark_all()
-                await self._dirty.park()
-                continue
+                if not self._quiet:
+                    self._quiet = True
+                    self._round_done.unpark_all()
+                return
             appended, self._appended = self._appended, set()
-            came, begun = self._first_append_s, time.perf_counter()
-            await worker.sync(commit_round)
+            self._running = _Running(
+                commit_round, appended, self._first_append_s, time.perf_counter()
+            )
+            self._syncer.start(commit_round)
+        except Exception as error:
+            self._stop(error)
+
+    def _sync_answered(self) -> bool:
+        """A sync is over: if it was the round's last one, finish the round and begin the next."""
+        running, syncer = self._running, self._syncer
+        if running is None or syncer is None or self._failure is not None:
+            return False
+        try:
+            if not syncer.is_over():
+                return False
             synced = time.perf_counter()
-            self._sync_seconds.observe(synced - begun)
-            if appended:
-                self._append_seconds.observe(synced - came)
-            committer.finish(commit_round)
-            self._round_finished(appended)
+            self._sync_seconds.observe(synced - running.begun_s)
+            if running.appended:
+                self._append_seconds.observe(synced - running.came_s)
+            self.committer.finish(running.commit_round)
+            self._running = None
+            self._round_finished(running.appended)
+        except Exception as error:
+            self._stop(error)
+        self._begin()
+        return False
+
+    def _stop(self, error: Exception) -> None:
+        """Have `run` raise the first such error."""
+        self._failure = self._failure or error
+        self._dirty.unpark_all()
+        self._hurry.unpark_all()
 
     async def _gather_more(self) -> None:
         """Let the gathering round gather as long as it should: on a local disk not at all."""
@@ -172,44 +228,5 @@ class Durability:
 
     def _on_dirty(self) -> None:
         self._quiet = False
-        self._dirty.unpark_all()
-
-
-class SyncThread:
-    """The committer's own thread: twice as quick to reach as a thread of trio's pool, and never
-    behind cold reads. It answers through an eventfd, which wakes the waiting task itself.
-    """
-
-    def __init__(self, committer: Committer) -> None:
-        self._committer = committer
-        self._jobs: queue.SimpleQueue[Round | None] = queue.SimpleQueue()
-        self._results: list[Exception | None] = []
-        self._answered = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._work, name="braidlog-sync", daemon=True)
-        self._thread.start()
-
-    async def sync(self, commit_round: Round) -> None:
-        """Sync the round's files. Raises StorageFailed."""
-        self._jobs.put(commit_round)
-        await trio.lowlevel.wait_readable(self._answered)
-        os.eventfd_read(self._answered)
-        error = self._results.pop()
-        if error is not None:
-            raise error
-
-    def stop(self) -> None:
-        """End the thread, waiting for the sync it may be in: files must not be closed under it."""
-        self._jobs.put(None)
-        self._thread.join(SYNC_STOP_S)
-        if not self._thread.is_alive():  # Else it may still answer: into no other file, then.
-            os.close(self._answered)
-
-    def _work(self) -> None:
-        while (commit_round := self._jobs.get()) is not None:
-            try:
-                self._committer.sync(commit_round)
-            except Exception as error:  # Raised in the task that waits for this round.
-                self._results.append(error)
-            else:
-                self._results.append(None)
-            os.eventfd_write(self._answered, 1)
+        if not self._poller.in_pass:  # At whose end a round begins, with all that it has marked.
+            self._dirty.unpark_all()

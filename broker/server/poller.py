@@ -26,6 +26,9 @@ class Poller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._watched: dict[int, Serve] = {}
+        self.in_pass = False
+        self.pass_listeners: list[Callable[[], None]] = []
+        """Called at the end of each pass; as `serve`, they neither wait nor raise."""
         self._due: dict[int, None] = {}  # descriptors to serve in the next pass, in order
 
     def watch(self, fd: int, serve: Serve) -> None:
@@ -50,7 +53,11 @@ class Poller:
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.wait_readable(self._epoll.fileno())
+            self.in_pass = True
             self._serve_ready()
+            for listener in self.pass_listeners:
+                listener()
+            self.in_pass = False
 
     def _serve_ready(self) -> None:  # hot: see make bench
         """One pass: each that is ready once, as many as PASS_S_MAX allows."""

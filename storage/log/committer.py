@@ -5,12 +5,14 @@ them. The broker runs the rounds: `begin` and `finish` in the thread that owns t
 thread of its own, while the next round gathers. Knows no log: only what a `Member` says of itself.
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from storage.errors import StorageFailed
 from storage.log.files import File, Files
+from storage.log.sync_queue import SyncQueue
 
 
 @dataclass(slots=True)
@@ -45,6 +47,9 @@ class Keeper(Protocol):
     def keep(self, points: Iterable[SyncPoint]) -> None:
         """Make everything durable. Blocks; for any thread. Raises StorageFailed."""
 
+    def sync_queue(self, eventfd: int) -> SyncQueue | None:
+        """A queue that keeps files without a thread, if there is one."""
+
 
 class DiskKeeper:
     """Keeps rounds on the local disk."""
@@ -60,6 +65,10 @@ class DiskKeeper:
         """Sync files and folders. Raises StorageFailed."""
         sync_points(self._files, points)
 
+    def sync_queue(self, eventfd: int) -> SyncQueue | None:
+        """The kernel's, if it has one."""
+        return self._files.sync_queue(eventfd)
+
 
 @dataclass(slots=True)
 class Round:
@@ -67,6 +76,18 @@ class Round:
 
     ticket: int
     points: list[tuple[Member, SyncPoint]]
+
+    def only_files(self, most: int) -> list[File]:
+        """Its files, if they are no more than so many and there is nothing else to sync; or none.
+
+        Their descriptors are open until `Committer.finish`.
+        """
+        files: dict[File, None] = {}
+        for _, point in self.points:
+            files.update(dict.fromkeys(point.files))
+            if point.folders or len(files) > most:
+                return []
+        return list(files)
 
 
 class Committer:
@@ -153,6 +174,17 @@ class Committer:
         except StorageFailed as failure:
             self.failure = failure
             raise
+
+    def sync_queue(self, eventfd: int) -> SyncQueue | None:
+        """A queue that syncs files without a thread, if the kernel has one."""
+        return self._keeper.sync_queue(eventfd)
+
+    def check_synced(self, results: Iterable[tuple[str, int]]) -> None:
+        """What a queue made of a round's files. Raises StorageFailed."""
+        for path, number in results:
+            if number:
+                self.failure = StorageFailed(f"cannot sync {path}: {os.strerror(number)}")
+                raise self.failure
 
     def finish(self, round_: Round) -> None:
         """Tell the members of a synced round. Raises StorageFailed."""

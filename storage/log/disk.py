@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from storage.log.file_system import FileSystem
+from storage.log.sync_queue import AioQueue, SyncQueue
 
 Buffer = bytes | bytearray | memoryview
 
@@ -38,6 +39,9 @@ class Disk:
 
     def sync_data(self, path: str, fd: int) -> None:
         os.fdatasync(fd)
+
+    def sync_queue(self, eventfd: int) -> SyncQueue:
+        return AioQueue(eventfd)
 
     def sync_folder(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -16,6 +16,7 @@ from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
 from storage.log.disk import Buffer, Disk
 from storage.log.file_system import FileSystem
 from storage.log.read_buffers import ReadBuffers
+from storage.log.sync_queue import SyncQueue
 
 # Descriptors kept open while nobody uses them. Half of the usual soft limit of 1024, sockets need
 # the rest.
@@ -402,6 +403,15 @@ class Files:
             raise StorageFailed(
                 f"cannot sync the folder {path}: {error.strerror or error}"
             ) from error
+
+    def sync_queue(self, eventfd: int) -> SyncQueue | None:
+        """A queue that syncs files without a thread and counts each in the eventfd; None where
+        there is none.
+        """
+        try:
+            return self.disk.sync_queue(eventfd)
+        except OSError:
+            return None
 
     def sync_all(self) -> None:
         """Make everything below the root durable, in one call. Raises StorageFailed."""

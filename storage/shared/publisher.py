@@ -16,6 +16,7 @@ from typing import Protocol
 from storage.errors import StorageFailed
 from storage.log.committer import Member, SyncPoint
 from storage.log.files import FileGone
+from storage.log.sync_queue import SyncQueue
 from storage.shared.layout import (
     HEADER_BYTES,
     KIND_ROUND,
@@ -118,6 +119,10 @@ class Publisher:
         self._begun_s = self._ended_s = -1e9
 
     # For the committer.
+
+    def sync_queue(self, eventfd: int) -> SyncQueue | None:
+        """None: a round here is more than syncs of files."""
+        return None
 
     def wait_s(self, members: Iterable[Member]) -> float:
         """How long to gather before the next round begins: at most one with records starts each

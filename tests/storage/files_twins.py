@@ -26,6 +26,33 @@ class Call:
         return os.path.basename(self.path)
 
 
+class InlineQueue:
+    """A sync queue whose syncs are the disk's own `sync_data`, over at once."""
+
+    def __init__(self, disk, eventfd):
+        self.disk = disk
+        self.eventfd = eventfd
+        self.over = []
+
+    def submit(self, files):
+        for path, fd in files:
+            try:
+                self.disk.sync_data(path, fd)
+            except OSError as error:
+                self.over.append((path, error.errno))
+            else:
+                self.over.append((path, 0))
+            os.eventfd_write(self.eventfd, 1)
+        return len(files)
+
+    def results(self):
+        over, self.over = self.over, []
+        return over
+
+    def close(self, seconds):
+        return True
+
+
 @dataclass
 class RecordingDisk(Disk):
     """The real disk; `calls` are those that changed or synced something, in order."""
@@ -53,6 +80,9 @@ class RecordingDisk(Disk):
     def sync_data(self, path, fd):
         self.calls.append(Call("sync_data", path))
         super().sync_data(path, fd)
+
+    def sync_queue(self, eventfd):
+        return InlineQueue(self, eventfd)
 
     def sync_folder(self, path):
         self.calls.append(Call("sync_folder", path))
@@ -130,6 +160,9 @@ class FailingDisk(Disk):
     def sync_data(self, path, fd):
         self._check("sync_data", path)
         super().sync_data(path, fd)
+
+    def sync_queue(self, eventfd):
+        return InlineQueue(self, eventfd)
 
     def sync_folder(self, path):
         self._check("sync_folder", path)

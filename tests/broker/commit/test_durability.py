@@ -12,6 +12,7 @@ from broker.commit.durability import Durability
 from broker.commit.waiters import Waiters
 from broker.server.outbox import Outbox
 from broker.server.output_budget import OutputBudget
+from broker.server.poller import Poller
 from storage.errors import StorageFailed
 from storage.log.committer import Committer
 from tests.broker.held_disk import HeldDisk
@@ -22,16 +23,21 @@ from tests.waiting import until
 class OneByOne:
     syncs_all_at_once = False
 
+    def sync_queue(self, eventfd):
+        return None
+
 
 class Bench:
     def __init__(self, nursery, flush_interval_ms=250):
         self.disk = HeldDisk()
         self.committer = Committer(OneByOne())
         self.waiters = Waiters()
+        self.poller = Poller()
         self.durability = Durability(
-            self.committer, self.waiters, flush_interval_ms=flush_interval_ms
+            self.committer, self.waiters, self.poller, flush_interval_ms=flush_interval_ms
         )
         self.nursery = nursery
+        nursery.start_soon(self.poller.run)
 
     def append(self):
         """What a partition's append does; returns the ticket."""

@@ -12,6 +12,7 @@ import storage.errors
 from broker import errors
 from broker.commit.durability import Durability
 from broker.commit.waiters import Waiters
+from broker.server.poller import Poller
 from broker.topics.partition import Callbacks, Partition
 from storage.codecs.api import BodyInfo
 from storage.codecs.registry import codec_named
@@ -136,9 +137,14 @@ class ColdLog:
         return ["batch"]
 
 
+class NoFiles:
+    def sync_queue(self, eventfd):
+        return None
+
+
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
-    durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
+    durability = Durability(Committer(NoFiles()), Waiters(), Poller(), flush_interval_ms=1)
     partition = partition_over(cold, durability, has_room)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
@@ -171,7 +177,7 @@ class RefusingLog:
     ],
 )
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
-    durability = Durability(Committer(SimpleNamespace()), Waiters(), flush_interval_ms=1)
+    durability = Durability(Committer(NoFiles()), Waiters(), Poller(), flush_interval_ms=1)
     partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)

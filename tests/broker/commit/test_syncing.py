@@ -1,0 +1,135 @@
+"""How a round is synced: few files by the queue, all else in the thread, and what a refusal or a
+failure of the queue means.
+"""
+
+import errno
+import os
+import select
+import threading
+
+import pytest
+
+from broker.commit.syncing import RoundSyncer
+from storage.errors import StorageFailed
+from storage.log.committer import Committer, Round, SyncPoint
+from storage.log.sync_queue import SYNCS_MAX
+from tests.waiting import HANG_S
+
+
+class OneFile:
+    def __init__(self, number):
+        self.path = f"{number}.log"
+        self.fd = 1000 + number
+        self.threads = []
+
+    def datasync(self):
+        self.threads.append(threading.current_thread().name)
+
+
+class HeldQueue:
+    """A queue that takes so many files and is over when a test says."""
+
+    def __init__(self, takes=SYNCS_MAX):
+        self.takes = takes
+        self.fds = []
+        self.over = []
+
+    def sync_queue(self, eventfd):
+        self.eventfd = eventfd
+        return self
+
+    syncs_all_at_once = False
+
+    def submit(self, files):
+        self.fds += [fd for _, fd in files[: self.takes]]
+        self.under_way = [path for path, _ in files[: self.takes]]
+        return len(self.under_way)
+
+    def end_one(self, number=0):
+        self.over.append((self.under_way.pop(0), number))
+        os.eventfd_write(self.eventfd, 1)
+
+    def results(self):
+        over, self.over = self.over, []
+        return over
+
+    def close(self, seconds):
+        return True
+
+
+def round_of(files, folders=()):
+    return Round(1, [(None, SyncPoint([file], folders)) for file in files])
+
+
+def make(queue):
+    return RoundSyncer(Committer(queue))
+
+
+def wait(syncer):
+    assert select.select([syncer.fd], [], [], HANG_S)[0]
+
+
+def test_few_files_are_over_with_the_last_of_them_and_no_thread_is_made():
+    queue, files = HeldQueue(), [OneFile(number) for number in range(3)]
+    syncer = make(queue)
+    syncer.start(round_of(files))
+    assert queue.fds == [1000, 1001, 1002]
+    assert not syncer.is_over()
+    queue.end_one()
+    queue.end_one()
+    assert not syncer.is_over()
+    queue.end_one()
+    assert syncer.is_over()
+    assert not any(file.threads for file in files)
+    syncer.close()
+
+
+@pytest.mark.parametrize("case", ["many", "folders", "no queue"])
+def test_all_else_is_synced_in_the_thread(case):
+    queue = HeldQueue()
+    if case == "no queue":
+        queue.sync_queue = lambda eventfd: None
+    files = [OneFile(number) for number in range(SYNCS_MAX + 1 if case == "many" else 2)]
+    syncer = make(queue)
+    folders = ("folder",) if case == "folders" else ()
+    queue.sync_folder = lambda path: None
+    syncer.start(round_of(files, folders))
+    wait(syncer)
+    assert syncer.is_over()
+    assert [file.threads for file in files] == [["braidlog-sync"]] * len(files)
+    assert queue.fds == []
+    syncer.close()
+
+
+def test_where_the_queue_refuses_the_thread_syncs_all_and_all_that_follows():
+    queue, files = HeldQueue(takes=1), [OneFile(0), OneFile(1)]
+    syncer = make(queue)
+    syncer.start(round_of(files))
+    wait(syncer)
+    assert not syncer.is_over()  # One of them is still under way in the queue.
+    queue.end_one()
+    assert syncer.is_over()
+    syncer.start(round_of(files))
+    wait(syncer)
+    assert syncer.is_over()
+    assert [len(file.threads) for file in files] == [2, 2]
+    assert queue.fds == [1000]
+    syncer.close()
+
+
+@pytest.mark.parametrize("takes", [1, 2])
+def test_a_failure_in_the_queue_is_final_though_the_thread_hears_of_none(takes):
+    """The kernel tells an error of a write once: whoever synced first has it."""
+    queue = HeldQueue(takes)
+    committer = Committer(queue)
+    syncer = RoundSyncer(committer)
+    syncer.start(round_of([OneFile(0), OneFile(1)]))
+    queue.end_one(errno.EIO)
+    if takes == 2:
+        queue.end_one()
+    with pytest.raises(StorageFailed, match=r"cannot sync 0\.log: Input/output error"):
+        while not syncer.is_over():
+            wait(syncer)
+    with pytest.raises(StorageFailed):
+        committer.begin()
+    syncer.close()

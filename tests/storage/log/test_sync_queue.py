@@ -1,0 +1,88 @@
+"""Syncs by the kernel's own queue: each is told once, and what it does not serve is refused."""
+
+import errno
+import os
+import select
+
+import pytest
+
+from storage.log.sync_queue import SYNCS_MAX, AioQueue
+from tests.waiting import HANG_S
+
+
+@pytest.fixture
+def eventfd():
+    fd = os.eventfd(0, os.EFD_NONBLOCK)
+    yield fd
+    os.close(fd)
+
+
+@pytest.fixture
+def queue(eventfd):
+    try:
+        made = AioQueue(eventfd)
+    except OSError:
+        pytest.skip("no AIO here")
+    yield made
+    assert made.close(HANG_S)
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [str(tmp_path / f"{number}.log") for number in range(SYNCS_MAX)]
+    opened = [(path, os.open(path, os.O_RDWR | os.O_CREAT)) for path in paths]
+    for _, fd in opened:
+        os.pwrite(fd, b"x" * 1000, 0)
+    yield opened
+    for _, fd in opened:
+        os.close(fd)
+
+
+def answered(eventfd, count):
+    """Wait until so many syncs are over."""
+    while count:
+        assert select.select([eventfd], [], [], HANG_S)[0]
+        count -= os.eventfd_read(eventfd)
+    assert count == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, SYNCS_MAX])
+def test_every_file_is_told_once(queue, files, eventfd, count):
+    for _ in range(3):
+        begun = queue.submit(files[:count])
+        if not begun:
+            pytest.skip("the file system of the tests has no such syncs")
+        assert begun == count
+        answered(eventfd, count)
+        assert sorted(queue.results()) == [(path, 0) for path, _ in files[:count]]
+        assert queue.results() == []
+
+
+def test_what_cannot_be_synced_so_is_refused_and_what_came_before_is_not(queue, files, eventfd):
+    reading, writing = os.pipe()
+    try:
+        if queue.submit([files[0], ("a pipe", reading), files[1]]) == 0:
+            pytest.skip("the file system of the tests has no such syncs")
+        answered(eventfd, 1)
+        assert queue.results() == [(files[0][0], 0)]
+        assert queue.submit([("a pipe", reading)]) == 0
+        assert queue.submit([("closed", 1 << 20)]) == 0
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_closing_waits_for_what_is_under_way(eventfd, files):
+    try:
+        queue = AioQueue(eventfd)
+    except OSError:
+        pytest.skip("no AIO here")
+    queue.submit(files)
+    assert queue.close(HANG_S)
+
+
+def test_a_machine_of_another_kind_has_none(eventfd, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(OSError, match="no AIO") as caught:
+        AioQueue(eventfd)
+    assert caught.value.errno == errno.ENOSYS
