@@ -32,6 +32,7 @@ from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.garbage import search_seldom
 from broker.server.listener import Listener, accept, make_listeners
+from storage.codecs import quick
 from storage.errors import DamagedLog, StorageError, StorageFailed
 from storage.shared.session import SessionNotBegun
 
@@ -264,7 +265,12 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
     if ready_file is not None:
         addresses = {listener.name: address_text(listener.bound) for listener in listeners}
         _write_whole(ready_file, json.dumps({"pid": os.getpid(), "listeners": addresses}))
-    log.info("started", data_dir=broker.data_dir, topics=len(broker.topics))
+    log.info(
+        "started",
+        data_dir=broker.data_dir,
+        topics=len(broker.topics),
+        hot_loops=quick.LANGUAGE,
+    )
 
 
 def _write_whole(path: str, text: str) -> None:

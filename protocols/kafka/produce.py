@@ -24,11 +24,6 @@ from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.errors import BodyError, RecordTooLarge
 
-try:
-    import storage.codecs.kafka_equal  # noqa: F401 - now, not while the first client waits
-except ImportError:
-    pass  # numpy is an extra
-
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.producer_memory import SequenceTable

@@ -184,6 +184,11 @@ class PulsarMachine:
         except DecodeError:
             return None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the handshake is done, and nothing has ended the connection."""
+        return self.state is State.CONNECTED
+
     def connected(self) -> None:
         """The handshake is done."""
         assert self.state is State.CONNECTING

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Entries of this size or less are copied together before they are written: a thousand pieces cost
 # more than their bytes.
 JOINED_ENTRY_BYTES: Final = 4096
+US_PER_MS: Final = 1000
 SEQUENCE_MIN: Final = -(2**63)
 REPEATED: Final = -1  # In place of a delta: it was stored before, and is not again.
 
@@ -73,25 +74,21 @@ class Run:
         self.has_repeats = True
         self.sent.append((sequence_id, highest, REPEATED, None))
 
-    def extend(
-        self, first_sequence_id: int, payloads: Sequence[bytes], send: SendInfo
-    ) -> None:  # hot: see make bench
-        """Append entries of one record each that are like this one, with the next numbers."""
-        if self.accepted is not None:
-            while payloads and signed(first_sequence_id) <= self.accepted:
-                self._repeat(first_sequence_id, NO_SEQUENCE)
-                first_sequence_id, payloads = first_sequence_id + 1, payloads[1:]
-            if not payloads:
-                return
-            self.accepted = signed(first_sequence_id + len(payloads) - 1)
-        info, sent, parts, pack = self.info, self.sent, self.parts, ENTRY_PREFIX.pack
-        before = delta = info.record_count
-        for sequence_id, payload in enumerate(payloads, first_sequence_id):
-            sent.append((sequence_id, NO_SEQUENCE, delta, None))
-            parts += (pack(len(payload), delta, 1), payload)
-            delta += 1
-        last = signed(first_sequence_id + len(payloads) - 1)
-        self._count(signed(first_sequence_id), last, delta - before, send)
+    def extend(self, sent: list[Sent], entries: bytes, first_ms: int, latest_ms: int) -> None:
+        """Append ordinary entries of one record each, prefixes included, none of which was looked
+        up; with the publish time of the first and the latest that have one, -1 for none.
+        """
+        if not sent:
+            return
+        info = self.info
+        latest = None if latest_ms < 0 else latest_ms * US_PER_MS
+        if latest is not None and info.first_publish_us is None:
+            info.first_publish_us = info.max_publish_us = first_ms * US_PER_MS
+        self._count(
+            signed(sent[0][0]), signed(sent[-1][0]), len(sent), SendInfo(1, latest, 0, None)
+        )
+        self.sent += sent
+        self.parts.append(entries)
 
     def _count(self, first: int, last: int, records: int, send: SendInfo) -> None:
         """Count in what the batch's header says of them all."""

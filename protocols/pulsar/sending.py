@@ -14,11 +14,13 @@ from broker.errors import BrokerError, TopicNotFound
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import refusal
+from protocols.pulsar.machine import FRAME_BYTES_MAX
+from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
-from protocols.pulsar.send_template import SendTemplate
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
-from storage.codecs.pulsar import SendInfo, parse_send
+from storage.codecs.pulsar import parse_send
+from storage.codecs.quick import SPEEDUPS
 from storage.errors import CorruptBody
 
 if TYPE_CHECKING:
@@ -31,16 +33,6 @@ NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
 
-# Try the template after this many SENDs in a row that differ only in sequence id: making it costs
-# as much as parsing four.
-TEMPLATE_SENDS_MIN: Final = 4
-TEMPLATE_PAUSE_SENDS: Final = 1000  # SENDs before the next try, after one that did not fit.
-# Bytes looked at in one go, in a copy, which takes half the time of a view: few at first, since
-# another command may come next.
-TEMPLATE_WINDOW_BYTES_MIN: Final = 8 * 1024
-TEMPLATE_WINDOW_BYTES_MAX: Final = 64 * 1024
-
-
 class Sending:
     """The sends of one connection that are not stored yet; none outlives its receive."""
 
@@ -48,10 +40,6 @@ class Sending:
         self._client = client
         self._runs: dict[int, Run] = {}
         self._receipts = messages.ReceiptWriter()
-        self._template: SendTemplate | None = None  # What the next SENDs may be.
-        self._next: tuple[int, int, int | None] | None = None  # What the next one is if so.
-        # SENDs in a row that fit; below 0: how many to wait before the next try.
-        self._in_a_row = 0
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take the SENDs at the front, as far as they are whole: (bytes, frames) taken.
@@ -61,9 +49,9 @@ class Sending:
         next_send, add = self._client.machine.next_send, self.add
         pos = frames = 0
         while frames < frames_max:  # hot: see make bench
-            if self._template is not None:
-                pos, taken = self._take_like(self._template, received, pos, frames_max - frames)
-                frames += taken
+            if SPEEDUPS is not None:
+                size, count = self._take_plain(received[pos:], frames_max - frames)
+                pos, frames = pos + size, frames + count
                 if frames == frames_max:
                     break
             found = next_send(received, pos)
@@ -74,40 +62,22 @@ class Sending:
             frames += 1
         return pos, frames
 
-    def _take_like(
-        self, template: SendTemplate, received: memoryview, pos: int, frames_max: int
-    ) -> tuple[int, int]:
-        """Take the SENDs from `pos` on that are like the last one: where they end, how many."""
-        frames, window_bytes = 0, TEMPLATE_WINDOW_BYTES_MIN
-        while frames < frames_max:
-            sequence_id = template.sequence_id
-            window = bytes(received[pos : pos + window_bytes])
-            payloads, size = template.take(window, frames_max - frames)
-            if not payloads:
-                break
-            run = self._runs.get(template.producer_id) or self._begin(template.producer_id)
-            if run is not None:
-                run.extend(sequence_id, payloads, template.send)
-            pos += size
-            frames += len(payloads)
-            window_bytes = min(2 * window_bytes, TEMPLATE_WINDOW_BYTES_MAX)
-        return pos, frames
-
-    def _look_for_template(self, command: CommandSend, payload: memoryview, send: SendInfo) -> None:
-        """Look for more like this one once it differs from those before in nothing that shows."""
-        if self._template is not None:  # It was not like those before, else it would not be here.
-            self._in_a_row = 0 if self._template.has_found else -TEMPLATE_PAUSE_SENDS
-            self._template = None
-        this = (command.producer_id, command.sequence_id, send.publish_us)
-        is_next = this == self._next
-        self._next = (this[0], this[1] + 1, this[2])
-        if not is_next:
-            self._in_a_row = min(self._in_a_row, 0)
-            return
-        self._in_a_row += 1
-        if self._in_a_row >= TEMPLATE_SENDS_MIN and len(payload) <= JOINED_ENTRY_BYTES:
-            self._template = SendTemplate.after(command, payload, send)
-            self._in_a_row = 0 if self._template is not None else -TEMPLATE_PAUSE_SENDS
+    def _take_plain(self, received: memoryview, frames_max: int) -> tuple[int, int]:
+        """The same of SENDs of one producer that say nothing out of the ordinary, at once."""
+        if SPEEDUPS is None or not self._client.machine.is_connected:
+            return 0, 0
+        limits = (FRAME_BYTES_MAX - 4, JOINED_ENTRY_BYTES)
+        producer_id = SPEEDUPS.send_producer(received, *limits)
+        if producer_id is None:
+            return 0, 0
+        run = self._runs.get(producer_id) or self._begin(producer_id)
+        if run is None or run.accepted is not None:  # Closed, or looked at one by one.
+            return 0, 0
+        size, *sends = SPEEDUPS.cut_sends(
+            received, frames_max, *limits, producer_id, run.info.record_count, NO_SEQUENCE
+        )
+        run.extend(*sends)
+        return size, len(sends[0])
 
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
         """Take one SEND; its payload has to stay until `flush`. Raises ProtocolError."""
@@ -124,8 +94,6 @@ class Sending:
         is_ordinary = not (command.HasField("txnid_most_bits") or command.HasField("message_id"))
         if is_ordinary and not send.flags & MARKER:
             run.add(command, payload, send)
-            if send.record_count == 1:
-                self._look_for_template(command, payload, send)
         else:
             self._refuse(run, command, ServerError.NotAllowedError, "Not an ordinary message")
 

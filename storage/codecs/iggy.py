@@ -20,7 +20,7 @@ from storage.codecs.api import (
 from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
-from storage.codecs.lazy import LazyModule
+from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -46,11 +46,6 @@ KEY_HEADER = b"braidlog.key"
 
 IDS_AT_A_TIME = 64
 
-# numpy pays from about here on; a SEND below this is not worth loading it for.
-EQUAL_MIN = 64
-# With numpy, which takes the time of a long turn to import.
-EQUAL = LazyModule("storage.codecs.iggy_equal")
-
 
 def body_from_send(
     messages: Buffer,
@@ -71,10 +66,13 @@ def body_from_send(
         RecordTooLarge: payloads or header values are more than Iggy takes in one SEND.
     """
     view = memoryview(messages)
-    if len(view) <= payload_bytes_max:
-        equal = _equal_body(view, pack_key(key), base_offset, append_us, random_bytes)
-        if equal is not None:
-            return equal
+    if SPEEDUPS is not None:
+        limits = (payload_bytes_max, HEADER_BYTES_MAX)
+        made = SPEEDUPS.iggy_body(
+            view, pack_key(key), base_offset, append_us, *limits, random_bytes
+        )
+        if made is not None:
+            return Prepared(made[0], BodyInfo(made[1]))
     parts: list[Buffer] = [pack_key(key)]
     read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
     ids = fresh_ids(random_bytes)
@@ -197,26 +195,6 @@ IGGY = IggyCodec()
 def pack_key(key: bytes | None) -> bytes:
     """Head of a body: the partitioning key that all its records have, 1 to 255 bytes, or none."""
     return BODY_HEAD.pack(len(key), 0) + key if key else BODY_HEAD.pack(0, 0)
-
-
-def _equal_body(
-    view: memoryview,
-    head: bytes,
-    base_offset: int,
-    append_us: int,
-    random_bytes: Callable[[int], bytes],
-) -> Prepared | None:
-    """What `body_from_send` makes of many messages of equal size without headers; None: not so."""
-    if len(view) < EQUAL_MIN * SEND_HEAD.size:
-        return None
-    step = SEND_HEAD.size + U32.size + U32.unpack_from(view, SEND_HEAD.size)[0]
-    if len(view) % step or len(view) < EQUAL_MIN * step:
-        return None
-    quick = EQUAL.get()
-    if quick is None:
-        return None
-    body = quick.body_of_equal(view, head, base_offset, append_us, random_bytes)
-    return None if body is None else Prepared(body, BodyInfo(len(view) // step))
 
 
 def read_key(body: Buffer) -> tuple[int, bytes | None]:

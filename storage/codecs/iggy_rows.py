@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.codecs.api import BodyInfo
-from storage.codecs.checksums import COPIED_BYTES_MAX
 from storage.codecs.iggy import HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX
-from storage.codecs.iggy_equal import fresh_rows
 from storage.codecs.iggy_forms import (
     BATCH_CHECKED,
     BATCH_HEAD,
@@ -28,6 +26,8 @@ from storage.codecs.iggy_typed import TIME_MAX_US, check_headers, checksum_of
 from storage.errors import CorruptBody
 
 Row = np.ndarray
+# Up to this size a piece is copied in less time than a view of it is made.
+COPIED_BYTES_MAX = 2048
 SIZES = struct.Struct("<II")  # Bytes of headers and payload, in every head,
 SIZES_FROM_END = 16  # before its reserved field.
 
@@ -280,3 +280,11 @@ def _info(table: Table, heads: Row, times: Row) -> BodyInfo | None:
     if not len(known):
         return BodyInfo(len(heads))
     return BodyInfo(len(heads), int(known[0]), int(known.max()))
+
+
+def fresh_rows(count: int, random_bytes: Callable[[int], bytes]) -> np.ndarray:
+    """Random UUIDs of version 4, sixteen bytes a row."""
+    fresh = np.frombuffer(bytearray(random_bytes(16 * count)), np.uint8).reshape(count, 16)
+    fresh[:, 6] = fresh[:, 6] & 0x0F | 0x40
+    fresh[:, 8] = fresh[:, 8] & 0x3F | 0x80
+    return fresh

@@ -16,7 +16,6 @@ from storage.codecs.kafka_layout import (
     ENTRY,
     ENTRY_CRC,
     ENTRY_MIN,
-    EQUAL_SET_MIN,
     HEAD,
     MESSAGE_MIN,
     NO_LIMIT,
@@ -27,11 +26,8 @@ from storage.codecs.kafka_layout import (
     open_wrapper,
     whole_end,
 )
-from storage.codecs.lazy import LazyModule
+from storage.codecs.quick import SPEEDUPS
 from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
-
-# With numpy, which takes the time of a long turn to import.
-EQUAL = LazyModule("storage.codecs.kafka_equal")
 
 _DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
     1: compression.gzip,
@@ -148,7 +144,7 @@ def _stamp(data: memoryview, base_offset: int) -> None:
     end = len(data)
     if end < ENTRY_MIN or OFFSET.unpack_from(data, 0)[0] == base_offset:
         return  # They were stamped with these when they were checked.
-    if _stamp_all_equal(data, base_offset):
+    if SPEEDUPS is not None and SPEEDUPS.kafka_stamp(data, base_offset):
         return
     size_at, put = SIZE.unpack_from, OFFSET.pack_into
     pos, offset = 0, base_offset
@@ -158,20 +154,14 @@ def _stamp(data: memoryview, base_offset: int) -> None:
         offset += 1
 
 
-def _stamp_all_equal(data: memoryview, base_offset: int) -> bool:
-    """The same with numpy for messages of one size; False: not done."""
-    size = ENTRY.size + int(SIZE.unpack_from(data, 8)[0])
-    if len(data) % size or len(data) < EQUAL_SET_MIN * size:
-        return False
-    quick = EQUAL.get()
-    return quick is not None and bool(quick.stamp(data, size, base_offset))
-
-
 def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple[int, int, bool]:
     """Count and end of the leading whole messages, now stamped; True where one is compressed."""
+    if SPEEDUPS is not None:
+        found: tuple[int, int, bool] | None
+        found = SPEEDUPS.kafka_check_and_stamp(view, base_offset, bytes_max)
+        if found is not None:
+            return found
     end = len(view)
-    if _stamp_equal(view, base_offset, bytes_max):
-        return end // (12 + SIZE.unpack_from(view, 8)[0]), end, False
     head, size_at, put, crc_of = HEAD.unpack_from, SIZE.unpack_from, OFFSET.pack_into, crc32
     pos, offset = 0, base_offset
     while end - pos >= ENTRY_MIN:  # hot: see make bench
@@ -201,17 +191,6 @@ def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple
     if end - pos >= ENTRY.size and size_at(view, pos + 8)[0] < MESSAGE_MIN:
         raise CorruptBody("message is smaller than its fixed fields")
     return offset - base_offset, pos, False
-
-
-def _stamp_equal(view: memoryview, base_offset: int, bytes_max: int) -> bool:
-    """Do the whole of `check_and_stamp` for a set of equal-sized messages; False: not done."""
-    if len(view) < EQUAL_SET_MIN * ENTRY_MIN:
-        return False
-    size = 12 + int(SIZE.unpack_from(view, 8)[0])
-    if not ENTRY_MIN <= size <= bytes_max or len(view) % size or len(view) < EQUAL_SET_MIN * size:
-        return False
-    quick = EQUAL.get()
-    return quick is not None and bool(quick.check_and_stamp(view, size, base_offset))
 
 
 def _unwrap(view: memoryview, bytes_max: int, inflated_max: int) -> tuple[bytearray, int]:

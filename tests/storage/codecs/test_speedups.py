@@ -1,0 +1,209 @@
+"""The extension in C says what the Python code beside it says, whatever bytes it is given."""
+
+import random
+import zlib
+from functools import partial
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
+from protocols.pulsar.messages import NO_SEQUENCE
+from protocols.pulsar.runs import JOINED_ENTRY_BYTES
+from storage.codecs import iggy, kafka_prepare, quick
+from storage.codecs.iggy import HEADER_BYTES_MAX, body_from_send
+from storage.codecs.kafka_layout import NO_LIMIT
+from storage.codecs.pb.PulsarApi_pb2 import MessageMetadata
+from storage.codecs.pulsar import ENTRY_PREFIX, parse_send
+from storage.errors import CorruptBody, StorageError
+from tests.storage.codecs.speedup_samples import (
+    iggy_messages,
+    kafka_set,
+    mutated,
+    pulsar_send,
+    pulsar_sends,
+)
+
+C = quick.SPEEDUPS
+pytestmark = pytest.mark.skipif(C is None, reason="the extension is not built, or left out")
+
+LIMITS = (FRAME_BYTES_MAX - 4, JOINED_ENTRY_BYTES)
+ROUNDS = 300
+
+
+@pytest.fixture
+def in_python(monkeypatch):
+    """Run a function of a module without the extension."""
+
+    def run(module, function, *arguments, **options):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "SPEEDUPS", None)
+            try:
+                return function(*arguments, **options)
+            except StorageError as error:
+                return type(error), str(error)
+
+    return run
+
+
+@given(st.binary(max_size=400), st.integers(0, 16))
+def test_checksums_are_those_of_the_libraries(data, start):
+    view = memoryview(data)[start:]
+    assert C.crc32(view) == zlib.crc32(view)
+    assert C.crc32c(view) == crc32c(view)
+
+
+def test_checksums_of_every_length_around_the_wide_steps():
+    data = random.Random(4).randbytes(5000)
+    for size in (*range(300), 4095, 4096, 4999):
+        assert C.crc32(data[:size]) == zlib.crc32(data[:size])
+        assert C.crc32c(data[:size]) == crc32c(data[:size])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kafka_sets_sound_and_mutated(seed, in_python):
+    chance = random.Random(seed)
+    refused = 0
+    for _ in range(ROUNDS):
+        data = mutated(chance, kafka_set(chance))
+        limit = chance.choice([NO_LIMIT, NO_LIMIT, 60])
+        ours, theirs = bytearray(data), bytearray(data)
+        found = C.kafka_check_and_stamp(ours, 1000, limit)
+        wanted = in_python(
+            kafka_prepare, kafka_prepare.check_and_stamp, memoryview(theirs), 1000, limit
+        )
+        if found is None:
+            refused += 1
+            assert issubclass(wanted[0], StorageError), (seed, data)
+        else:
+            assert (found, ours) == (wanted, theirs), (seed, data)
+    assert 0 < refused < ROUNDS
+
+
+def test_kafka_offsets_are_stamped_as_far_as_the_set_is_whole():
+    data = bytearray(kafka_set(random.Random(1)))
+    wanted = bytearray(data)
+    kafka_prepare.check_and_stamp(memoryview(wanted), 77, NO_LIMIT)
+    assert C.kafka_stamp(data, 77)
+    assert data == wanted
+    assert not C.kafka_stamp(bytearray(data[:-1]), 5)
+    assert not C.kafka_stamp(bytearray(b"\xff" * 40), 5)
+    with pytest.raises((TypeError, BufferError)):
+        C.kafka_stamp(bytes(data), 5)
+
+
+def sends_in_python(received, count):
+    """What the machine and the codec make of the SENDs at the front, each by itself."""
+    machine = PulsarMachine()
+    machine.connected()
+    pos, sent, entries, times = 0, [], [], []
+    view = memoryview(received)
+    for delta in range(count):
+        command, start, stop = machine.next_send(view, pos)
+        info = parse_send(view[start:stop])
+        assert (info.record_count, info.flags, info.chunk) == (1, 0, None)
+        assert not command.HasField("highest_sequence_id")
+        assert not command.HasField("txnid_most_bits") and not command.HasField("message_id")
+        sent.append((command.sequence_id, NO_SEQUENCE, delta, None))
+        entries += (ENTRY_PREFIX.pack(stop - start, delta, 1), view[start:stop])
+        if info.publish_us is not None:
+            times.append(info.publish_us // 1000)
+        pos = stop
+    return pos, sent, b"".join(entries), times[0] if times else -1, max(times, default=-1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pulsar_sends_sound_and_mutated(seed):
+    chance = random.Random(seed)
+    taken = 0
+    for _ in range(ROUNDS):
+        producer, received = pulsar_sends(chance)
+        received = mutated(chance, received)
+        found = C.send_producer(received, *LIMITS)
+        result = C.cut_sends(received, 50, *LIMITS, producer, 0, NO_SEQUENCE)
+        count = len(result[1])
+        assert result == sends_in_python(received, count), (seed, received)
+        assert (found == producer) == bool(count)
+        taken += count
+    assert taken > ROUNDS
+
+
+def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
+    chance = random.Random(9)
+    first = pulsar_send(chance, producer_id=1, sequence_id=7)
+    other = pulsar_send(chance, producer_id=2, sequence_id=8)
+    assert len(C.cut_sends(first + other, 50, *LIMITS, 1, 0, NO_SEQUENCE)[1]) == 1
+    assert len(C.cut_sends(first + first, 1, *LIMITS, 1, 0, NO_SEQUENCE)[1]) == 1
+    assert C.cut_sends(first[:-1], 50, *LIMITS, 1, 0, NO_SEQUENCE) == (0, [], b"", -1, -1)
+    assert C.send_producer(first, LIMITS[0], 8) is None
+    size, _, entries, *_ = C.cut_sends(first, 50, *LIMITS, 1, 41, NO_SEQUENCE)
+    assert size == len(first)
+    assert ENTRY_PREFIX.unpack_from(entries)[1:] == (41, 1)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"num_messages_in_batch": 1},
+        {"compression": 3},
+        {"encryption_keys": [MessageMetadata().encryption_keys.add(key="k", value=b"v")]},
+        {"chunk_id": 0, "num_chunks_from_msg": 2, "total_chunk_msg_size": 9, "uuid": "u"},
+        {"deliver_at_time": 1 << 42},
+        {"marker_type": 1},
+        {"replicated_from": "elsewhere"},
+        {"txnid_least_bits": 1},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_pulsar_sends_out_of_the_ordinary_are_left_to_python(field):
+    data = pulsar_send(random.Random(1), producer_id=1, sequence_id=2, **field)
+    assert C.send_producer(data, *LIMITS) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_iggy_messages_sound_and_mutated(seed, in_python):
+    chance = random.Random(seed)
+    refused = 0
+    for _ in range(ROUNDS):
+        data = mutated(chance, iggy_messages(chance))
+        block = chance.randbytes(16)
+        limit = chance.choice([10_000, 10_000, 300])
+        arguments = (data, 1000, 1_700_000_000_000_000)
+        options = {
+            "key": b"k",
+            "payload_bytes_max": limit,
+            "random_bytes": partial(same, block),
+        }
+        wanted = in_python(iggy, body_from_send, *arguments, **options)
+        head = iggy.pack_key(b"k")
+        found = C.iggy_body(
+            data, head, *arguments[1:], limit, HEADER_BYTES_MAX, options["random_bytes"]
+        )
+        if found is None:
+            refused += 1
+            is_text = not isinstance(wanted, tuple)
+            assert is_text or issubclass(wanted[0], StorageError), (seed, data)
+        else:
+            assert (found[0], found[1]) == (bytes(wanted.body), wanted.info.record_count)
+    assert 0 < refused < ROUNDS
+
+
+def same(block, size):
+    """Random bytes of which both ways see the same, however many they ask for at a time."""
+    return block * (size // 16)
+
+
+def test_iggy_random_bytes_must_be_what_was_asked_for():
+    data = iggy_messages(random.Random(3), with_ids=False)
+    for wrong in (lambda size: b"", lambda size: "text", lambda size: None):
+        with pytest.raises(TypeError):
+            C.iggy_body(data, b"", 0, 0, 1 << 20, 1 << 20, wrong)
+    with pytest.raises(ZeroDivisionError):
+        C.iggy_body(data, b"", 0, 0, 1 << 20, 1 << 20, lambda size: 1 // 0)
+
+
+def test_a_wrong_request_says_what_python_says():
+    with pytest.raises(CorruptBody):
+        body_from_send(iggy_messages(random.Random(3))[:-1], 0, 9)
