@@ -15,6 +15,7 @@ import os
 import sys
 
 from storage.log import files
+from tests.storage.files_twins import InlineQueue
 
 FAULTS = ("full", "read-only", "no-sync", "no-write")
 
@@ -68,6 +69,9 @@ class SwitchedDisk(files.Disk):
     def sync_data(self, path, fd):
         self._fail_if(errno.EIO, "no-sync")
         super().sync_data(path, fd)
+
+    def sync_queue(self, eventfd):
+        return InlineQueue(self, eventfd)
 
     def sync_folder(self, path):
         self._fail_if(errno.EIO, "no-sync")
