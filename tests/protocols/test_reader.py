@@ -9,7 +9,6 @@ from protocols.reader import BigEndianReader, LittleEndianReader, Reader
 
 FIELDS = [
     ("u8", "B", 0xFE),
-    ("i8", "b", -2),
     ("i16", "h", -2),
     ("u32", "I", 0xFEDCBA98),
     ("i32", "i", -3),

@@ -13,6 +13,7 @@ from protocols.pulsar.session import KEEPALIVE_S
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.user_records import Grant
 from tests.protocols.pulsar.talk import TOPIC, Client
+from tests.waiting import until
 
 KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
 SETTINGS = {
@@ -124,10 +125,19 @@ async def test_a_user_may_do_what_was_granted(stranger, broker):
     assert refused.error == ServerError.AuthorizationError
 
 
-async def past_a_tick(client):
-    """Let a keepalive tick pass; the client shows a sign of life first."""
-    await client.send(Type.PONG)
-    await trio.sleep(KEEPALIVE_S + 1)
+@pytest.fixture
+def past_a_tick(broker):
+    async def past_a_tick(client):
+        """Let a keepalive tick pass; the client shows a sign of life first, and it is heard: the
+        clock would not wait for bytes that are on their way.
+        """
+        (connection,) = broker.connections
+        begun = connection._receiver.begun
+        await client.send(Type.PONG)
+        await until(lambda: connection._receiver.begun > begun)
+        await trio.sleep(KEEPALIVE_S + 1)
+
+    return past_a_tick
 
 
 @pytest.fixture
@@ -145,7 +155,7 @@ async def expiring(stranger, broker):
     return come_in
 
 
-async def test_a_token_that_ran_out_is_asked_for_anew(expiring, autojump_clock):
+async def test_a_token_that_ran_out_is_asked_for_anew(expiring, past_a_tick, autojump_clock):
     client = await expiring()
     await past_a_tick(client)
     challenge = await client.next(Type.AUTH_CHALLENGE)
@@ -158,7 +168,9 @@ async def test_a_token_that_ran_out_is_asked_for_anew(expiring, autojump_clock):
 
 
 @pytest.mark.parametrize("data", [token("anna"), b"a.b.c"])
-async def test_a_fresh_token_must_be_right_and_the_same_users(expiring, autojump_clock, data):
+async def test_a_fresh_token_must_be_right_and_the_same_users(
+    expiring, past_a_tick, autojump_clock, data
+):
     client = await expiring()
     await past_a_tick(client)
     await client.next(Type.AUTH_CHALLENGE)
@@ -166,7 +178,7 @@ async def test_a_fresh_token_must_be_right_and_the_same_users(expiring, autojump
     await is_refused(client)
 
 
-async def test_who_does_not_answer_the_challenge_is_let_go(expiring, autojump_clock):
+async def test_who_does_not_answer_the_challenge_is_let_go(expiring, past_a_tick, autojump_clock):
     client = await expiring()
     await past_a_tick(client)
     await client.next(Type.AUTH_CHALLENGE)
@@ -175,7 +187,7 @@ async def test_who_does_not_answer_the_challenge_is_let_go(expiring, autojump_cl
 
 
 @pytest.mark.parametrize("more", [{"refreshes": False}, {"version": 13}])
-async def test_who_cannot_be_asked_is_let_go(expiring, autojump_clock, more):
+async def test_who_cannot_be_asked_is_let_go(expiring, past_a_tick, autojump_clock, more):
     client = await expiring(**more)
     await past_a_tick(client)
     assert await client.raw() is None

@@ -24,10 +24,9 @@ class OneJournal:
     def __init__(self, path, disk=None):
         self.path = path
         self.folder = str(path / "cursors")
-        self.committer = Committer(Files(path, disk))
-        self.journal = JournalLog(
-            self.folder, self.committer._files, self.committer, KIND_CURSORS, 1
-        )
+        files = Files(path, disk)
+        self.committer = Committer(files)
+        self.journal = JournalLog(self.folder, files, self.committer, KIND_CURSORS, 1)
         self.replayed = list(self.journal.replay())
 
     def commit(self):
