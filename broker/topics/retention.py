@@ -82,6 +82,13 @@ class Retention:
         with as_broker_errors(self._report):
             self._use_reserve(partial(partition.log.drop, count))
 
+    def delete_below(self, partition: Partition, offset: int) -> None:
+        """Delete the records below an offset that are durable. Raises the broker's StorageFull,
+        StorageFailed.
+        """
+        with as_broker_errors(self._report):
+            self._use_reserve(partial(partition.log.delete_below, offset))
+
     async def _retain(self, topic: Topic) -> None:
         for index, partition in enumerate(tuple(topic.partitions)):
             if drops_anything(partition.log.settings) and not partition.removed:

@@ -1,6 +1,6 @@
 """Typed requests and replies of topic administration. Knows no bytes and no broker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -128,7 +128,141 @@ class DescribeConfigsReply:
     resources: Sequence[DescribedConfigs]
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A setting of a resource to change; the `operation` is SET where a version has none."""
+
+    name: bytes | None
+    value: bytes | None
+    operation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredResource:
+    """Something whose settings are to be changed."""
+
+    kind: int
+    name: bytes | None
+    changes: Sequence[ConfigChange]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """Gives resources these settings and no others (key 33)."""
+
+    resources: Sequence[AlteredResource]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalAlterConfigsRequest:
+    """Changes some settings of resources (key 44)."""
+
+    resources: Sequence[AlteredResource]
+    validate_only: bool = False
+
+
+@dataclass(slots=True)
+class ResourceDone:
+    """What became of one resource."""
+
+    error: int
+    message: bytes | None
+    kind: int
+    name: bytes | None
+
+
+@dataclass(slots=True)
+class AlterConfigsReply:
+    """Answers an AlterConfigsRequest."""
+
+    resources: Sequence[ResourceDone]
+
+
+@dataclass(slots=True)
+class IncrementalAlterConfigsReply:
+    """Answers an IncrementalAlterConfigsRequest."""
+
+    resources: Sequence[ResourceDone]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsRequest:
+    """Deletes the records below an offset of each partition, -1 for all (key 21)."""
+
+    topics: Mapping[bytes | None, Mapping[int, int]]
+
+
+@dataclass(slots=True)
+class DeletedRecords:
+    """Where a partition begins now, -1 with an error."""
+
+    log_start_offset: int
+    error: int
+
+
+@dataclass(slots=True)
+class DeleteRecordsReply:
+    """Answers a DeleteRecordsRequest."""
+
+    topics: Mapping[bytes | None, Mapping[int, DeletedRecords]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsTopic:
+    """Partitions of a topic whose sizes are asked for."""
+
+    name: bytes | None
+    partitions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeLogDirsRequest:
+    """Asks for sizes on the disk (key 35); None asks for those of all topics."""
+
+    topics: Sequence[LogDirsTopic] | None
+
+
+@dataclass(slots=True)
+class LogSize:
+    """Bytes of one partition."""
+
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class LogDir:
+    """The data directory and what is in it."""
+
+    error: int
+    path: bytes
+    topics: Mapping[bytes | None, Mapping[int, LogSize]]
+
+
+@dataclass(slots=True)
+class DescribeLogDirsReply:
+    """Answers a DescribeLogDirsRequest."""
+
+    log_dirs: Sequence[LogDir]
+
+
 AdminRequest = (
-    CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest | DescribeConfigsRequest
+    CreateTopicsRequest
+    | DeleteTopicsRequest
+    | CreatePartitionsRequest
+    | DescribeConfigsRequest
+    | AlterConfigsRequest
+    | IncrementalAlterConfigsRequest
+    | DeleteRecordsRequest
+    | DescribeLogDirsRequest
 )
-AdminReply = CreateTopicsReply | DeleteTopicsReply | CreatePartitionsReply | DescribeConfigsReply
+AdminReply = (
+    CreateTopicsReply
+    | DeleteTopicsReply
+    | CreatePartitionsReply
+    | DescribeConfigsReply
+    | AlterConfigsReply
+    | IncrementalAlterConfigsReply
+    | DeleteRecordsReply
+    | DescribeLogDirsReply
+)

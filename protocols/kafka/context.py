@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.access.rights import Action, Resource
-from broker.errors import BrokerError, TopicNotFound
-from protocols.kafka.errors import Code, wire_code
+from broker.errors import BrokerError, NotAuthorized, TopicNotFound
+from protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
 from protocols.kafka.messages import BrokerAddress, Reply
 from protocols.kafka.names import IllegalName, NameSpace
 from protocols.kafka.options import KafkaOptions
@@ -79,8 +79,11 @@ class Context:
         return self.broker.access.allows(principal, Action.DESCRIBE, topic.resource)
 
     def check_group(self, group: bytes, topic: TopicName | None = None) -> None:
-        """Raises NotAuthorized if the client may not do to that group what the request does."""
-        self.connection.check(self.action, Resource.of_group(group, topic))
+        """Raises GroupNotAuthorized where the client may not do that to the group."""
+        try:
+            self.connection.check(self.action, Resource.of_group(group, topic))
+        except NotAuthorized as error:
+            raise GroupNotAuthorized(str(error)) from error
 
     def refused(self, error: BrokerError) -> Code:
         """The code to answer with; counted."""

@@ -32,6 +32,7 @@ class Code(enum.IntEnum):
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
     UNSUPPORTED_SASL_MECHANISM = 33
     ILLEGAL_SASL_STATE = 34
     UNSUPPORTED_VERSION = 35
@@ -51,6 +52,10 @@ class Code(enum.IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+
+
+class GroupNotAuthorized(errors.NotAuthorized):
+    """The client may not do this to a group, which has a code of its own."""
 
 
 WIRE_CODES: dict[type[errors.BrokerError], Code] = {
@@ -79,6 +84,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.Conflict: Code.LEADER_NOT_AVAILABLE,
     errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
+    GroupNotAuthorized: Code.GROUP_AUTHORIZATION_FAILED,
     errors.NotAuthenticated: Code.SASL_AUTHENTICATION_FAILED,
     errors.UserNotFound: Code.UNKNOWN,
     errors.UserExists: Code.UNKNOWN,

@@ -126,6 +126,20 @@ class InitProducerIdRequest:
     transaction_timeout_ms: int
 
 
+@dataclass(slots=True)
+class EpochTarget:
+    """Which epoch's end is asked for."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochRequest:
+    """Asks where the records of leaders' epochs end (key 23)."""
+
+    topics: ByPartition[EpochTarget]
+
+
 RequestBody = (
     ProduceRequest
     | FetchRequest
@@ -136,6 +150,7 @@ RequestBody = (
     | ConsumerMetadataRequest
     | ApiVersionsRequest
     | InitProducerIdRequest
+    | OffsetForLeaderEpochRequest
     | GroupRequest
     | AdminRequest
     | SaslRequest
@@ -303,6 +318,31 @@ class InitProducerIdReply:
     producer_epoch: int
 
 
+@dataclass(slots=True)
+class EpochEnd:
+    """The newest epoch that is no later than the one asked for, and the offset behind it."""
+
+    error: int
+    index: int
+    end_offset: int
+    epoch: int = -1
+
+
+@dataclass(slots=True)
+class EpochEndsOf:
+    """Those of one topic."""
+
+    name: bytes | None
+    partitions: Sequence[EpochEnd]
+
+
+@dataclass(slots=True)
+class OffsetForLeaderEpochReply:
+    """Answers an OffsetForLeaderEpochRequest."""
+
+    topics: Sequence[EpochEndsOf]
+
+
 Reply = (
     ProduceReply
     | FetchReply
@@ -313,6 +353,7 @@ Reply = (
     | ConsumerMetadataReply
     | ApiVersionsReply
     | InitProducerIdReply
+    | OffsetForLeaderEpochReply
     | GroupReply
     | AdminReply
     | SaslReply

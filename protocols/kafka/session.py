@@ -19,15 +19,12 @@ from broker.steps import Steps, begin, step_into
 from protocols.kafka import admin_messages as a
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages, sasl_messages
-from protocols.kafka.admin import (
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-)
+from protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from protocols.kafka.api_versions import api_versions
 from protocols.kafka.commits import commit_offsets, fetch_offsets
+from protocols.kafka.configs import alter_configs, describe_configs, incremental_alter_configs
 from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.epochs import offsets_for_epochs
 from protocols.kafka.fetch import fetch
 from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
@@ -41,6 +38,7 @@ from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.produce import produce
 from protocols.kafka.producer_ids import init_producer_id
+from protocols.kafka.records_admin import delete_records, describe_log_dirs
 from protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 
 if TYPE_CHECKING:
@@ -75,6 +73,9 @@ COMMANDS: Mapping[type, Command] = {
     ),
     messages.ApiVersionsRequest: Command("api_versions", api_versions, None),
     messages.InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
+    messages.OffsetForLeaderEpochRequest: Command(
+        "offset_for_leader_epoch", offsets_for_epochs, Action.DESCRIBE
+    ),
     sasl_messages.SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
     sasl_messages.SaslAuthenticateRequest: Command("sasl_authenticate", sasl_authenticate, None),
     g.JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
@@ -88,6 +89,12 @@ COMMANDS: Mapping[type, Command] = {
     a.DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
     a.CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
     a.DescribeConfigsRequest: Command("describe_configs", describe_configs, Action.DESCRIBE),
+    a.AlterConfigsRequest: Command("alter_configs", alter_configs, Action.ALTER),
+    a.IncrementalAlterConfigsRequest: Command(
+        "incremental_alter_configs", incremental_alter_configs, Action.ALTER
+    ),
+    a.DeleteRecordsRequest: Command("delete_records", delete_records, Action.DELETE),
+    a.DescribeLogDirsRequest: Command("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
 }
 
 

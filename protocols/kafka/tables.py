@@ -298,6 +298,49 @@ INIT_PRODUCER_ID = Api(
     ),
 )
 
+OFFSET_FOR_LEADER_EPOCH = Api(
+    3,
+    table(
+        m.OffsetForLeaderEpochRequest,
+        ignored(I32, since=3),  # Replica id.
+        Field(
+            "topics",
+            ByPartition(
+                table(
+                    m.EpochTarget,
+                    ignored(I32, since=2, value=-1),  # The leader's epoch that the client knows.
+                    Field("epoch", I32),
+                )
+            ),
+        ),
+    ),
+    table(
+        m.OffsetForLeaderEpochReply,
+        ignored(I32, since=2),  # Throttle time.
+        Field(
+            "topics",
+            Array(
+                table(
+                    m.EpochEndsOf,
+                    Field("name", TEXT),
+                    Field(
+                        "partitions",
+                        Array(
+                            table(
+                                m.EpochEnd,
+                                Field("error", I16),
+                                Field("index", I32),
+                                Field("epoch", I32, since=1),
+                                Field("end_offset", I64),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+    ),
+)
+
 API_VERSIONS_KEY = 18
 
 APIS: Mapping[int, Api] = {
@@ -310,6 +353,7 @@ APIS: Mapping[int, Api] = {
     10: CONSUMER_METADATA,
     API_VERSIONS_KEY: API_VERSIONS,
     22: INIT_PRODUCER_ID,
+    23: OFFSET_FOR_LEADER_EPOCH,
     **GROUP_APIS,
     **ADMIN_APIS,
     **SASL_APIS,

@@ -6,10 +6,12 @@ from protocols.kafka.fields import (
     I8,
     I16,
     I32,
+    I64,
     NOTHING,
     TEXT,
     Api,
     Array,
+    ByPartition,
     Field,
     ignored,
     table,
@@ -153,9 +155,117 @@ DESCRIBE_CONFIGS = Api(
     ),
 )
 
+RESOURCE_DONE = table(
+    m.ResourceDone,
+    Field("error", I16),
+    Field("message", TEXT),
+    Field("kind", I8),
+    Field("name", TEXT),
+)
+
+
+def _altered(*change: Field) -> Field:
+    """The resources of a request that changes settings."""
+    changes = Array(table(m.ConfigChange, *change))
+    return Field(
+        "resources",
+        Array(
+            table(
+                m.AlteredResource,
+                Field("kind", I8),
+                Field("name", TEXT),
+                Field("changes", changes),
+            )
+        ),
+    )
+
+
+ALTER_CONFIGS = Api(
+    1,
+    table(
+        m.AlterConfigsRequest,
+        _altered(Field("name", TEXT), Field("value", TEXT)),
+        Field("validate_only", BOOL),
+    ),
+    table(
+        m.AlterConfigsReply,
+        ignored(I32),  # Throttle time.
+        Field("resources", Array(RESOURCE_DONE)),
+    ),
+)
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    0,
+    table(
+        m.IncrementalAlterConfigsRequest,
+        _altered(Field("name", TEXT), Field("operation", I8), Field("value", TEXT)),
+        Field("validate_only", BOOL),
+    ),
+    table(
+        m.IncrementalAlterConfigsReply,
+        ignored(I32),  # Throttle time.
+        Field("resources", Array(RESOURCE_DONE)),
+    ),
+)
+
+DELETE_RECORDS = Api(
+    1,
+    table(m.DeleteRecordsRequest, Field("topics", ByPartition(I64)), ignored(I32)),
+    table(
+        m.DeleteRecordsReply,
+        ignored(I32),  # Throttle time.
+        Field(
+            "topics",
+            ByPartition(
+                table(m.DeletedRecords, Field("log_start_offset", I64), Field("error", I16))
+            ),
+        ),
+    ),
+)
+
+LOG_SIZE = table(
+    m.LogSize,
+    Field("size_bytes", I64),
+    ignored(I64),  # How far a replica lags behind.
+    ignored(BOOL, value=False),  # Whether it is on its way to another directory.
+)
+
+DESCRIBE_LOG_DIRS = Api(
+    1,
+    table(
+        m.DescribeLogDirsRequest,
+        Field(
+            "topics",
+            Array(
+                table(m.LogDirsTopic, Field("name", TEXT), Field("partitions", Array(I32))),
+                nullable=True,
+            ),
+        ),
+    ),
+    table(
+        m.DescribeLogDirsReply,
+        ignored(I32),  # Throttle time.
+        Field(
+            "log_dirs",
+            Array(
+                table(
+                    m.LogDir,
+                    Field("error", I16),
+                    Field("path", TEXT),
+                    Field("topics", ByPartition(LOG_SIZE)),
+                )
+            ),
+        ),
+    ),
+)
+
 ADMIN_APIS = {
     19: CREATE_TOPICS,
     20: DELETE_TOPICS,
+    21: DELETE_RECORDS,
     32: DESCRIBE_CONFIGS,
+    33: ALTER_CONFIGS,
+    35: DESCRIBE_LOG_DIRS,
     37: CREATE_PARTITIONS,
+    44: INCREMENTAL_ALTER_CONFIGS,
 }

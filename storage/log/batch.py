@@ -6,7 +6,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.codecs.api import BatchFlag
+from storage.codecs.api import BatchFlag, BodyInfo
 
 Buffer = bytes | bytearray | memoryview
 
@@ -104,6 +104,41 @@ def body_checksum(parts: Iterable[Buffer]) -> int:
     for part in parts:
         crc = crc32c(part, crc)
     return crc
+
+
+def header_of(
+    body: Buffer,
+    info: BodyInfo,
+    place: tuple[int, int, int, int],
+    *,
+    base_offset: int,
+    append_us: int,
+) -> BatchHeader:
+    """The header of a body without holes or positions. `place` has partition id, owner epoch,
+    durable offset and body format.
+    """
+    if not 0 < info.record_count <= BATCH_OFFSETS_MAX:
+        raise ValueError(f"a batch cannot cover {info.record_count} offsets")
+    partition_id, owner_epoch, durable_offset, body_format = place
+    return BatchHeader(
+        partition_id=partition_id,
+        base_offset=base_offset,
+        last_offset_delta=info.record_count - 1,
+        record_count=info.record_count,
+        durable_offset=durable_offset,
+        append_us=append_us,
+        body_format=body_format,
+        flags=info.flags,
+        owner_epoch=owner_epoch,
+        first_publish_us=info.first_publish_us,
+        max_publish_us=info.max_publish_us,
+        producer_id=info.producer_id,
+        producer_epoch=info.producer_epoch,
+        first_sequence=info.first_sequence,
+        last_sequence=info.last_sequence,
+        body_bytes=len(body),
+        body_crc=body_checksum([body]),
+    )
 
 
 def pack(header: BatchHeader, salt: int) -> bytes:

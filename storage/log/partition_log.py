@@ -18,9 +18,9 @@ from storage.log.batch import (
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
     VERSION,
-    BatchHeader,
     Buffer,
     body_checksum,
+    header_of,
     pack,
     pack_fields,
 )
@@ -196,8 +196,9 @@ class PartitionLog(ReadableLog):
         stored_bytes = sum(HEADER_BYTES + len(body) for body, _ in pieces)
         segment = self._segment_for(stored_bytes, base_offset + sum(counts), append_us)
         headers, parts = [], []
+        place = (self.partition_id, self.owner_epoch, self.durable_offset, body_format)
         for body, info in pieces:
-            header = self._header(body, info, offset, body_format, append_us)
+            header = header_of(body, info, place, base_offset=offset, append_us=append_us)
             headers.append(header)
             parts += [pack(header, segment.salt), body]
             offset = header.next_offset
@@ -213,31 +214,6 @@ class PartitionLog(ReadableLog):
         self._segments.remember(offset, segment, file_pos)
         self._mark()
         return base_offset
-
-    def _header(
-        self, body: Buffer, info: BodyInfo, offset: int, body_format: int, append_us: int
-    ) -> BatchHeader:
-        if not 0 < info.record_count <= BATCH_OFFSETS_MAX:
-            raise ValueError(f"a batch cannot cover {info.record_count} offsets")
-        return BatchHeader(
-            partition_id=self.partition_id,
-            base_offset=offset,
-            last_offset_delta=info.record_count - 1,
-            record_count=info.record_count,
-            durable_offset=self.durable_offset,
-            append_us=append_us,
-            body_format=body_format,
-            flags=info.flags,
-            owner_epoch=self.owner_epoch,
-            first_publish_us=info.first_publish_us,
-            max_publish_us=info.max_publish_us,
-            producer_id=info.producer_id,
-            producer_epoch=info.producer_epoch,
-            first_sequence=info.first_sequence,
-            last_sequence=info.last_sequence,
-            body_bytes=len(body),
-            body_crc=body_checksum([body]),
-        )
 
     def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
         """The segment that takes a batch, held for the next round."""
@@ -378,18 +354,32 @@ class PartitionLog(ReadableLog):
         bases = self._segments.view.bases
         return self._drop_below(bases[-1 if count is None else min(count, len(bases) - 1)])
 
-    def _drop_below(self, start: int) -> int:
-        """Drop whole segments below an offset."""
+    def _drop_below(self, start: int, log_start: int | None = None) -> int:
+        """Drop whole segments below an offset; the log begins at `log_start`, else with what is
+        left.
+        """
         view = self._segments.view
         # Only what is durable is dropped: the log must never end below what was acknowledged.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
-        if count <= 0:
+        if count <= 0 and log_start is None:
             return 0
-        self._slot.write(view.bases[count], self.durable_offset)
-        self.log_start_offset = view.bases[count]
+        log_start = view.bases[count] if log_start is None else log_start
+        self._slot.write(log_start, self.durable_offset)
+        self.log_start_offset = log_start
         self._segments.show(view.segments[count:])
         self._remove_when_durable(view.segments[:count])
         return count
+
+    def delete_below(self, offset: int) -> int:
+        """Let the log begin at an offset, at the durable one at most; returns how many segments
+        went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
+        """
+        start = min(offset, self.durable_offset)
+        if start <= self.log_start_offset:
+            return 0
+        if start == self.log_end_offset and self.takes_appends and not self._segments.last.is_empty:
+            self._roll(self._segments.last)
+        return self._drop_below(start, start)
 
     def _remove_when_durable(self, segments: Sequence[Segment]) -> None:
         """Remove these once the slot, which has the new log start, is durable."""

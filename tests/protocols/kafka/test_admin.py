@@ -4,10 +4,11 @@ import pytest
 
 from broker.broker import Broker
 from protocols.kafka import admin_messages as a
+from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
 from storage.metadata.names import TopicName
-from tests.protocols.kafka.frames import Client
-from tests.protocols.kafka.talk import FOO, FOO_NAME
+from tests.protocols.kafka.frames import Client, message_set
+from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, values
 
 BAR = TopicName("public", "default", "bar")
 
@@ -80,3 +81,90 @@ async def test_settings_are_told(client: Client, version: int) -> None:
     assert told[b"retention.ms"] == b"60000"
     assert told[b"cleanup.policy"] == b"delete"
     assert [one.name for one in found[2].entries] == [b"retention.bytes"]
+
+
+def change(value: str, operation: int = 0, name: str = "retention.ms") -> a.ConfigChange:
+    return a.ConfigChange(name.encode(), value.encode(), operation)
+
+
+async def alter(client: Client, *changes: a.ConfigChange, **fields: object) -> int:
+    about = {"kind": 2, "name": FOO, "validate_only": False, "whole": False} | fields
+    kind = a.AlterConfigsRequest if about["whole"] else a.IncrementalAlterConfigsRequest
+    altered = a.AlteredResource(about["kind"], about["name"], changes)
+    request = kind([altered], about["validate_only"])
+    (done,) = (await client.call_with_table(request, 1 if about["whole"] else 0)).resources
+    assert bool(done.error) == bool(done.message)
+    return done.error
+
+
+async def test_settings_are_changed_one_by_one(broker: Broker, client: Client) -> None:
+    assert await alter(client, change("60000")) == Code.NONE
+    assert await alter(client, change("-1", name="retention.bytes")) == Code.NONE
+    settings = broker.topics.get(FOO_NAME).meta.settings
+    assert settings == {"retention_ms": 60000, "retention_bytes": -1}
+    assert await alter(client, change("5"), validate_only=True) == Code.NONE
+    assert await alter(client, change("", operation=1)) == Code.NONE  # Taken back.
+    assert broker.topics.get(FOO_NAME).meta.settings == {"retention_bytes": -1}
+
+
+async def test_settings_are_replaced_as_a_whole(broker: Broker, client: Client) -> None:
+    await broker.topics.alter_settings(FOO_NAME, {"keep_unacknowledged": True, "segment_ms": 9000})
+    assert await alter(client, change("60000"), whole=True) == Code.NONE
+    settings = broker.topics.get(FOO_NAME).meta.settings
+    assert settings == {"keep_unacknowledged": True, "retention_ms": 60000}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "fields", "code"),
+    [
+        ([change("soon")], {}, Code.INVALID_CONFIG),
+        ([change("-7")], {}, Code.INVALID_CONFIG),
+        ([change("-7")], {"validate_only": True}, Code.INVALID_CONFIG),
+        ([change("1", name="no.such")], {}, Code.INVALID_CONFIG),
+        ([], {"kind": 4, "name": b"1"}, Code.INVALID_REQUEST),
+        ([], {"name": b"none"}, Code.UNKNOWN_TOPIC_OR_PARTITION),
+        ([], {"name": b"n ne"}, Code.INVALID_TOPIC),
+    ],
+)
+async def test_settings_that_cannot_be_are_refused(
+    client: Client, changes: list[a.ConfigChange], fields: dict, code: Code, whole: bool
+) -> None:
+    assert await alter(client, *changes, whole=whole, **fields) == code
+
+
+async def test_no_setting_is_a_list(client: Client) -> None:
+    assert await alter(client, change("1", operation=2)) == Code.INVALID_CONFIG
+
+
+async def delete_below(client: Client, offset: int, partition: int = 0) -> tuple[int, int]:
+    request = a.DeleteRecordsRequest({FOO: {partition: offset}})
+    done = (await client.call_with_table(request, 1)).topics[FOO][partition]
+    return done.error, done.log_start_offset
+
+
+async def test_records_are_deleted_up_to_any_offset(broker: Broker, client: Client) -> None:
+    await produce_one(client, message_set(b"a", b"b", b"c"))
+    await produce_one(client, message_set(b"d"))
+    assert await delete_below(client, 2) == (0, 2)
+    assert await delete_below(client, 1) == (0, 2)
+    assert (await fetch_one(client, 1)).error == Code.OFFSET_OUT_OF_RANGE
+    assert [value for at, value in values(await fetch_one(client, 2)) if at >= 2] == [b"c", b"d"]
+    for offset in (-2, 5):
+        assert await delete_below(client, offset) == (Code.OFFSET_OUT_OF_RANGE, -1)
+    assert await delete_below(client, 0, 7) == (Code.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert await delete_below(client, -1) == (0, 4)
+    assert await produce_one(client, message_set(b"e")) == m.Produced(0, 4)
+    assert values(await fetch_one(client, 4)) == [(4, b"e")]
+    partition = broker.topics.get(FOO_NAME).partitions[0]
+    assert [base for base, _, _ in partition.segments()] == [4]
+
+
+async def test_sizes_on_the_disk_are_told(broker: Broker, client: Client) -> None:
+    await produce_one(client, message_set(b"a"))
+    size = broker.topics.get(FOO_NAME).partitions[0].size_bytes
+    for topics in (None, [a.LogDirsTopic(FOO, [0, 7]), a.LogDirsTopic(b"none", [0])]):
+        reply = await client.call_with_table(a.DescribeLogDirsRequest(topics), 1)
+        (found,) = reply.log_dirs
+        assert (found.error, found.path) == (0, broker.data_dir.encode())
+        assert found.topics == {FOO: {0: a.LogSize(size)}}

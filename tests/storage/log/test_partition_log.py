@@ -460,6 +460,35 @@ def test_all_records_are_dropped_and_offsets_go_on(tmp_path):
             log.read(0, 100)
 
 
+def test_records_below_an_offset_are_deleted_for_good(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=300)
+    for _ in range(4):
+        one.append(bytes(200), 2)
+        one.commit()
+    bases = [base for base, _, _ in one.log.segments()]
+    middle = bases[1] + 1  # Within a batch.
+    assert one.log.delete_below(middle) == 1
+    assert one.log.delete_below(middle - 1) == 0
+    one.commit()
+    for log in before_and_after_restart(one):
+        assert log.log_start_offset == middle
+        with pytest.raises(OffsetOutOfRange):
+            log.read(middle - 1, 100)
+        assert log.read(middle, 100)[0].base_offset == bases[1]
+
+
+def test_no_more_is_deleted_than_is_durable_and_the_end_stays(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a", 3)
+    assert one.log.delete_below(3) == 0
+    assert one.log.log_start_offset == 0
+    one.commit()
+    assert one.log.delete_below(3) == 1
+    one.commit()
+    for log in before_and_after_restart(one):
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
 def test_the_oldest_segments_are_dropped_and_the_last_one_stays(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300)
     for _ in range(6):

@@ -1,0 +1,149 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, by Kafka's names. A
+broker's own are in its configuration file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.errors import BrokerError, InvalidRequest
+from broker.topics.settings import in_force
+from protocols.kafka.admin import refusal, topic_named
+from protocols.kafka.admin_messages import (
+    AlterConfigsReply,
+    AlterConfigsRequest,
+    AlteredResource,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    DescribeConfigsReply,
+    DescribeConfigsRequest,
+    DescribedConfigs,
+    IncrementalAlterConfigsReply,
+    IncrementalAlterConfigsRequest,
+    ResourceDone,
+)
+from protocols.kafka.context import Answer, Context
+from protocols.kafka.errors import Code
+from protocols.kafka.topic_configs import CLEANUP, SETTINGS, AdminRefused, read_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.topics.topic import Topic
+    from storage.metadata.catalogue_records import Setting
+
+TOPIC, BROKER = 2, 4  # kinds of resources with settings
+FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
+SET, DELETE = 0, 1  # operations; the others are for lists, which no setting here is
+Changes = dict[str, "Setting | None"]  # None takes a setting back
+
+
+async def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
+    """Settings of topics; a broker has none that clients can see."""
+    return Answer(DescribeConfigsReply([_configs(context, one) for one in request.resources]))
+
+
+def _configs(context: Context, resource: ConfigResource) -> DescribedConfigs:
+    if resource.kind == BROKER:
+        return DescribedConfigs(Code.NONE, None, resource.kind, resource.name)
+    if resource.kind != TOPIC:
+        text = b"topics and brokers have settings"
+        return DescribedConfigs(Code.INVALID_REQUEST, text, resource.kind, resource.name)
+    try:
+        topic = context.broker.topics.get(topic_named(context, resource.name))
+    except BrokerError as error:
+        text = str(error).encode()
+        return DescribedConfigs(context.refused(error), text, resource.kind, resource.name)
+    entries = _entries(in_force(context.broker.config.log, topic.meta.settings), topic)
+    if resource.keys is not None:
+        entries = [one for one in entries if one.name in resource.keys]
+    return DescribedConfigs(Code.NONE, None, resource.kind, resource.name, entries)
+
+
+def _entries(found: Mapping[str, Setting | None], topic: Topic) -> list[ConfigEntry]:
+    entries = [ConfigEntry(CLEANUP.encode(), b"delete", True, FROM_DEFAULT)]
+    for name, ours in SETTINGS.items():
+        value = found[ours]
+        own = ours in topic.meta.settings
+        text = b"-1" if value is None else str(value).encode()
+        source = FROM_TOPIC if own else FROM_DEFAULT
+        entries.append(ConfigEntry(name.encode(), text, not own, source))
+    return entries
+
+
+async def alter_configs(context: Context, request: AlterConfigsRequest) -> Answer:
+    """Give topics these settings; those that are not named go back to the default."""
+    done, ticket = await _alter_all(context, request.resources, request.validate_only, _replaced)
+    return Answer(AlterConfigsReply(done), ticket)
+
+
+async def incremental_alter_configs(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> Answer:
+    """Change those settings that are named."""
+    done, ticket = await _alter_all(context, request.resources, request.validate_only, _changed)
+    return Answer(IncrementalAlterConfigsReply(done), ticket)
+
+
+async def _alter_all(
+    context: Context,
+    resources: Sequence[AlteredResource],
+    validate_only: bool,
+    read: Callable[[Sequence[ConfigChange]], Changes],
+) -> tuple[list[ResourceDone], int]:
+    """What became of each, and the ticket that the answer waits for."""
+    done, ticket = [], 0
+    for one in resources:
+        try:
+            ticket = max(ticket, await _alter(context, one, validate_only, read))
+        except (BrokerError, AdminRefused) as error:
+            code, message = refusal(context, error)
+            done.append(ResourceDone(code, message, one.kind, one.name))
+        else:
+            done.append(ResourceDone(Code.NONE, None, one.kind, one.name))
+    return done, ticket
+
+
+async def _alter(
+    context: Context,
+    resource: AlteredResource,
+    validate_only: bool,
+    read: Callable[[Sequence[ConfigChange]], Changes],
+) -> int:
+    if resource.kind != TOPIC:
+        text = "the settings of a broker are in its configuration file"
+        raise AdminRefused(Code.INVALID_REQUEST, text)
+    name = topic_named(context, resource.name)
+    changes = read(resource.changes)
+    topics = context.broker.topics
+    try:
+        if not validate_only:
+            return await topics.alter_settings(name, changes)
+        in_force(context.broker.config.log, {**topics.get(name).meta.settings, **changes})
+    except InvalidRequest as error:
+        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
+    return 0
+
+
+def _replaced(changes: Sequence[ConfigChange]) -> Changes:
+    """Raises AdminRefused."""
+    replaced: Changes = dict.fromkeys(SETTINGS.values())
+    for one in changes:
+        replaced.update(read_config(one.name, one.value))
+    return replaced
+
+
+def _changed(changes: Sequence[ConfigChange]) -> Changes:
+    """Raises AdminRefused."""
+    changed: Changes = {}
+    for one in changes:
+        if one.operation == SET:
+            changed.update(read_config(one.name, one.value))
+        elif one.operation == DELETE:
+            ours = SETTINGS.get((one.name or b"").decode(errors="replace"))
+            if ours is not None:
+                changed[ours] = None
+        else:
+            raise AdminRefused(Code.INVALID_CONFIG, "no setting here is a list")
+    return changed
