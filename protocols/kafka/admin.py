@@ -22,12 +22,11 @@ from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.metadata import TOPICS_MADE_MAX
 from protocols.kafka.names import IllegalName
-from protocols.kafka.topic_configs import AdminRefused, read_config
+from protocols.kafka.topic_configs import AdminRefused, Setting, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.metadata.catalogue_records import Setting
     from storage.metadata.names import TopicName
 
 BROKER_DEFAULT = -1  # for a number of partitions, or of replicas

@@ -25,18 +25,17 @@ from protocols.kafka.admin_messages import (
 )
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
-from protocols.kafka.topic_configs import CLEANUP, SETTINGS, AdminRefused, read_config
+from protocols.kafka.topic_configs import CLEANUP, SETTINGS, AdminRefused, Setting, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.topics.topic import Topic
-    from storage.metadata.catalogue_records import Setting
 
 TOPIC, BROKER = 2, 4  # kinds of resources with settings
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
 SET, DELETE = 0, 1  # operations; the others are for lists, which no setting here is
-Changes = dict[str, "Setting | None"]  # None takes a setting back
+Changes = dict[str, Setting | None]  # None takes a setting back
 
 
 async def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:

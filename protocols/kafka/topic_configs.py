@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from protocols.kafka.errors import Code
 
-if TYPE_CHECKING:
-    from storage.metadata.catalogue_records import Setting
-
+Setting = str | int  # The value of a setting, as the broker keeps it.
 CLEANUP: Final = "cleanup.policy"
 # Kafka's names of what a topic can set here.
 SETTINGS: Final = {

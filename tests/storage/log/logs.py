@@ -10,6 +10,8 @@ from storage.log.settings import LogSettings
 
 FORMAT = 1
 
+SETTINGS = ("segment_bytes", "index_interval_bytes")
+
 
 class OneLog:
     """A data directory with partition 1, and its committer."""
@@ -85,3 +87,10 @@ def flip(path, pos, mask=0x40):
         byte = file.read(1)[0]
         file.seek(pos)
         file.write(bytes([byte ^ mask]))
+
+
+def before_and_after_restart(one):
+    """The log as it is, then as it is after a clean stop."""
+    yield one.log
+    one.stop()
+    yield OneLog(one.path, **{name: getattr(one.settings, name) for name in SETTINGS}).log

@@ -17,7 +17,7 @@ from storage.errors import (
 from storage.log.batch import HEADER_BYTES
 from storage.log.settings import Durability
 from tests.storage.files_twins import FailingDisk, RecordingDisk
-from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
+from tests.storage.log.logs import FORMAT, OneLog, before_and_after_restart, flip, segment_names
 
 
 def test_offsets_count_records(tmp_path):
@@ -164,16 +164,6 @@ def test_any_offset_is_found_over_segments_and_indexes(tmp_path, seed):
             found = log.read(offset, rng.choice([0, 1000, 50_000]))
             expected = bodies[number : number + len(found)]
             assert [bytes(batch.body) for batch in found] == expected
-
-
-def before_and_after_restart(one):
-    """The log as it is, then as it is after a clean stop."""
-    yield one.log
-    one.stop()
-    yield OneLog(one.path, **{name: getattr(one.settings, name) for name in SETTINGS}).log
-
-
-SETTINGS = ("segment_bytes", "index_interval_bytes")
 
 
 def test_segments_roll_by_size(tmp_path):
@@ -458,35 +448,6 @@ def test_all_records_are_dropped_and_offsets_go_on(tmp_path):
         assert (log.log_start_offset, log.log_end_offset) == (5, 6)
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 100)
-
-
-def test_records_below_an_offset_are_deleted_for_good(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=300)
-    for _ in range(4):
-        one.append(bytes(200), 2)
-        one.commit()
-    bases = [base for base, _, _ in one.log.segments()]
-    middle = bases[1] + 1  # Within a batch.
-    assert one.log.delete_below(middle) == 1
-    assert one.log.delete_below(middle - 1) == 0
-    one.commit()
-    for log in before_and_after_restart(one):
-        assert log.log_start_offset == middle
-        with pytest.raises(OffsetOutOfRange):
-            log.read(middle - 1, 100)
-        assert log.read(middle, 100)[0].base_offset == bases[1]
-
-
-def test_no_more_is_deleted_than_is_durable_and_the_end_stays(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a", 3)
-    assert one.log.delete_below(3) == 0
-    assert one.log.log_start_offset == 0
-    one.commit()
-    assert one.log.delete_below(3) == 1
-    one.commit()
-    for log in before_and_after_restart(one):
-        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
 def test_the_oldest_segments_are_dropped_and_the_last_one_stays(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from storage.errors import OffsetOutOfRange, StorageFailed
 from tests.storage.files_twins import FailingDisk, RecordingDisk
-from tests.storage.log.logs import OneLog, segment_names
+from tests.storage.log.logs import OneLog, before_and_after_restart, segment_names
 
 
 def test_retention_drops_whole_segments_and_refuses_readers_at_once(tmp_path):
@@ -85,3 +85,32 @@ def test_what_is_not_durable_is_not_dropped(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
     one.fill([b"x" * 100] * 4, commit=False)
     assert one.log.retain(now_us=0) == 0
+
+
+def test_records_below_an_offset_are_deleted_for_good(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=300)
+    for _ in range(4):
+        one.append(bytes(200), 2)
+        one.commit()
+    bases = [base for base, _, _ in one.log.segments()]
+    middle = bases[1] + 1  # Within a batch.
+    assert one.log.delete_below(middle) == 1
+    assert one.log.delete_below(middle - 1) == 0
+    one.commit()
+    for log in before_and_after_restart(one):
+        assert log.log_start_offset == middle
+        with pytest.raises(OffsetOutOfRange):
+            log.read(middle - 1, 100)
+        assert log.read(middle, 100)[0].base_offset == bases[1]
+
+
+def test_no_more_is_deleted_than_is_durable_and_the_end_stays(tmp_path):
+    one = OneLog(tmp_path)
+    one.append(b"a", 3)
+    assert one.log.delete_below(3) == 0
+    assert one.log.log_start_offset == 0
+    one.commit()
+    assert one.log.delete_below(3) == 1
+    one.commit()
+    for log in before_and_after_restart(one):
+        assert (log.log_start_offset, log.log_end_offset) == (3, 3)
