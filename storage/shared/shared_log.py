@@ -278,7 +278,11 @@ class SharedLog(PartitionLog):
         if self._segments.view.segments:
             super()._roll_expired(now_us)
 
-    def _drop_below(self, start: int) -> int:
+    def delete_below(self, offset: int) -> int:
+        """As `PartitionLog.delete_below`, but in whole segments."""
+        return self._drop_below(offset) if self._segments.view.segments else 0
+
+    def _drop_below(self, start: int, log_start: int | None = None) -> int:
         """Drop whole segments below an offset; the ledger is told with the next pack."""
         view = self._segments.view
         # Only what is published is dropped: the log must never end below what was acknowledged.
