@@ -77,6 +77,16 @@ class GroupTable:
                 self._waiting.pop(group.name, None)
         self.changing(group, group.advance)
 
+    async def watch(self, group: Group) -> None:
+        """Find members that have died when their time is up, while there are any. The caller has
+        set `watched`.
+        """
+        try:
+            while group.members and self._groups.get(group.name) is group:
+                await self.wait(group)
+        finally:
+            group.watched = False
+
     def _drop_empty(self) -> None:
         for name, group in list(self._groups.items()):
             self.changing(group, group.advance)

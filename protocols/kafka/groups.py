@@ -2,7 +2,7 @@
 
 Which member has which partition is the leader's doing, in bytes that the broker does not look into.
 A member that waits sits in its handler; what the others do, and its deadline, wake it. Dead members
-are found by whoever looks at their group: the others' heartbeats do.
+are found when their time is up, by a task of some member's connection, one for each group.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     client = (client_id, b"/" + context.connection.peer.rpartition(":")[0].encode())
     member = group.admit(request, client, now)
     groups.wake(group)
+    _watch(context, group)
     member.joined, waited = True, False
     try:
         while group.state is State.PREPARING and _is_in(group, member):
@@ -70,6 +71,13 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     if not _is_in(group, member):
         raise Refused(Code.UNKNOWN_MEMBER_ID)
     return group.joined_reply(member.member_id)
+
+
+def _watch(context: Context, group: Group) -> None:
+    """See to it that dead members are found, if nobody does: who did may have died itself."""
+    if not group.watched:
+        group.watched = True
+        context.connection.nursery.start_soon(context.groups.watch, group)
 
 
 def _is_in(group: Group, member: Member) -> bool:
@@ -113,6 +121,7 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
     except Refused as error:
         return Answer(HeartbeatReply(error.code))
     member.due = trio.current_time() + member.session_s
+    _watch(context, group)
     preparing = group.state is State.PREPARING
     return Answer(HeartbeatReply(Code.REBALANCE_IN_PROGRESS if preparing else Code.NONE))
 

@@ -72,6 +72,7 @@ class Group:
     promised: dict[bytes, float] = field(default_factory=dict)  # ids given out -> until when
     join_due: float = 0.0  # when a rebalance goes on without those that have not joined
     changes: int = 0  # counts what those who wait may want to look at
+    watched: bool = False  # a task wakes when a member's time is up
 
     # Joining.
 

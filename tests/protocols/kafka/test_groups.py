@@ -9,7 +9,7 @@ from broker.broker import Broker
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
-from protocols.kafka.group_table import groups_of
+from protocols.kafka.group_table import GroupTable, groups_of
 from protocols.kafka.membership import State
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
@@ -175,3 +175,30 @@ async def test_what_tools_see(client: Client) -> None:
     ]
     listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
     assert [one.group for one in listed] == [GROUP]
+
+
+async def test_every_group_with_members_is_watched(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None and group.watched
+    other, _, second = await two_members(client, open_client)
+    await client.stream.aclose()  # With it goes the task that watched.
+    await until(lambda: not group.watched)
+    assert group.members
+    await beat(other, second)
+    assert group.watched
+
+
+async def test_a_dead_member_is_found_when_its_time_is_up(autojump_clock: trio.abc.Clock) -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    group.admit(join(session_ms=6000), (b"c", b"/h"), trio.current_time())
+    begun = trio.current_time()
+    group.watched = True
+    await table.watch(group)
+    assert trio.current_time() == pytest.approx(begun + 6)
+    assert not group.members
+    assert not group.watched
