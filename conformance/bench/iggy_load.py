@@ -6,7 +6,18 @@ from abc import ABC, abstractmethod
 
 import xxhash
 
-from conformance.raw.iggy import BY_OFFSET, LOGIN, POLL, SEND, IggyWire, identifier, text8
+from conformance.raw.iggy import (
+    BY_OFFSET,
+    LOGIN,
+    POLL,
+    SEND,
+    IggyWire,
+    frame,
+    identifier,
+    poll_body,
+    send_body,
+    text8,
+)
 from conformance.raw.wire import Wire
 
 OK = bytes(8)
@@ -43,28 +54,22 @@ class Dialect(ABC):
         return wire.take(size)
 
 
-def classic(code: int, payload: bytes) -> bytes:
-    """A whole frame of the classic framing."""
-    return struct.pack("<II", 4 + len(payload), code) + payload
-
-
 class D2(Dialect):
     """Crates 0.5 and 0.6: messages as they are stored."""
 
     def login(self) -> bytes:
         """See `Dialect`."""
         version = struct.pack("<I", 7) + b"0.6.202" + bytes(4)
-        return classic(LOGIN, text8("iggy") + text8("iggy") + version)
+        return frame(LOGIN, text8("iggy") + text8("iggy") + version)
 
     def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
         """See `Dialect`."""
         one = bytes(16) + bytes(4) + struct.pack("<I", payload_bytes) + b"v" * payload_bytes
-        return classic(SEND, AT + identifier(topic) + b"\x02\x04\x01\x00\x00\x00" + one * count)
+        return frame(SEND, send_body(topic, one * count))
 
     def polls(self, topic: str, offset: int, count: int) -> bytes:
         """See `Dialect`."""
-        body = b"\x01" + identifier("bench") + AT + identifier(topic)
-        return classic(POLL, body + struct.pack("<IBQIB", 1, BY_OFFSET, offset, count, 0))
+        return frame(POLL, poll_body(topic, count, BY_OFFSET, offset, "bench"))
 
 
 class D5(Dialect):
@@ -73,17 +78,17 @@ class D5(Dialect):
     def login(self) -> bytes:
         """See `Dialect`."""
         version = struct.pack("<I", 6) + b"0.10.0" + bytes(4)
-        return classic(LOGIN, text8("iggy") + text8("iggy") + version)
+        return frame(LOGIN, text8("iggy") + text8("iggy") + version)
 
     def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
         """See `Dialect`."""
         one = bytes(40) + struct.pack("<QIIQ", 1, 0, payload_bytes, 0) + b"v" * payload_bytes
         ends = (struct.pack("<IIQ", 0, len(one) * at, 0) for at in range(1, count + 1))
-        return classic(SEND, target_of(topic, count) + b"".join(ends) + one * count)
+        return frame(SEND, target_of(topic, count) + b"".join(ends) + one * count)
 
     def polls(self, topic: str, offset: int, count: int) -> bytes:
         """See `Dialect`."""
-        return classic(POLL, poll_from_zero(topic, offset, count))
+        return frame(POLL, poll_from_zero(topic, offset, count))
 
 
 class V(Dialect):

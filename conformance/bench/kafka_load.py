@@ -4,7 +4,7 @@ import struct
 import time
 import zlib
 
-from conformance.raw.kafka import FETCH, PRODUCE, KafkaWire, string
+from conformance.raw.kafka import FETCH, PRODUCE, KafkaWire, fetch_body, frame, produce_body
 
 SET_BYTES = 128 * 1024
 
@@ -23,18 +23,12 @@ def set_of_128k(value_bytes: int) -> tuple[bytes, int]:
 
 def produce_frame(topic: str, partition: int, body: bytes) -> bytes:
     """A whole Produce request, acks -1."""
-    request = struct.pack(">hhi", PRODUCE, 0, 1) + string(b"bench")
-    request += struct.pack(">hii", -1, 30_000, 1) + string(topic.encode())
-    request += struct.pack(">iii", 1, partition, len(body)) + body
-    return struct.pack(">i", len(request)) + request
+    return frame(PRODUCE, 0, produce_body(topic, body, partition=partition, acks=-1))
 
 
 def fetch_frame(topic: str, offset: int, bytes_max: int) -> bytes:
     """A whole Fetch request of partition 0 that waits for one byte."""
-    request = struct.pack(">hhi", FETCH, 0, 1) + string(b"bench")
-    request += struct.pack(">iiii", -1, 5000, 1, 1) + string(topic.encode())
-    request += struct.pack(">iiqi", 1, 0, offset, bytes_max)
-    return struct.pack(">i", len(request)) + request
+    return frame(FETCH, 0, fetch_body(topic, offset, bytes_max=bytes_max))
 
 
 def produce_answer_bytes(topic: str) -> int:

@@ -12,6 +12,7 @@ from conformance.raw.pulsar import (
     Fields,
     PulsarWire,
     encode,
+    frame,
     varint,
 )
 
@@ -30,9 +31,8 @@ def send_frame(sequence_id: int, payload: bytes, batch: int = 0) -> bytes:
         payload = (struct.pack(">I", len(single)) + single + payload) * batch
     head = encode(metadata)
     rest = struct.pack(">I", len(head)) + head + payload
-    command = encode([(1, SEND), (6, encode(command_fields))])
     checked = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
-    return struct.pack(">II", 4 + len(command) + len(checked), len(command)) + command + checked
+    return frame(SEND, command_fields, checked)
 
 
 class FrameCounter:
@@ -101,7 +101,7 @@ def deliver(
                 out += _ack(ledger, range(acked * per_entry, taken * per_entry, per_entry))
                 acked = taken
             if permits <= PERMITS // 2:
-                out += _simple(FLOW, 11, [(1, 0), (2, PERMITS - permits)])
+                out += frame(FLOW, [(1, 0), (2, PERMITS - permits)])
                 permits = PERMITS
             if out:
                 wire.send(out)
@@ -111,9 +111,4 @@ def deliver(
 def _ack(ledger: int, entry_ids: range) -> bytes:
     head = varint(1 << 3) + varint(ledger)
     ids: Fields = [(3, head + varint(2 << 3) + varint(entry)) for entry in entry_ids]
-    return _simple(ACK, 10, [(1, 0), (2, 0), *ids])
-
-
-def _simple(kind: int, number: int, fields: Fields) -> bytes:
-    command = encode([(1, kind), (number, encode(fields))])
-    return struct.pack(">II", 4 + len(command), len(command)) + command
+    return frame(ACK, [(1, 0), (2, 0), *ids])

@@ -12,6 +12,7 @@ CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
+TO_PARTITION_1 = b"\x02\x04\x01\x00\x00\x00"
 
 
 def identifier(name: str) -> bytes:
@@ -31,6 +32,22 @@ def headers_block(headers: list[tuple[bytes, int, bytes]]) -> bytes:
         for key, kind, value in headers
     )
     return struct.pack("<I", len(body)) + body
+
+
+def frame(code: int, payload: bytes) -> bytes:
+    """A whole request."""
+    return struct.pack("<II", 4 + len(payload), code) + payload
+
+
+def send_body(topic: str, messages: bytes, partitioning: bytes = TO_PARTITION_1) -> bytes:
+    """SEND of packed messages to a topic of stream `default`."""
+    return identifier("default") + identifier(topic) + partitioning + messages
+
+
+def poll_body(topic: str, count: int, strategy: int, value: int, consumer: str) -> bytes:
+    """POLL of partition 1, nothing stored."""
+    body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
+    return body + struct.pack("<IBQIB", 1, strategy, value, count, 0)
 
 
 @dataclass(slots=True)
@@ -54,7 +71,7 @@ class IggyWire(Wire):
 
     def ask(self, code: int, payload: bytes) -> tuple[int, bytes]:
         """(status, payload) of the answer."""
-        self.send(struct.pack("<II", 4 + len(payload), code) + payload)
+        self.send(frame(code, payload))
         status, size = struct.unpack("<II", self.take(8))
         return status, self.take(size)
 
@@ -73,22 +90,20 @@ class IggyWire(Wire):
         self,
         topic: str,
         messages: list[tuple[int, list[tuple[bytes, int, bytes]], bytes]],
-        partitioning: bytes = b"\x02\x04\x01\x00\x00\x00",
+        partitioning: bytes = TO_PARTITION_1,
     ) -> None:
         """(id, headers, payload) each, to partition 1 unless told otherwise."""
-        body = identifier("default") + identifier(topic) + partitioning
+        body = b""
         for message_id, headers, payload in messages:
             body += message_id.to_bytes(16, "little") + headers_block(headers)
             body += struct.pack("<I", len(payload)) + payload
-        self.ok(SEND, body)
+        self.ok(SEND, send_body(topic, body, partitioning))
 
     def poll(
         self, topic: str, count: int, strategy: int = FIRST, value: int = 0, consumer: str = "raw"
     ) -> list[Polled]:
         """Up to `count` messages of partition 1, nothing stored."""
-        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
-        body += struct.pack("<IBQIB", 1, strategy, value, count, 0)
-        return _polled(self.ok(POLL, body))
+        return _polled(self.ok(POLL, poll_body(topic, count, strategy, value, consumer)))
 
     def store_offset(self, topic: str, consumer: str, offset: int) -> None:
         """The last consumed offset of partition 1."""

@@ -50,13 +50,30 @@ def _data_at(body: bytes, pos: int) -> tuple[bytes | None, int]:
     return body[pos + 4 : pos + 4 + size], pos + 4 + size
 
 
+def frame(key: int, version: int, body: bytes, correlation_id: int = 7) -> bytes:
+    """A whole request."""
+    request = struct.pack(">hhi", key, version, correlation_id) + string(b"raw") + body
+    return struct.pack(">i", len(request)) + request
+
+
+def produce_body(topic: str, message_set: bytes, *, partition: int = 0, acks: int = 1) -> bytes:
+    """Produce v0 of one set."""
+    body = struct.pack(">hii", acks, 30_000, 1) + string(topic.encode())
+    return body + struct.pack(">iii", 1, partition, len(message_set)) + message_set
+
+
+def fetch_body(topic: str, offset: int, *, bytes_max: int = 1 << 20, wait_ms: int = 5000) -> bytes:
+    """Fetch v0 of partition 0 that waits for one byte."""
+    body = struct.pack(">iiii", -1, wait_ms, 1, 1) + string(topic.encode())
+    return body + struct.pack(">iiqi", 1, 0, offset, bytes_max)
+
+
 class KafkaWire(Wire):
     """One connection that speaks Kafka 0.8, a request at a time."""
 
     def ask(self, key: int, version: int, body: bytes) -> bytes:
         """Send a request and return the body of its answer."""
-        frame = struct.pack(">hhi", key, version, 7) + string(b"raw") + body
-        self.send(struct.pack(">i", len(frame)) + frame)
+        self.send(frame(key, version, body))
         answer = self.take_frame()
         assert answer[:4] == struct.pack(">i", 7), "correlation id"
         return answer[4:]
@@ -67,18 +84,14 @@ class KafkaWire(Wire):
 
     def produce(self, topic: str, message_set: bytes, acks: int = 1) -> tuple[int, int]:
         """(error code, base offset) of one set to partition 0."""
-        body = struct.pack(">hii", acks, 10_000, 1) + string(topic.encode())
-        body += struct.pack(">iii", 1, 0, len(message_set)) + message_set
-        answer = self.ask(PRODUCE, 0, body)
+        answer = self.ask(PRODUCE, 0, produce_body(topic, message_set, acks=acks))
         return struct.unpack_from(">hq", answer, len(answer) - 10)
 
     def fetch(self, topic: str, offset: int, wait_ms: int = 5000) -> tuple[int, int, bytes]:
         """(error code, high watermark, message set) of partition 0; waits for one byte."""
-        name = string(topic.encode())
-        body = struct.pack(">iiii", -1, wait_ms, 1, 1) + name
-        body += struct.pack(">iiqi", 1, 0, offset, 1 << 20)
-        answer = self.ask(FETCH, 0, body)
-        error, watermark, size = struct.unpack_from(">hqi", answer, 4 + len(name) + 8)
+        answer = self.ask(FETCH, 0, fetch_body(topic, offset, wait_ms=wait_ms))
+        place = 4 + len(string(topic.encode())) + 8
+        error, watermark, size = struct.unpack_from(">hqi", answer, place)
         return error, watermark, answer[len(answer) - size :]
 
     def commit(self, group: str, topic: str, offset: int) -> int:

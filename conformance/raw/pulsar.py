@@ -68,6 +68,13 @@ def field_of(fields: Fields, number: int) -> Value | None:
     return next((value for found, value in fields if found == number), None)
 
 
+def frame(kind: int, fields: Fields, payload: bytes = b"") -> bytes:
+    """A whole command, with the payload section of a SEND behind it."""
+    command = encode([(1, kind), (_FIELD_OF[kind], encode(fields))])
+    head = struct.pack(">II", 4 + len(command) + len(payload), len(command))
+    return head + command + payload
+
+
 @dataclass(slots=True)
 class Delivered:
     """A MESSAGE frame: its id, the metadata's fields and the payload as it came."""
@@ -89,10 +96,7 @@ class PulsarWire(Wire):
 
     def command(self, kind: int, fields: Fields, payload: bytes = b"") -> None:
         """Send a command, with the payload section of a SEND behind it."""
-        command = encode([(1, kind), (_FIELD_OF[kind], encode(fields))])
-        self.send(
-            struct.pack(">II", 4 + len(command) + len(payload), len(command)) + command + payload
-        )
+        self.send(frame(kind, fields, payload))
 
     def take_command(self) -> tuple[int, Fields, bytes]:
         """(type, fields of the command, what follows it); PINGs are answered on the way."""
