@@ -124,7 +124,11 @@ class Connection:
         return self._receiver.heard_at
 
     def end(self, reason: str) -> None:
-        """End the connection from any of its tasks; what was answered still leaves."""
+        """End the connection from any task; what was answered still leaves. One that has ended
+        stays so: somebody who waited for its client may come late.
+        """
+        if self._session is None:
+            return
         self._note("connection_ended", "", reason=reason)
         self._leave()
         self.nursery.cancel_scope.cancel()
@@ -143,6 +147,8 @@ class Connection:
 
     def cut_off(self, reason: str) -> None:
         """End the connection at once: the peer does not take what is for it."""
+        if self._session is None:
+            return
         self._note("connection_cut_off", "", reason=reason)
         self._leave()
         self.outbox.abandon()

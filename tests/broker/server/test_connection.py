@@ -21,6 +21,7 @@ from broker.limits import (
     RECEIVE_BYTES,
     TURN_FRAMES_MAX,
 )
+from broker.server.connection import Connection
 from tests.broker.server.echo import Bench, framed, receive_all, receive_exactly, receive_frame
 from tests.waiting import until
 
@@ -146,6 +147,15 @@ async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"late") + framed(b"and this")
     await until(lambda: bench.ended == bench.connections)
+
+
+@pytest.mark.parametrize("end", [Connection.end, Connection.cut_off])
+async def test_a_connection_that_is_over_can_be_ended_again(bench, end):
+    """Who waited for a silent client ends its connection late."""
+    client = await bench.connect()
+    await client.aclose()
+    await until(lambda: bench.ended)
+    end(bench.connections[0], "late")
 
 
 async def test_protocol_error_sends_its_reply_after_earlier_answers_and_ends(bench):
