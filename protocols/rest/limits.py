@@ -15,6 +15,9 @@ PROPERTIES_MAX = 1000  # Of one message; a property costs a hundred bytes in mem
 TURN_MESSAGES = 100
 # A larger body is read by a thread where its values are slow ones (Avro).
 INLINE_SLOW_BYTES = 4 * KIB
+# A larger one is always: what 64 KiB of JSON can hold takes some ms, 10 MiB of it a second.
+INLINE_BODY_BYTES = 64 * KIB
+PROPERTIES_BYTES_INLINE = 64 * KIB  # Larger ones of a message are counted before they are objects.
 
 # All request bodies in memory at the same time; a body up to the small size is always taken.
 BODIES_BYTES_ALL_MAX = 64 * MIB

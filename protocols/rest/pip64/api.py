@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,12 +22,20 @@ from protocols.rest.errors import (
     WireCode,
 )
 from protocols.rest.ids import MessageId, write_id
+from protocols.rest.limits import INLINE_BODY_BYTES, MESSAGES_MAX
 from protocols.rest.pip64 import reading, shipped, streams
-from protocols.rest.pip64.messages import ProduceAnswer, ProducedId, ProduceRequest
+from protocols.rest.pip64.messages import (
+    ProduceAnswer,
+    ProducedId,
+    ProducedMessage,
+    ProduceEnvelope,
+    ProduceRequest,
+)
 from protocols.rest.pip64.names import partition_of, topic_of
 from protocols.rest.pip64.produce import Placed, Producing
 from protocols.rest.pip64.showing import Shower
 from protocols.rest.requests import json_response
+from protocols.rest.schemas.jsontext import TooMany, elements
 from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -83,7 +92,10 @@ class MessagesApi:
 
     async def _produce(self, request: Request, *, shipped_dialect: bool) -> Response:
         body = await self._bodies.read_json(request)
-        wanted = read_body(body, ProduceRequest)
+        if len(body) <= INLINE_BODY_BYTES:
+            wanted = read_body(body, ProduceRequest)
+        else:
+            wanted = await trio.to_thread.run_sync(read_large, body)
         topic = await self._topic(request)
         only = None
         if "partition" in request.path_params:
@@ -146,6 +158,32 @@ def read_body(body: bytes, into: type[BodyT]) -> BodyT:
         raise Refused(BAD_BODY, f"not JSON: {error}") from None
     except RecursionError:
         raise Refused(BAD_MESSAGES, "nested too deeply") from None
+
+
+def read_large(body: bytes) -> ProduceRequest:
+    """A request of any size up to the limit, for a thread: message by message. Raises Refused."""
+    envelope = read_body(body, ProduceEnvelope)
+    text = bytes(envelope.messages).strip()
+    wanted = ProduceRequest(
+        **{
+            name: getattr(envelope, name)
+            for name in envelope.__struct_fields__
+            if name != "messages"
+        }
+    )
+    if text == b"null":
+        return wanted
+    if not text.startswith(b"["):
+        raise Refused(BAD_MESSAGES, "messages: Expected `array`")
+    wanted.messages = []
+    try:
+        for one in elements(text, MESSAGES_MAX):
+            wanted.messages.append(msgspec.json.decode(one, type=ProducedMessage))
+    except TooMany:
+        raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
+    except msgspec.DecodeError as error:
+        raise Refused(BAD_MESSAGES, f"messages[{len(wanted.messages)}]: {error}") from None
+    return wanted
 
 
 def _produced(topic: Topic, placed: Placed) -> ProducedId:

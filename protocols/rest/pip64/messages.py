@@ -6,7 +6,7 @@ Answers have the spelling of `docs/api.md` alone. Times are milliseconds since 1
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,16 @@ def _absent() -> msgspec.Raw:
     return ABSENT
 
 
+# Kept as they came: a small body may hold more members than are taken, each an object in memory.
+Properties = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(extra_json_schema={"type": "object", "additionalProperties": {"type": "string"}}),
+]
+Ignored = Annotated[
+    msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "array", "items": {"type": "string"}})
+]
+
+
 class ProducedMessage(msgspec.Struct):
     """One message to be stored."""
 
@@ -29,13 +39,13 @@ class ProducedMessage(msgspec.Struct):
     encoding: str | None = None
     key_encoding: str | None = None
     partition: int | None = None
-    properties: dict[str, str] | None = None
+    properties: Properties = msgspec.field(default_factory=_absent)
     eventTime: Number | None = None
     event_time: Number | None = None
     sequenceId: Number | None = None
     sequence_id: Number | None = None
-    replicationClusters: list[str] | None = None
-    replication_clusters: list[str] | None = None
+    replicationClusters: Ignored = msgspec.field(default_factory=_absent)
+    replication_clusters: Ignored = msgspec.field(default_factory=_absent)
     disableReplication: bool | None = None
     disable_replication: bool | None = None
     deliverAt: Number | None = None
@@ -48,6 +58,22 @@ class ProduceRequest(msgspec.Struct):
     """POST of messages."""
 
     messages: list[ProducedMessage] | None = None
+    schema_type: str | None = None
+    schemaType: str | None = None
+    schema_version: int | None = None
+    schemaVersion: int | None = None
+    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    producer_name: str | None = None
+    producerName: str | None = None
+
+
+class ProduceEnvelope(msgspec.Struct):
+    """The same with its messages still as text, of which a large body may hold millions."""
+
+    messages: msgspec.Raw = msgspec.field(default_factory=_absent)
     schema_type: str | None = None
     schemaType: str | None = None
     schema_version: int | None = None

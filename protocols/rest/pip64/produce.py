@@ -23,8 +23,10 @@ from protocols.rest.errors import (
     Refused,
 )
 from protocols.rest.limits import (
+    INLINE_BODY_BYTES,
     INLINE_SLOW_BYTES,
     MESSAGES_MAX,
+    PROPERTIES_BYTES_INLINE,
     PROPERTIES_MAX,
     RECORD_BYTES_MAX,
     TURN_MESSAGES,
@@ -37,7 +39,7 @@ from protocols.rest.pip64.messages import (
     raw_or_none,
 )
 from protocols.rest.schemas import types
-from protocols.rest.schemas.jsontext import is_deep
+from protocols.rest.schemas.jsontext import TooMany, elements, is_deep
 from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, whole_number
 from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
 from protocols.rest.schemas.values import NotFromJson, RecordCodec, join_pair
@@ -108,7 +110,8 @@ class Producing:
             raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
         chosen = self._registry.choose(topic, schema_fields(request))
         writer = _RecordWriter(topic, chosen.codec, self._broker.now_us(), request, only_partition)
-        if chosen.codec.is_slow and body_bytes > INLINE_SLOW_BYTES:
+        inline = INLINE_SLOW_BYTES if chosen.codec.is_slow else INLINE_BODY_BYTES
+        if body_bytes > inline:
             records = await trio.to_thread.run_sync(writer.write_all, messages)
         else:
             records = await _in_turns(writer, messages)
@@ -233,11 +236,8 @@ class _RecordWriter:
             raise Refused(BAD_MESSAGES, place)
         key, value = self._key_and_value(number, message)
         headers = [
-            Header(name.encode(), text.encode())
-            for name, text in (message.properties or {}).items()
+            Header(name.encode(), text.encode()) for name, text in _properties(message).items()
         ]
-        if len(headers) > PROPERTIES_MAX:
-            raise BadValue(f"at most {PROPERTIES_MAX} properties")
         event_ms = _number(message.eventTime, message.event_time, TIME_MS_MAX, "eventTime")
         sequence = _number(message.sequenceId, message.sequence_id, UINT64_MAX, "sequenceId")
         record = Record(
@@ -319,6 +319,24 @@ async def _in_turns(writer: _RecordWriter, messages: Sequence[ProducedMessage]) 
             await trio.lowlevel.checkpoint()
         records.append(writer.write(number, message))
     return records
+
+
+def _properties(message: ProducedMessage) -> dict[str, str]:
+    """A message's properties. Raises BadValue."""
+    text = raw_or_none(message.properties, message.properties)
+    if text is None:
+        return {}
+    try:
+        if len(text) > PROPERTIES_BYTES_INLINE:
+            elements(text, PROPERTIES_MAX)
+        found = msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise BadValue(f"properties: {error}") from None
+    except TooMany:
+        found = None
+    if found is None or len(found) > PROPERTIES_MAX:
+        raise BadValue(f"at most {PROPERTIES_MAX} properties")
+    return found
 
 
 def schema_fields(request: ProduceRequest) -> SchemaFields:

@@ -70,12 +70,13 @@ def pip64_routes(
 ) -> list[Route]:
     """The endpoints of PIP-64."""
     bodies = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
+    small = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     waiting = Waiting(stopping)
     api = MessagesApi(broker, bodies, registry, waiting, auto_create=options.auto_create_topics)
     handlers = Handlers(
         api,
-        ConsumersApi(broker, bodies, registry, waiting, options, consumers),
-        CursorApi(broker, bodies),
+        ConsumersApi(broker, small, registry, waiting, options, consumers),
+        CursorApi(broker, small),
     )
     taken, right = messages.ProduceRequest, Action.PRODUCE
     produce = Served(api.produce, right, body=taken, answer=messages.ProduceAnswer)

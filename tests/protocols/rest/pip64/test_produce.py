@@ -297,3 +297,37 @@ async def test_a_schema_follows_another_by_the_topics_setting(
 
 def strategy(name):
     return {"settings": {"schema_compatibility": name}}
+
+
+MANY = 200_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": [' + b"{}," * MANY + b"{}]}",
+        b'{"messages": [{"value": 1, "properties": {'
+        + b",".join(b'"%d": ""' % number for number in range(MANY))
+        + b"}}]}",
+        b'{"messages": {"a": [' + b"1," * MANY + b"1]}}",
+        b'{"messages": [' + b"1," * 5000 + b"1]" + b" " * 100_000 + b"}",
+    ],
+    ids=["messages", "properties", "no array", "no objects"],
+)
+async def test_a_large_body_of_very_many_things_is_refused_in_small_steps(orders, ask, body):
+    answer = await ask("POST", BASE, pieces=[body])
+    assert (answer.status, answer.json["error_code"]) == (422, 42205), answer.body
+    assert total(orders) == 0
+
+
+async def test_a_large_body_is_stored_as_a_small_one_is(orders, ask):
+    given = [
+        {"key": f"k{n}", "value": "v" * 100, "properties": {"n": str(n)}, "partition": 0}
+        for n in range(1000)
+    ]
+    answer = await ask("POST", BASE, {"messages": given, "producer_name": "large"})
+    assert answer.status == 200, answer.body
+    records = await records_of(orders.partitions[0])
+    assert [one.key for one in records] == [b"k%d" % n for n in range(1000)]
+    assert records[7].headers[0].value == b"7"
+    assert records[0].producer_name == b"large"
