@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.delivery.consumer import Consumer
 from broker.delivery.entries import Entry
+from broker.delivery.rates import RateMeter, Rates
 from protocols.pulsar import messages
 from protocols.pulsar.machine import FRAME_BYTES_MAX
 from protocols.pulsar.names import partition_number
@@ -68,6 +69,12 @@ class PulsarConsumer(Consumer):
     # The topic without partitions that it was opened by the name of, which is to stay so for it.
     holds_layout: Topic | None = None
     connected_at_us: int = 0
+    meter: RateMeter | None = None  # Made for the first who asks.
+
+    def rates(self, now_us: int) -> Rates:
+        """What it is given a second."""
+        self.meter = self.meter or RateMeter(self.connected_at_us)
+        return self.meter.look(self, now_us)
 
     def attached_to(self, dispatcher: Dispatcher) -> None:
         """It is served from here on."""

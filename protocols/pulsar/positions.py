@@ -120,6 +120,7 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
     except Refused as error:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
     connected_at = datetime.fromtimestamp(consumer.connected_at_us / 1_000_000, UTC)
+    rates = consumer.rates(client.broker.now_us())
     behind = max(0, dispatcher.partition.high_watermark - dispatcher.cursor.position)
     stats: dict[str, float | int | str | bool] = {
         "consumerName": consumer.name,
@@ -130,10 +131,10 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         "connectedSince": connected_at.isoformat().replace("+00:00", "Z"),
         "type": dispatcher.kind.value,
         "msgBacklog": behind,
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateRedeliver": 0.0,
-        "msgRateExpired": 0.0,
-        "messageAckRate": 0.0,
+        "msgRateOut": rates.messages_out,
+        "msgThroughputOut": rates.bytes_out,
+        "msgRateRedeliver": rates.redelivered,
+        "msgRateExpired": 0.0,  # Nothing expires by itself.
+        "messageAckRate": rates.acked,
     }
     client.outbox.put([messages.consumer_stats(command.request_id, stats)])

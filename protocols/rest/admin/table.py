@@ -118,6 +118,11 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
         ),
         route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE)),
         route(f"{ADMIN}/persistent/{NAMESPACE}", GET=Served(handlers.topics.list_topics, SEE)),
+        route(f"{ADMIN}/non-persistent/{NAMESPACE}", GET=Served(handlers.topics.list_none, SEE)),
+        route(
+            f"{ADMIN}/non-persistent/{NAMESPACE}/partitioned",
+            GET=Served(handlers.topics.list_none, SEE),
+        ),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
             GET=Served(handlers.topics.list_partitioned, SEE),

@@ -48,6 +48,13 @@ class AdminTopics:
         self._broker.namespaces.get(tenant, namespace)
         return told(full_names(self._broker.topics.list(tenant, namespace)))
 
+    async def list_none(self, request: Request) -> Response:
+        """The non-persistent topics of a namespace: none is served. Java's admin client asks for
+        these whenever it lists topics.
+        """
+        self._broker.namespaces.get(*namespace_of(request))
+        return told([])
+
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned topics of a namespace."""
         tenant, namespace = namespace_of(request)

@@ -70,6 +70,8 @@ async def test_topics_are_made_listed_grown_and_deleted(ask, broker):
     assert (await ask("GET", f"{topics}?mode=NON_PERSISTENT")).json == []
     partitioned = (await ask("GET", f"{namespace}/partitioned")).json
     assert partitioned == ["persistent://public/default/parts"]
+    for path in ("public/default", "public/default/partitioned"):
+        assert (await ask("GET", f"{ADMIN}/non-persistent/{path}", status=200)).json == []
     for path, count in [(TOPIC, 0), (PARTS, 2), (f"{PARTS}-partition-0", 0)]:
         answer = await ask("GET", f"{path}/partitions")
         assert answer.json == {"partitions": count, "deleted": False}

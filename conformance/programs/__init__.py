@@ -1,0 +1,1 @@
+"""Programs with client libraries of other languages, built on demand outside the tree."""

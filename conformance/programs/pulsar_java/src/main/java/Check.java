@@ -1,0 +1,258 @@
+import java.util.*;
+import java.util.concurrent.TimeUnit;
+import org.apache.pulsar.client.admin.PulsarAdmin;
+import org.apache.pulsar.client.api.*;
+import org.apache.pulsar.common.policies.data.*;
+
+/** What Java's client and admin client do, step by step; a line each. */
+public class Check {
+    static final List<SubscriptionType> SHARING =
+        List.of(SubscriptionType.Failover, SubscriptionType.Shared, SubscriptionType.Key_Shared);
+    static int failed = 0;
+    interface Step {
+        void run() throws Exception;
+    }
+    static void step(String name, Step step) {
+        long begun = System.nanoTime();
+        try {
+            step.run();
+            System.out.println("ok " + name + " " + (System.nanoTime() - begun) / 1000000 + " ms");
+        }
+        catch (Throwable error) {
+            failed++;
+            System.out.println("FAILED " + name + ": " + error);
+        }
+    }
+    static void check(boolean holds, String what) {
+        if (!holds) throw new AssertionError(what);
+    }
+    public static void main(String[] args) throws Exception {
+        PulsarClient client = PulsarClient.builder().serviceUrl("pulsar://" + args[0]).build();
+        PulsarAdmin admin = PulsarAdmin.builder().serviceHttpUrl(args[1]).build();
+        String ns = "public/default", base = "persistent://" + ns + "/";
+        step("exclusive", () -> {
+            Producer<byte[]> p = client.newProducer().topic(base + "e").create();
+            Consumer<byte[]> c = client.newConsumer().topic(base + "e").subscriptionName("s")
+                    .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+            for (int i = 0; i < 100; i++) p.sendAsync(("m" + i).getBytes());
+            p.flush();
+            for (int i = 0; i < 100; i++) {
+                Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+                check(new String(m.getData()).equals("m" + i), "order at " + i);
+                c.acknowledge(m);
+            }
+            c.close();
+            p.close();
+        });
+        for (SubscriptionType type : SHARING) step(type.name(), () -> {
+            String topic = base + type.name();
+            List<Consumer<byte[]>> cs = new ArrayList<>();
+            for (int i = 0; i < 2; i++) cs.add(client.newConsumer().topic(topic).subscriptionName("s")
+                    .subscriptionType(type).consumerName("c" + i).subscribe());
+            Producer<byte[]> p = client.newProducer().topic(topic)
+                    .batcherBuilder(BatcherBuilder.KEY_BASED).create();
+            for (int i = 0; i < 200; i++) p.newMessage().key("k" + i % 8).value(("" + i).getBytes())
+                    .sendAsync();
+            p.flush();
+            Set<String> seen = new HashSet<>();
+            Map<String, Set<Integer>> owners = new HashMap<>();
+            long until = System.currentTimeMillis() + 30000;
+            while (seen.size() < 200 && System.currentTimeMillis() < until) for (int i = 0; i < 2; i++) {
+                Message<byte[]> m = cs.get(i).receive(5, TimeUnit.MILLISECONDS);
+                if (m == null) continue;
+                check(seen.add(new String(m.getData())), "twice");
+                owners.computeIfAbsent(m.getKey(), k -> new HashSet<>()).add(i);
+                cs.get(i).acknowledge(m);
+            }
+            check(seen.size() == 200, "only " + seen.size());
+            if (type == SubscriptionType.Key_Shared) for (Set<Integer> o : owners.values()) check(o.size() == 1, "a key at two");
+            for (Consumer<byte[]> c : cs) c.close();
+            p.close();
+        });
+        step("delayed", () -> {
+            Consumer<byte[]> c = client.newConsumer().topic(base + "d").subscriptionName("s")
+                    .subscriptionType(SubscriptionType.Shared).subscribe();
+            Producer<byte[]> p = client.newProducer().topic(base + "d").create();
+            long begun = System.currentTimeMillis();
+            p.newMessage().value("later".getBytes()).deliverAfter(1, TimeUnit.SECONDS).send();
+            Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+            check(m != null && System.currentTimeMillis() - begun >= 990, "too early");
+            c.close();
+            p.close();
+        });
+        step("retry and dead letter", () -> {
+            Consumer<byte[]> c = client.newConsumer().topic(base + "r").subscriptionName("s")
+                    .subscriptionType(SubscriptionType.Shared).enableRetry(true)
+                            .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(1)
+                                    .deadLetterTopic(base + "r-dead").retryLetterTopic(base + "r-retry")
+                                            .initialSubscriptionName("i").build()).subscribe();
+            Producer<byte[]> p = client.newProducer().topic(base + "r").create();
+            p.send("x".getBytes());
+            for (int i = 0; i < 2; i++) {
+                Message<byte[]> m = c.receive(30, TimeUnit.SECONDS);
+                check(m != null, "no message " + i);
+                c.reconsumeLater(m, 100, TimeUnit.MILLISECONDS);
+            }
+            Consumer<byte[]> dead = client.newConsumer().topic(base + "r-dead").subscriptionName("i")
+                    .subscribe();
+            check(dead.receive(30, TimeUnit.SECONDS) != null, "not on the dead letter topic");
+            c.close();
+            dead.close();
+            p.close();
+        });
+        step("chunks", () -> {
+            Consumer<byte[]> c = client.newConsumer().topic(base + "c").subscriptionName("s").subscribe();
+            Producer<byte[]> p = client.newProducer().topic(base + "c").enableBatching(false)
+                    .enableChunking(true).create();
+            byte[] large = new byte[12 << 20];
+            new Random(1).nextBytes(large);
+            p.send(large);
+            check(Arrays.equals(c.receive(60, TimeUnit.SECONDS).getData(), large), "another value");
+            c.close();
+            p.close();
+        });
+        step("json schema", () -> {
+            Consumer<Item> c = client.newConsumer(Schema.JSON(Item.class)).topic(base + "j")
+                    .subscriptionName("s").subscribe();
+            Producer<Item> p = client.newProducer(Schema.JSON(Item.class)).topic(base + "j").create();
+            Item item = new Item();
+            item.name = "n";
+            item.count = 3;
+            p.send(item);
+            check(c.receive(20, TimeUnit.SECONDS).getValue().count == 3, "value");
+            Producer<byte[]> auto = client.newProducer(Schema.AUTO_PRODUCE_BYTES()).topic(base + "j")
+                    .create();
+            auto.close();
+            c.close();
+            p.close();
+        });
+        step("reader, table view", () -> {
+            Producer<byte[]> p = client.newProducer().topic(base + "t").create();
+            p.newMessage().key("a").value("1".getBytes()).send();
+            MessageId id = p.newMessage().key("a").value("2".getBytes()).send();
+            p.newMessage().key("b").value("3".getBytes()).send();
+            Reader<byte[]> r = client.newReader().topic(base + "t").startMessageId(id).create();
+            check(r.hasMessageAvailable() && new String(r.readNext(20, TimeUnit.SECONDS).getData())
+                    .equals("3") && !r.hasMessageAvailable(), "reader");
+            TableView<byte[]> v = client.newTableViewBuilder(Schema.BYTES).topic(base + "t").create();
+            check(v.size() == 2 && new String(v.get("a")).equals("2"), "table view");
+            v.close();
+            r.close();
+            p.close();
+        });
+        step("pattern", () -> {
+            client.newProducer().topic(base + "pat-1").create().close();
+            client.newProducer().topic(base + "pat-2").create().close();
+            Consumer<byte[]> c = client.newConsumer().topicsPattern(base + "pat-.*").subscriptionName("s")
+                    .subscribe();
+            Producer<byte[]> p = client.newProducer().topic(base + "pat-2").create();
+            p.send("x".getBytes());
+            check(c.receive(20, TimeUnit.SECONDS) != null, "nothing");
+            c.close();
+            p.close();
+        });
+        step("transactions are refused at once", () -> {
+            long begun = System.currentTimeMillis();
+            try {
+                PulsarClient t = PulsarClient.builder().serviceUrl("pulsar://" + args[0])
+                        .enableTransaction(true).build();
+                t.newTransaction().build().get();
+                check(false, "taken");
+            }
+            catch (Exception error) {
+                check(error.toString().contains("doesn't enable"), error.toString());
+            }
+            check(System.currentTimeMillis() - begun < 10000,
+                    "after " + (System.currentTimeMillis() - begun) + " ms");
+        });
+        step("admin: topic made, deduplication", () -> {
+            admin.topics().createNonPartitionedTopic(base + "dd");
+            admin.namespaces().setDeduplicationStatus(ns, true);
+            check(admin.namespaces().getDeduplicationStatus(ns), "status");
+        });
+        step("deduplication", () -> {
+            Producer<byte[]> p = client.newProducer().topic(base + "dd").producerName("p")
+                    .initialSequenceId(-1).create();
+            for (int i = 0; i < 5; i++) p.newMessage().sequenceId(i).value(("" + i).getBytes()).send();
+            for (int i = 3; i < 8; i++) p.newMessage().sequenceId(i).value(("" + i).getBytes()).send();
+            p.close();
+            p = client.newProducer().topic(base + "dd").producerName("p").create();
+            check(p.getLastSequenceId() == 7, "last " + p.getLastSequenceId());
+            p.close();
+            Consumer<byte[]> c = client.newConsumer().topic(base + "dd").subscriptionName("s")
+                    .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+            for (int i = 0; i < 8; i++) check(new String(c.receive(20, TimeUnit.SECONDS).getData())
+                    .equals("" + i), "at " + i);
+            check(c.receive(300, TimeUnit.MILLISECONDS) == null, "more");
+            c.close();
+        });
+        step("admin: namespace policies", () -> {
+            admin.namespaces().removeDeduplicationStatus(ns);
+            admin.namespaces().setRetention(ns, new RetentionPolicies(60, 100));
+            check(admin.namespaces().getRetention(ns).getRetentionTimeInMinutes() == 60, "retention");
+            admin.namespaces().removeRetention(ns);
+            admin.namespaces().setSchemaCompatibilityStrategy(ns, SchemaCompatibilityStrategy.BACKWARD);
+            check(admin.namespaces().getSchemaCompatibilityStrategy(ns) == SchemaCompatibilityStrategy.BACKWARD, "strategy");
+            admin.namespaces().setSchemaCompatibilityStrategy(ns, SchemaCompatibilityStrategy.UNDEFINED);
+        });
+        step("terminate and the end of a topic", () -> {
+            Producer<byte[]> p = client.newProducer().topic(base + "end").create();
+            p.send("x".getBytes());
+            Consumer<byte[]> c = client.newConsumer().topic(base + "end").subscriptionName("s")
+                    .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+            admin.topics().terminateTopic(base + "end");
+            check(!c.hasReachedEndOfTopic(), "too early");
+            c.acknowledge(c.receive(20, TimeUnit.SECONDS));
+            long until = System.currentTimeMillis() + 20000;
+            while (!c.hasReachedEndOfTopic() && System.currentTimeMillis() < until) Thread.sleep(20);
+            check(c.hasReachedEndOfTopic(), "not told");
+            long begun = System.currentTimeMillis();
+            try {
+                p.send("y".getBytes());
+                check(false, "taken");
+            } catch (PulsarClientException error) {
+                check(System.currentTimeMillis() - begun < 10000, "late: " + error);
+            }
+            try {
+                client.newProducer().topic(base + "end").create();
+                check(false, "opened");
+            } catch (PulsarClientException.TopicTerminatedException error) {
+            }
+            c.close();
+        });
+        step("admin: topics, stats, subscriptions, schemas", () -> {
+            admin.topics().createPartitionedTopic(base + "parts", 3);
+            check(admin.topics().getPartitionedTopicMetadata(base + "parts").partitions == 3, "partitions");
+            admin.topics().updatePartitionedTopic(base + "parts", 4);
+            admin.topics().getPartitionedStats(base + "parts", true);
+            admin.topics().getList(ns);
+            admin.topics().getPartitionedTopicList(ns);
+            admin.topics().createSubscription(base + "e", "other", MessageId.earliest);
+            admin.topics().getSubscriptions(base + "e");
+            admin.topics().skipMessages(base + "e", "other", 3);
+            admin.topics().resetCursor(base + "e", "other", 0L);
+            admin.topics().resetCursor(base + "e", "other", MessageId.latest);
+            admin.topics().skipAllMessages(base + "e", "other");
+            admin.topics().getStats(base + "e");
+            admin.topics().getInternalStats(base + "e");
+            admin.topics().getLastMessageId(base + "e");
+            admin.topics().deleteSubscription(base + "e", "other");
+            admin.schemas().getSchemaInfo(base + "j");
+            admin.schemas().getAllSchemas(base + "j");
+            admin.tenants().getTenants();
+            admin.clusters().getClusters();
+            admin.namespaces().getNamespaces("public");
+            admin.namespaces().getPolicies(ns);
+            admin.brokers().healthcheck();
+            admin.topics().deletePartitionedTopic(base + "parts");
+            admin.topics().delete(base + "e", true);
+        });
+        client.close();
+        admin.close();
+        System.exit(failed == 0 ? 0 : 1);
+    }
+    public static class Item {
+        public String name;
+        public int count;
+    }
+}
