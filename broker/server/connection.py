@@ -93,6 +93,7 @@ class Connection:
         self._receiver: Receiver
         self._parked: trio.lowlevel.Task | None = None  # our task, while the poller serves us
         self._in_turn = False  # the poller is at it
+        self._is_cancelled = False  # in that turn, by whatever it did
         self._met: tuple[Turn, Waiting] | Exception | None = None  # what ended its service
         self._leaving = False
         self._begun_seen = 0  # at the last `is_gone`
@@ -300,6 +301,7 @@ class Connection:
 
         def abort(_: object) -> trio.lowlevel.Abort:
             if self._in_turn:  # It wakes us at the end of that turn.
+                self._is_cancelled = True
                 return trio.lowlevel.Abort.FAILED
             self._parked = None
             return trio.lowlevel.Abort.SUCCEEDED
@@ -331,7 +333,7 @@ class Connection:
             self._in_turn = False
         if waiting is not None:
             self._unpark((turn, waiting))
-        elif self._leaving or receiver.at_end:
+        elif self._leaving or self._is_cancelled or receiver.at_end:
             self._unpark(None)
         else:
             return receiver.has_more

@@ -22,8 +22,15 @@ from broker.limits import (
     TURN_FRAMES_MAX,
 )
 from broker.server.connection import Connection
-from tests.broker.server.echo import Bench, framed, receive_all, receive_exactly, receive_frame
-from tests.waiting import until
+from tests.broker.server.echo import (
+    Bench,
+    framed,
+    receive_all,
+    receive_exactly,
+    receive_frame,
+    tcp_pair,
+)
+from tests.waiting import HANG_S, until
 
 
 @pytest.fixture
@@ -367,3 +374,27 @@ async def test_a_principal_has_so_many_connections_and_gets_them_back(bench):
     await wait_all_tasks_blocked()
     other.act_for(anna)
     await second.aclose()
+
+
+async def test_a_handler_that_cancels_all_around_it_ends_its_connection_at_once(bench, nursery):
+    """As one does that reports a failed disk, on which the broker stops."""
+    client = await bench.connect()
+    everything, ended = trio.CancelScope(), trio.Event()
+
+    async def run():
+        server, client_of_it = await tcp_pair()
+        connection = Connection(bench.broker, bench.listener, server, 2)
+        bench.clients.append(client_of_it)
+        with everything:
+            await connection.run()
+        ended.set()
+
+    nursery.start_soon(run)
+    await until(lambda: len(bench.adapter.sessions) == 2)
+    await wait_all_tasks_blocked()
+    session(bench).handle = lambda frame: everything.cancel()
+    await bench.clients[-1].send_all(framed(b"E"))
+    with trio.fail_after(HANG_S):
+        await ended.wait()
+    await client.send_all(framed(b"Estill here"))
+    assert await receive_frame(client) == b"still here"
