@@ -1,8 +1,10 @@
 """Kafka 0.8 load from prepared frames: the sender does nothing per message."""
 
+import itertools
 import struct
 import time
 import zlib
+from collections.abc import Sequence
 
 from conformance.raw.kafka import FETCH, PRODUCE, KafkaWire, fetch_body, frame, produce_body
 
@@ -43,21 +45,23 @@ def check_produced(answer: bytes) -> None:
 
 
 def pipelined_produce(
-    address: tuple[str, int], topic: str, body: bytes, seconds: float, depth: int
+    address: tuple[str, int], topic: str, bodies: Sequence[bytes], seconds: float, depth: int
 ) -> int:
-    """Produce one set again and again, `depth` requests in flight; returns sets acknowledged."""
-    frame = produce_frame(topic, 0, body)
+    """Produce the sets in turn, again and again, `depth` requests in flight; returns sets
+    acknowledged.
+    """
+    frames = itertools.cycle([produce_frame(topic, 0, body) for body in bodies])
     size = produce_answer_bytes(topic)
     done = 0
     with KafkaWire(address) as wire:
         wire.create(topic)
         deadline = time.perf_counter() + seconds
         for _ in range(depth):
-            wire.send(frame)
+            wire.send(next(frames))
         while time.perf_counter() < deadline:
             check_produced(wire.take(size))
             done += 1
-            wire.send(frame)
+            wire.send(next(frames))
         for _ in range(depth):
             check_produced(wire.take(size))
             done += 1

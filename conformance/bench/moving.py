@@ -6,12 +6,13 @@ Every workload makes topics of its own, so that rounds and workloads do not depe
 import itertools
 from collections.abc import Callable
 
-from conformance.bench import iggy_load, kafka_load, pulsar_load
+from conformance.bench import iggy_load, kafka_load, mixed, pulsar_load
 from conformance.bench.sample import MB, Round, Sample, again_and_again, timed
 from conformance.raw.kafka import KafkaWire
 
 FETCH_BYTES = 1 << 20
 FILL_S = 0.5
+MIXED_SETS, MIXED_BLOCKS = 16, 20  # Sent in turn: prepared in well under a second.
 
 Run = Callable[[Round], Sample]
 
@@ -24,9 +25,30 @@ def kafka_produce(value_bytes: int, depth: int) -> Run:
         address, topic = round_.address("kafka"), round_.topic()
 
         def work() -> int:
-            return count * kafka_load.pipelined_produce(address, topic, body, round_.seconds, depth)
+            bodies = [body]
+            return count * kafka_load.pipelined_produce(
+                address, topic, bodies, round_.seconds, depth
+            )
 
         return timed(round_, Sample(0, "MB/s", "D"), work, len(body) / count / MB)
+
+    return run
+
+
+def kafka_produce_mixed(value_bytes: int, depth: int) -> Run:
+    """The same with sets whose messages differ."""
+
+    def run(round_: Round) -> Sample:
+        bodies, count = mixed.kafka_sets(value_bytes, MIXED_SETS)
+        address, topic = round_.address("kafka"), round_.topic()
+        set_bytes = sum(map(len, bodies)) / len(bodies)
+
+        def work() -> int:
+            return count * kafka_load.pipelined_produce(
+                address, topic, bodies, round_.seconds, depth
+            )
+
+        return timed(round_, Sample(0, "MB/s", "D"), work, set_bytes / count / MB)
 
     return run
 
@@ -71,6 +93,21 @@ def pulsar_sends(payload_bytes: int, in_flight: int, batch: int) -> Run:
                 address, topic, b"v" * payload_bytes, round_.seconds, in_flight, batch
             )
             return sends * (batch or 1)
+
+        return timed(round_, Sample(0, "msg/s", "P"), work)
+
+    return run
+
+
+def pulsar_sends_mixed(payload_bytes: int, in_flight: int) -> Run:
+    """Unbatched sends that differ in size, key and properties, with publish times that move."""
+
+    def run(round_: Round) -> Sample:
+        blocks = mixed.pulsar_blocks(payload_bytes, pulsar_load.BLOCK, MIXED_BLOCKS)
+        address, topic = round_.address("pulsar"), round_.topic()
+
+        def work() -> int:
+            return pulsar_load.blocks_in_flight(address, topic, blocks, round_.seconds, in_flight)
 
         return timed(round_, Sample(0, "msg/s", "P"), work)
 

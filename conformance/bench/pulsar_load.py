@@ -1,7 +1,9 @@
 """Pulsar load from prepared frames: what varies is counted, not parsed, where that is possible."""
 
+import itertools
 import struct
 import time
+from collections.abc import Sequence
 
 import crc32c
 
@@ -62,8 +64,16 @@ class FrameCounter:
 def sends_in_flight(
     address: tuple[str, int], topic: str, payload: bytes, seconds: float, in_flight: int, batch: int
 ) -> int:
-    """Keep `in_flight` SENDs unanswered on one connection; SENDs with a receipt."""
+    """Keep `in_flight` equal SENDs unanswered on one connection; SENDs with a receipt."""
     block = b"".join(send_frame(i, payload, batch) for i in range(BLOCK))
+    return blocks_in_flight(address, topic, [block], seconds, in_flight)
+
+
+def blocks_in_flight(
+    address: tuple[str, int], topic: str, blocks: Sequence[bytes], seconds: float, in_flight: int
+) -> int:
+    """The same with blocks of BLOCK SENDs each, in turn, again and again."""
+    next_block = itertools.cycle(blocks)
     receipts = outstanding = 0
     with PulsarWire(address) as wire:
         wire.open_producer(topic)
@@ -71,7 +81,7 @@ def sends_in_flight(
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline or outstanding:
             while outstanding <= in_flight - BLOCK and time.perf_counter() < deadline:
-                wire.send(block)
+                wire.send(next(next_block))
                 outstanding += BLOCK
             got = counter.some()
             receipts += got

@@ -100,7 +100,7 @@ def light_beside_bulk(round_: Round) -> Sample:
     body, _ = kafka_load.set_of_128k(100)
     seconds = round_.seconds
     bulk = [
-        lambda name=name: kafka_load.pipelined_produce(address, name, body, seconds + 60, 8)
+        lambda name=name: kafka_load.pipelined_produce(address, name, [body], seconds + 60, 8)
         for name in _topics(round_, BULK_CONNECTIONS)
     ]
     latencies: list[float] = []

@@ -5,13 +5,28 @@ A goal is a ratio, unless it has a unit; `CPU` is the broker's processor time fo
 
 from conformance.bench import http_load, moving, waiting
 from conformance.bench.iggy_load import D2, D5, V
+from conformance.bench.mixed import MixedD2
 from conformance.bench.sample import Workload
 
 _SETS = "1 conn, 1 part, 128 KiB sets, 8 in flight"
 _SENDS = "1 conn, 1 part, 1000 a SEND, 4 in flight"
 _POLLS = "1 conn, 1 part, 1000 a POLL"
 
+# Messages that differ as real ones do; the other rows send equal ones, and are limits.
+MIXED_WORKLOADS = [
+    Workload("kafka-produce-mix-100", _SETS, moving.kafka_produce_mixed(100, 8), "0.7"),
+    Workload("kafka-produce-mix-1k", _SETS, moving.kafka_produce_mixed(1000, 8), "0.7"),
+    Workload(
+        "pulsar-send-mix-100",
+        "1 conn, 1 part, 1000 unbatched in flight",
+        moving.pulsar_sends_mixed(100, 1000),
+        "4; CPU 3",
+    ),
+    Workload("iggy-send-mix-100", _SENDS, moving.iggy_sends(100, 1000, MixedD2()), "CPU 0.3"),
+]
+
 WORKLOADS = [
+    *MIXED_WORKLOADS,
     Workload("kafka-produce-100", _SETS, moving.kafka_produce(100, 8), "0.7"),
     Workload("kafka-produce-1k", _SETS, moving.kafka_produce(1000, 8), "0.7"),
     Workload("kafka-fetch-100", "1 conn, 1 part, 1 MiB a fetch", moving.kafka_fetch(100), "0.5"),
