@@ -76,7 +76,7 @@ class Durability:
         self._poller = poller
         self._syncer: RoundSyncer | None = None  # while `run` runs
         self._running: _Running | None = None
-        self._outboxes: set[Outbox] = set()
+        self._outboxes: dict[int, list[Outbox]] = {}  # by the ticket that their first answer awaits
         self._appended: set[Awaited] = set()  # partitions with appends in the gathering round
         committer.on_dirty = self._on_dirty
         poller.pass_listeners.append(self._begin)
@@ -91,9 +91,9 @@ class Durability:
         """What was marked until now is on disk once `durable_ticket` has reached this."""
         return self.committer.ticket
 
-    def watch(self, outbox: Outbox) -> None:
-        """Release the outbox's answers after each round for as long as it has pending ones."""
-        self._outboxes.add(outbox)
+    def watch(self, outbox: Outbox, ticket: int) -> None:
+        """Release the outbox's answers once this ticket is durable."""
+        self._outboxes.setdefault(ticket, []).append(outbox)
 
     def appended(self, partition: Awaited) -> int:
         """Wake the partition's readers once the gathering round is on disk; return its ticket."""
@@ -220,10 +220,10 @@ class Durability:
             listener(self.durable_ticket)
         for partition in appended:
             self.waiters.wake(partition)
-        outboxes, self._outboxes = self._outboxes, set()
-        for outbox in outboxes:
-            if outbox.release():
-                self._outboxes.add(outbox)
+        durable = self.durable_ticket
+        for ticket in [ticket for ticket in self._outboxes if ticket <= durable]:
+            for outbox in self._outboxes.pop(ticket):
+                outbox.release()
         self._round_done.unpark_all()
 
     def _on_dirty(self) -> None:

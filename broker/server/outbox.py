@@ -36,8 +36,8 @@ class Tickets(Protocol):
     def durable_ticket(self) -> int:
         """What was marked with this ticket or a lower one is on disk."""
 
-    def watch(self, outbox: Outbox) -> None:
-        """Call `outbox.release()` after each round for as long as it has pending answers."""
+    def watch(self, outbox: Outbox, ticket: int) -> None:
+        """Call `outbox.release()` once this ticket is durable."""
 
 
 class Outbox:
@@ -140,10 +140,10 @@ class Outbox:
         self._answer_bytes += size
         self._charge()
         if len(self._answers) == 1:
-            self._tickets.watch(self)
+            self._tickets.watch(self, ticket)
 
     def release(self) -> bool:
-        """Send the answers that became durable; True while others still wait."""
+        """Send the answers that became durable; True while others still wait: they are watched."""
         durable = self._tickets.durable_ticket
         answers = self._answers
         while answers and answers[0][0] <= durable:
@@ -154,7 +154,10 @@ class Outbox:
         self.flush()
         if self._changed:  # Somebody waits: rare, and looking is quicker than waking nobody.
             self._changed.unpark_all()
-        return bool(answers)
+        if not answers:
+            return False
+        self._tickets.watch(self, answers[0][0])
+        return True
 
     def flush(self) -> None:
         """Give the socket what it takes now; the flusher task does the rest."""

@@ -140,14 +140,16 @@ class FakeTickets:
 
     def __init__(self):
         self.durable_ticket = 0
-        self.watching = set()
+        self.watching = {}  # outboxes by ticket
 
-    def watch(self, outbox):
-        self.watching.add(outbox)
+    def watch(self, outbox, ticket):
+        self.watching.setdefault(ticket, []).append(outbox)
 
     def reach(self, ticket):
         self.durable_ticket = ticket
-        self.watching = {outbox for outbox in self.watching if outbox.release()}
+        for reached in [one for one in self.watching if one <= ticket]:
+            for outbox in self.watching.pop(reached):
+                outbox.release()
 
 
 ETHERNET_SEGMENT_BYTES = 1448
