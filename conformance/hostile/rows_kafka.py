@@ -132,6 +132,20 @@ def _describe_configs(version: int) -> bytes:
     return body + if_(version >= 1, b"\0") + if_(version >= 3, b"\0")
 
 
+def _delete_records(version: int) -> bytes:
+    return TO_PARTITION + struct.pack(">qi", 0, 1000)
+
+
+def _offset_for_leader_epoch(version: int) -> bytes:
+    body = if_(version >= 3, struct.pack(">i", -1)) + TO_PARTITION
+    return body + if_(version >= 2, struct.pack(">i", -1)) + struct.pack(">i", 0)
+
+
+def _alter_configs(operation: bytes) -> bytes:
+    change = ONE + kafka.string(b"retention.ms") + operation + kafka.string(b"1000000")
+    return ONE + b"\x02" + PASSING + change + b"\0"
+
+
 # By key: the name, the highest version, and what makes a body.
 BODIES: dict[int, tuple[str, int, Callable[[int], bytes]]] = {
     2: ("offsets", 5, _offsets),
@@ -148,14 +162,22 @@ BODIES: dict[int, tuple[str, int, Callable[[int], bytes]]] = {
     18: ("api_versions", 2, lambda _: b""),
     19: ("create_topics", 4, _create_topics),
     20: ("delete_topics", 3, lambda _: ONE + PASSING + struct.pack(">i", 1000)),
+    # No mechanism of ours, for a login that fails ends the connection.
+    17: ("sasl_handshake", 1, lambda _: kafka.string(b"NONE")),
+    21: ("delete_records", 1, _delete_records),
     22: ("init_producer_id", 1, _init_producer_id),
+    23: ("offset_for_leader_epoch", 3, _offset_for_leader_epoch),
     32: ("describe_configs", 3, _describe_configs),
+    33: ("alter_configs", 1, lambda _: _alter_configs(b"")),
+    35: ("describe_log_dirs", 1, lambda _: ONE + NAME + ONE + struct.pack(">i", 0)),
+    36: ("sasl_authenticate", 1, lambda _: kafka.data(b"\0name\0password")),
     37: (
         "create_partitions",
         1,
         lambda _: ONE + PASSING + struct.pack(">iii", 2, -1, 1000) + b"\0",
     ),
     42: ("delete_groups", 1, lambda _: ONE + GROUP),
+    44: ("incremental_alter_configs", 0, lambda _: _alter_configs(b"\0")),
 }
 PRODUCE_VERSIONS, FETCH_VERSIONS = range(9), range(12)
 

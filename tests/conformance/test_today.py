@@ -1,0 +1,40 @@
+"""Programs of today's Kafka clients: what is pinned, and what is told where one cannot be built."""
+
+import json
+
+import pytest
+
+from conformance.today import programs
+from conformance.today.__main__ import outcomes
+from conformance.today.programs import PROGRAMS, SOURCES
+from conformance.today.scenario import HEADERS, RECORDS, Client, Failed
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: f"{one.name}-{one.version}")
+def test_a_tool_that_is_not_there_is_a_reason_to_skip(program, monkeypatch, tmp_path):
+    monkeypatch.setattr(programs, "CACHE", tmp_path)
+    monkeypatch.setattr(programs.shutil, "which", lambda name: None)
+    ((what, outcome),) = outcomes(program, "127.0.0.1:1")
+    assert what == "build"
+    assert outcome.startswith("skipped: ")
+
+
+def test_versions_are_pinned_where_the_tools_look_for_them():
+    versions = {program.name: program.version for program in PROGRAMS}
+    assert f"franz-go v{versions['franz']}\n" in (SOURCES / "franz/go.mod").read_text()
+    assert f"sarama v{versions['sarama']}\n" in (SOURCES / "sarama/go.mod").read_text()
+    package = json.loads((SOURCES / "kafkajs/package.json").read_text())
+    assert package["dependencies"]["kafkajs"] == versions["kafkajs"]
+
+
+@pytest.mark.parametrize("name", ["java/Today.java", "franz/main.go", "kafkajs/today.mjs"])
+def test_every_program_sends_the_same_records(name):
+    source = (SOURCES / name).read_text()
+    for text in ("k0", "v0", "v1", "k2", "k4", "v4", "k5", "5000"):
+        assert text in source
+    assert len(RECORDS) == 6 and len(HEADERS) == 3
+
+
+def test_a_client_that_fails_is_told_with_its_last_line():
+    with pytest.raises(Failed, match="no such thing"):
+        Client(["sh", "-c", "echo an Error: no such thing >&2; exit 1"], "x").call("produce", "t")
