@@ -109,7 +109,7 @@ def answers(broker: RunningBroker) -> bool:
     """Whether a client gets metadata from it now."""
     try:
         consumer = KafkaConsumer(
-            bootstrap_servers=broker.addresses["kafka"], api_version_auto_timeout_ms=2000
+            bootstrap_servers=broker.addresses["kafka"], bootstrap_timeout_ms=2000
         )
         consumer.close()
     except (KafkaError, OSError):
@@ -144,7 +144,7 @@ class Producing(threading.Thread):
             request_timeout_ms=3000,
             delivery_timeout_ms=4000,
             max_block_ms=2000,
-            api_version_auto_timeout_ms=2000,
+            bootstrap_timeout_ms=2000,
         )
         try:
             while not self.stopping.is_set():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from conformance.cluster import servers
+from conformance.cluster import faults, servers
 from conformance.cluster.brokers import command, settings_for
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
@@ -149,3 +149,17 @@ def test_a_spare_takes_over_from_a_killed_a_stopped_and_a_hung_broker(tmp_path, 
     assert code == 0, said
     assert command(settings, "verify", "--deep")[0] == 0
     assert "65 of 65 shards have no owner" in command(settings, "show")[1]
+
+
+def test_nothing_acknowledged_is_lost_whatever_is_killed_or_hangs():
+    reason = servers.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="braidlog-faults-"))
+    os.chmod(folder, 0o755)
+    with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
+        cluster = faults.Cluster(folder, postgres, seaweed)
+        assert faults.run(cluster, ["kill", "store hangs", "postgres restarts"]) > 100
+        code, said = command(cluster.settings, "verify", "--deep")
+        assert code == 0, said
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,63 @@
+"""`braidlog cluster` and `braidlog serve` say in one line what is wrong with a shared store."""
+
+import pytest
+
+from broker.cli.main import run
+from broker.config.settings import load
+from broker.server.process import serve
+
+pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
+pytest.importorskip("obstore", reason="the extra `shared` is not installed")
+
+NOBODY = "postgresql://nobody@127.0.0.1:1/none"
+
+
+def settings(tmp_path, **changes):
+    given = {"shared.database": NOBODY, "shared.store": f"file://{tmp_path}/objects", **changes}
+    return [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+
+
+def refused(capsys):
+    """The one line that was said."""
+    said = capsys.readouterr()
+    assert not said.out and said.err.startswith("braidlog: ") and said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize("command", ["init", "show", "verify", "sweep"])
+def test_a_database_that_is_not_there_is_one_line(tmp_path, capsys, command):
+    assert run(["cluster", command, *settings(tmp_path)]) == 1
+    assert "PostgreSQL" in refused(capsys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shared.store": "ftp://x"}, "s3://BUCKET"),
+        ({"log.durability": "written"}, "only `synced`"),
+        ({"shared.round_ms": "soon"}, "shared.round_ms"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tmp_path, capsys, changes, said):
+    assert run(["cluster", "show", *settings(tmp_path, **changes)]) == 2
+    assert said in refused(capsys)
+
+
+def test_without_a_store_nothing_is_tried(capsys):
+    assert run(["cluster", "show"]) == 2
+    assert "shared.database has to be set" in refused(capsys)
+    assert run(["cluster", "show", "--set", "nonsense"]) == 2
+    refused(capsys)
+    assert run(["cluster", "init", "--shards", "0"]) == 2
+    refused(capsys)
+
+
+def test_a_broker_without_its_database_does_not_start(tmp_path, capsys):
+    flags = [
+        ("storage.mode", "shared", "test"),
+        ("shared.database", NOBODY, "test"),
+        ("shared.store", f"file://{tmp_path}/objects", "test"),
+        ("data_dir", str(tmp_path / "data"), "test"),
+    ]
+    assert serve(load(file="/dev/null", environment={}, flags=flags)) == 1
+    assert "PostgreSQL" in capsys.readouterr().err
