@@ -234,6 +234,8 @@ class SharedLog(PartitionLog):
         their own; each with its end offset.
         """
         view = self._segments.view
+        if not view.segments:
+            return []
         ends = (*view.bases[1:], self.log_end_offset)
         return [
             (segment, end)
@@ -273,6 +275,9 @@ class SharedLog(PartitionLog):
     def drop(self, count: int | None = None) -> int:
         """As `PartitionLog.drop`."""
         return super().drop(count) if self._segments.view.segments else 0
+
+    def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
+        return super()._drop_old(now_us, offsets) if self._segments.view.segments else 0
 
     def _roll_expired(self, now_us: int) -> None:
         if self._segments.view.segments:

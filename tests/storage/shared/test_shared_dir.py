@@ -166,6 +166,21 @@ def test_a_purged_log_goes_on_at_its_end(store):
     second.stop()
 
 
+def test_a_partition_without_records_can_be_asked_for_everything(store):
+    settings = LogSettings(retention_bytes=1, retention_ms=1)
+    for _ in range(2):
+        life = Life(store, settings=settings)
+        log = life.log
+        assert life.read() == [] and log.segments() == [] and log.size_bytes == 0
+        assert log.retain(now_us=0) == 0 and log.drop(None) == 0 and log.drop(1) == 0
+        assert log.offset_at_or_after(0) == 0 and log.bytes_between(0, 0) == 0
+        assert log.batch_before(0) is None and not list(log.places_from(0))
+        life.directory.publisher.round = 1  # As if others had published.
+        assert all(not todo.uploads and not todo.slices for todo in life.directory.plans(int))
+        life.directory.publisher.round = 0
+        life.stop()
+
+
 def test_a_deleted_partition_leaves_nothing(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:10])
