@@ -116,6 +116,7 @@ class Publisher:
         self._settings = settings
         self.watch: Watch = NoWatch()
         self._stop = threading.Event()
+        self._keeping = threading.Lock()
         self._begun_s = self._ended_s = -1e9
 
     # For the committer.
@@ -136,8 +137,15 @@ class Publisher:
     def keep(self, points: Iterable[SyncPoint]) -> None:
         """Publish what the members bring. Raises Fenced and other StorageFailed: nothing of it may
         be acknowledged then.
+
+        A stop may ask again for the round that was under way: it is published once.
         """
         shared = [point for point in points if isinstance(point, SharedPoint)]
+        with self._keeping:
+            if not any(point.round for point in shared):
+                self._keep(shared)
+
+    def _keep(self, shared: Sequence[SharedPoint]) -> None:
         slices = [one for point in shared for one in point.slices]
         rows = [row for point in shared for row in point.rows]
         snapshots = [one for point in shared for one in point.snapshots]

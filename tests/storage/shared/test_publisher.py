@@ -106,6 +106,15 @@ def test_rows_alone_put_no_object():
     assert not store.objects and ledger.journal(0, 2)[0].body == b"row"
 
 
+def test_a_round_that_is_asked_for_twice_is_published_once():
+    publisher, ledger, store, _ = made()
+    points = [point(rows=[JournalRow(0, 1, 2, b"row")])]
+    publisher.keep(points)
+    publisher.keep(points)
+    assert publisher.round == 1 and len(store.objects) == 1
+    assert len(ledger.contents([1]).rounds) == 1
+
+
 def test_nothing_counts_after_a_fence():
     publisher, ledger, _, session = made()
     ledger.leave(session)
