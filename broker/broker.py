@@ -119,6 +119,7 @@ class Broker:
             now_us=self.now_us,
             use_reserve=use_reserve,
             report=report,
+            hold_lost=self.metrics.hold_lost,
         )
         self._listen()
         self._recover()

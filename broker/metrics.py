@@ -34,6 +34,10 @@ COUNTERS = {
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
     "braidlog_cache_reads": ("Reads of segments that lie in objects.", ("result",)),
     "braidlog_fenced": ("Sessions of other brokers that this one ended.", ()),
+    "braidlog_hold_lost_records": (
+        "Records that a retention hold's cap dropped before its subscription had read them.",
+        ("topic", "subscription"),
+    ),
     "braidlog_records_left_out": (
         "Records that the reading protocol cannot carry.",
         ("protocol", "topic"),
@@ -137,6 +141,10 @@ class Metrics:
         if found is None:
             found = self._requests[key] = Histogram(REQUEST_BUCKETS)
         return found
+
+    def hold_lost(self, topic: str, subscription: str, records: int) -> None:
+        """A retention hold came to its cap: its subscription has lost so many records."""
+        self.number("braidlog_hold_lost_records", topic, subscription).value += records
 
     def topic_total(self, name: str, topic: str) -> int:
         """A counter that has the labels protocol and topic: its sum over the protocols."""

@@ -42,9 +42,11 @@ class Retention:
         now_us: Callable[[], int],
         use_reserve: UseReserve,
         report: Report,
+        hold_lost: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
         """`use_reserve` may give a change that frees space the reserve of a full disk; `report` is
-        called with each error of storage before the broker error is raised.
+        called with each error of storage before the broker error is raised; `hold_lost` with topic,
+        subscription and number of records where a hold came to its cap.
         """
         self._topics = topics
         self._subscriptions = subscriptions
@@ -52,6 +54,7 @@ class Retention:
         self._now_us = now_us
         self._use_reserve = use_reserve
         self._report = report
+        self._hold_lost = hold_lost
 
     async def run(self) -> None:
         """Look again and again until cancelled. Raises StorageFailed."""
@@ -117,13 +120,15 @@ class Retention:
 
     def _tell_lost(self, partition: Partition, held: int) -> None:
         """Say that the cap of a hold was reached: its subscription has lost these offsets."""
+        start, name = partition.log.log_start_offset, partition.log.settings.retention_hold or ""
+        self._hold_lost(partition.topic.name.full, name, start - held)
         log.warning(
             "retention_hold_passed",
             topic=str(partition.topic.name),
             partition=partition.index,
-            subscription=partition.log.settings.retention_hold,
+            subscription=name,
             first_offset=held,
-            next_offset=partition.log.log_start_offset,
+            next_offset=start,
         )
 
     def _position(self, topic: Topic, name: bytes, index: int) -> int | None:

@@ -8,6 +8,7 @@ import trio
 from broker.topics.retention import PASSED_OVER, Retention
 from storage.errors import StorageFailed, StorageFull
 from storage.log.settings import LogSettings
+from storage.metadata.names import parse_topic
 
 NOW_US = 17
 LIMITED = LogSettings(retention_bytes=1)
@@ -53,6 +54,7 @@ class House:
     def __init__(self, *topics):
         self.subscriptions = Subscriptions()
         self.told = []
+        self.lost = []
         self.spent = 0
         self.retention = Retention(
             SimpleNamespace(all=lambda: topics),
@@ -61,6 +63,7 @@ class House:
             now_us=lambda: NOW_US,
             use_reserve=self.use_reserve,
             report=self.told.append,
+            hold_lost=lambda *lost: self.lost.append(lost),
         )
 
     def use_reserve(self, act):
@@ -145,3 +148,17 @@ async def test_a_hold_goes_by_the_position_of_its_own_subscription():
     house = House(topic_of(log))
     await house.retention.apply(topic_of(log))
     assert (log.asked, log.held) == ([(NOW_US, None)], 7)
+    assert house.lost == []
+
+
+async def test_what_the_cap_of_a_hold_takes_is_counted():
+    log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
+    topic = topic_of(log)
+    topic.partitions[0].topic = SimpleNamespace(name=parse_topic("orders"))
+    house = House(topic)
+    log.log_start_offset = 7
+    await house.retention.apply(topic)
+    assert house.lost == []
+    log.log_start_offset = 10  # The subscription stands at 7.
+    await house.retention.apply(topic)
+    assert house.lost == [("public/default/orders", "a", 3)]
