@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import trio
 
-from broker.commit.storage_errors import to_broker_error
 from broker.delivery.ack_sets import acked_ranges, wanted_count
 from broker.errors import CorruptBatch, UnreadableRecord
 from broker.limits import DECODE_BYTES_MAX
+from broker.reading.times import search
 from broker.reading.unpacking import run_unpacking
 from storage.codecs import registry
 from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
@@ -37,7 +36,7 @@ from storage.codecs.pulsar_entry import (
 )
 from storage.codecs.pulsar_run import records_to_entries
 from storage.codecs.record import Chunk
-from storage.errors import CorruptBody, StorageError, UnreadableBody
+from storage.errors import CorruptBody, UnreadableBody
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -413,22 +412,12 @@ async def resolve_seek(partition: Partition, message_id: EntryId) -> int:
 
 async def resolve_time(partition: Partition, time_us: int) -> int:
     """The position of the first entry published at or after `time_us`, the end if there is none."""
-    try:
-        find = partition.log.offset_at_or_after
-        position = await trio.to_thread.run_sync(find, time_us)
-    except StorageError as error:
-        raise to_broker_error(error) from error
-    position = max(position, partition.log_start_offset)
-    while position < partition.high_watermark:
-        batches = await partition.read(position, 1)
-        if not batches:
-            break
-        for batch in batches:
-            found = _first_published_at_or_after(batch, time_us)
-            if found is not None:
-                return found
-        position = batches[-1].next_offset
-    return partition.high_watermark
+
+    async def find(batch: Batch, _: int) -> int | None:
+        return _first_published_at_or_after(batch, time_us)
+
+    found = await search(partition, time_us, find)
+    return partition.high_watermark if found is None else found
 
 
 def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -17,14 +18,30 @@ if TYPE_CHECKING:
     from storage.log.batch import Batch
 
 
+Found = TypeVar("Found")
+
+
 async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int] | None:
     """(offset, time in us) of the first record of that time or later, None if there is none.
 
     The publish time counts, for a record without one the append time. Raises BrokerError.
     """
+
+    async def find(batch: Batch, start_offset: int) -> tuple[int, int] | None:
+        return await _first_in(batch, start_offset, time_us)
+
+    return await search(partition, time_us, find)
+
+
+async def search(
+    partition: Partition, time_us: int, find: Callable[[Batch, int], Awaitable[Found | None]]
+) -> Found | None:
+    """What `find` gives for the first batch in which it finds anything, from that time on.
+
+    Its arguments are a batch and the offset to begin at. Raises BrokerError.
+    """
     try:
-        find = partition.log.offset_at_or_after
-        position = await trio.to_thread.run_sync(find, time_us)
+        position = await trio.to_thread.run_sync(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
         raise to_broker_error(error) from error
     position = max(position, partition.log_start_offset)
@@ -33,7 +50,7 @@ async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int
         if not batches:
             break
         for batch in batches:
-            found = await _first_in(batch, max(position, batch.base_offset), time_us)
+            found = await find(batch, max(position, batch.base_offset))
             if found is not None:
                 return found
             position = batch.next_offset
