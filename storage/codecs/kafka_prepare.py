@@ -156,7 +156,7 @@ def _stamp(data: memoryview, base_offset: int) -> None:
 
 def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple[int, int, bool]:
     """Count and end of the leading whole messages, now stamped; True where one is compressed."""
-    if SPEEDUPS is not None:
+    if SPEEDUPS is not None and not view.readonly:
         found: tuple[int, int, bool] | None
         found = SPEEDUPS.kafka_check_and_stamp(view, base_offset, bytes_max)
         if found is not None:
