@@ -130,6 +130,8 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.process is not None:  # Its data goes too: nothing has to be put in order.
+            self.process.kill()
         self.stop()
 
 

@@ -17,27 +17,33 @@ from tests.waiting import until_seen
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
-@pytest.fixture(scope="module")
-def settings():
+@pytest.fixture
+def stores():
+    """PostgreSQL and SeaweedFS, empty."""
     reason = servers.missing()
     if reason is not None:
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="braidlog-cluster-"))
     os.chmod(folder, 0o755)
     with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
-        made = settings_for(postgres, seaweed, "test")
-        assert command(made, "show")[0] == 1
-        assert command(made, "init")[0] == 0
-        assert "was there" in command(made, "init")[1]
-        yield [
-            *made,
-            "shared.round_ms=20",
-            "shared.pack_ms=500",
-            "shared.delete_after_ms=1000",
-            "cluster.lease_ms=1500",
-            "cluster.beat_ms=300",
-        ]
+        yield postgres, seaweed
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def settings(stores):
+    made = settings_for(*stores, "test")
+    assert command(made, "show")[0] == 1
+    assert command(made, "init")[0] == 0
+    assert "was there" in command(made, "init")[1]
+    return [
+        *made,
+        "shared.round_ms=20",
+        "shared.pack_ms=500",
+        "shared.delete_after_ms=1000",
+        "cluster.lease_ms=1500",
+        "cluster.beat_ms=300",
+    ]
 
 
 def node(tmp_path, settings, number):
@@ -151,15 +157,8 @@ def test_a_spare_takes_over_from_a_killed_a_stopped_and_a_hung_broker(tmp_path, 
     assert "65 of 65 shards have no owner" in command(settings, "show")[1]
 
 
-def test_nothing_acknowledged_is_lost_whatever_is_killed_or_hangs():
-    reason = servers.missing()
-    if reason is not None:
-        pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="braidlog-faults-"))
-    os.chmod(folder, 0o755)
-    with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
-        cluster = faults.Cluster(folder, postgres, seaweed)
-        assert faults.run(cluster, ["kill", "store hangs", "postgres restarts"]) > 100
-        code, said = command(cluster.settings, "verify", "--deep")
-        assert code == 0, said
-    shutil.rmtree(folder, ignore_errors=True)
+def test_nothing_acknowledged_is_lost_whatever_is_killed_or_hangs(tmp_path, stores):
+    cluster = faults.Cluster(tmp_path, *stores)
+    assert faults.run(cluster, ["store hangs", "postgres restarts"]) > 100
+    code, said = command(cluster.settings, "verify", "--deep")
+    assert code == 0, said
