@@ -293,6 +293,7 @@ def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, An
         except StopIteration:
             return
         finally:
+            argument = None  # An error's traceback holds this frame: no circle.
             outbox.gathering = False
         outbox.flush()
         try:

@@ -23,6 +23,7 @@ Round = Callable[[int], None]
 LAST = 4  # Iggy's strategy: the newest messages.
 COUNT = 20  # messages of a round
 BODY = bytes(200)
+PATIENCE_S = 600.0  # A soak runs beside other work.
 NOW_MS = 1_700_000_000_000  # A publish time: nothing here looks at it.
 
 
@@ -199,7 +200,7 @@ def _passing_topics(broker: RunningBroker, held: ExitStack) -> Round:
 
 def _metrics(broker: RunningBroker, held: ExitStack) -> Round:
     def one_round(number: int) -> None:
-        with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{broker.url}/metrics", timeout=PATIENCE_S) as answer:
             assert answer.read()
 
     return one_round
@@ -236,6 +237,6 @@ def _ask(
     data = None if body is None else json.dumps(body).encode()
     head = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{broker.url}{path}", data, head, method=method)
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         found: dict[str, list[dict[str, object]]] = json.loads(answer.read() or b"{}")
     return found
