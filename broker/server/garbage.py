@@ -16,9 +16,9 @@ from typing import Self
 # Objects made before Python looks for cycles among them, and how many such looks lead to one at the
 # older ones, and of these to a full one. A receive turn makes thousands of short-lived objects and
 # no cycles: Python's own 700 cost a tenth of the processor here. Tracebacks and ended connections
-# are cycles: what is met and freed at once has to stay below some 30,000 objects, or it takes tens
+# are cycles: what is met and freed at once has to stay below some 20,000 objects, or it takes tens
 # of milliseconds.
-GC_THRESHOLDS = (10_000, 3, 5)
+GC_THRESHOLDS = (10_000, 1, 10)
 FREEZE_S = 0.015  # A full search that takes so long is followed by shorter ones.
 FULL = 2  # The generation of a full search.
 
