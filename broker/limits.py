@@ -81,6 +81,9 @@ SYNC_STOP_S = 5.0  # For the sync that runs while the broker is cancelled; a dis
 DECODE_INLINE_BYTES = 512
 # Keys and values in memory for one piece of what a compressed body holds, before others' turn.
 DECODE_BYTES_MAX = 1 * MIB
+# A larger body goes by records, in pieces, though there is a short way: that takes ten ms at most.
+CONVERTED_BYTES_MAX = 1 * MIB
+CONVERTED_RECORDS_MAX = 8192
 # Bodies unpacked at the same time; each may take twice 64 MiB for as long as that lasts.
 UNPACKING_THREADS_MAX = 2
 # Places of one partition that could not be read, remembered for clients that ask again and again.

@@ -19,6 +19,8 @@ import trio
 
 from broker.errors import BrokerError, UnreadableRecord
 from broker.limits import (
+    CONVERTED_BYTES_MAX,
+    CONVERTED_RECORDS_MAX,
     DECODE_BYTES_MAX,
     DECODE_INLINE_BYTES,
     DECODE_INLINE_RECORDS,
@@ -305,6 +307,34 @@ class _FormatReader(Reader):
         result = ReadResult(offset, offset)
         super().__init__(partition, codec.format, result, bytes_max, records_max)
         self._codec = codec
+        self._convert = getattr(codec, "converted", None)
+
+    def _take_foreign(self, batch: Batch) -> Steps[None]:
+        if self._take_converted(batch):
+            yield trio.lowlevel.checkpoint()
+        else:
+            yield from super()._take_foreign(batch)
+
+    def _take_converted(self, batch: Batch) -> bool:
+        """Add a whole batch that the reader's format knows a short way from; False: it does not."""
+        header, result = batch.header, self.result
+        is_whole = result.next_offset <= batch.base_offset and not header.flags
+        is_dense = header.record_count == header.last_offset_delta + 1
+        fits = header.record_count <= min(self._records_left, CONVERTED_RECORDS_MAX)
+        if self._convert is None or not (is_whole and is_dense and fits):
+            return False
+        if len(batch.body) > CONVERTED_BYTES_MAX:
+            return False
+        body = self._convert(batch.body, header.body_format)
+        if body is None:
+            return False
+        self._walked_bytes += len(batch.body)
+        if result.parts and result.size + len(body) > self._bytes_max:
+            self._ended = True
+        else:
+            result.add(body, header.record_count, batch.base_offset)
+            result.next_offset = batch.next_offset
+        return True
 
     def _take_stored(self, batch: Batch) -> None:
         result, count = self.result, batch.header.record_count

@@ -161,6 +161,8 @@ class Codec(Protocol):
         """
 
 
+# Optional part of a codec: `converted(body, body_format)`, see `storage.codecs.base.BodyCodec`.
+#
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
 # A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its

@@ -62,6 +62,12 @@ class BodyCodec(abc.ABC):
         """As `Codec.split`."""
         return list(islice(self.starts(body, base_offset, start_offset), starts_max))
 
+    def converted(self, body: Buffer, body_format: int) -> memoryview | None:
+        """What `readable` gives of a body of another format once all its records are encoded in
+        this one, without records in between; None: that way is not known, or not for this body.
+        """
+        return None
+
     def readable(self, body: Buffer) -> memoryview:
         """All of the body."""
         return memoryview(body)

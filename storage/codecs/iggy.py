@@ -20,6 +20,7 @@ from storage.codecs.api import (
 from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
+from storage.codecs.lazy import LazyModule
 from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import CorruptBody, RecordTooLarge
@@ -45,6 +46,11 @@ TEXT_BYTES_MAX = 255
 KEY_HEADER = b"braidlog.key"
 
 IDS_AT_A_TIME = 64
+
+# With numpy, which takes the time of a long turn to import.
+ROWS = LazyModule("storage.codecs.iggy_rows")
+# From about so many bytes of small messages on a table of them pays.
+ROWS_BYTES_MIN = 4 * 1024
 
 
 def body_from_send(
@@ -127,6 +133,13 @@ class PolledCodec(BodyCodec):
         """The polled records, without the head."""
         return memoryview(body)[read_key(body)[0] :]
 
+    def quick_records(self, body: Buffer) -> memoryview | None:
+        """The records of a body that may be made over all at once; None: one by one."""
+        view = memoryview(body)
+        pos, key = read_key(view)
+        # A key becomes a header of each.
+        return None if key is not None or len(view) < ROWS_BYTES_MIN else view[pos:]
+
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Offset and bytes of each polled record. Our own codec made them: they are sound."""
         for offset, pos, stop in self.places(records, 0):
@@ -183,6 +196,15 @@ class IggyCodec(PolledCodec):
                 value,
             )
         return b"".join(parts)
+
+    def converted(self, body: Buffer, body_format: int) -> memoryview | None:
+        """As `BodyCodec.converted`, of the later form."""
+        rows = ROWS.get() if body_format == BodyFormat.IGGY_TYPED else None
+        records = self.quick_records(body) if rows is not None else None
+        if rows is None or records is None:
+            return None
+        made: memoryview | None = rows.classic_of_typed(records)
+        return made
 
     def carries(self, record: Record) -> bool:
         """Not without a payload: clients of the classic dialects stop reading at an empty one."""

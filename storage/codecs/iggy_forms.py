@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from storage.codecs.api import BodyInfo, Buffer, Prepared
-from storage.codecs.iggy import NO_ID, fresh_ids, headers_of, pack_key
+from storage.codecs.iggy import NO_ID, ROWS, ROWS_BYTES_MIN, fresh_ids, headers_of, pack_key
 from storage.codecs.iggy_typed import (
     CHECKED_POS,
     HEAD,
-    ROWS,
-    ROWS_BYTES_MIN,
     U64,
     BrokenRule,
     SendCheck,

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.codecs.api import BodyInfo
-from storage.codecs.iggy import HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX
+from storage.codecs.compression import crc32
+from storage.codecs.iggy import AVAILABLE, HEADER_BYTES_MAX, PAYLOAD_BYTES_MAX
 from storage.codecs.iggy_forms import (
     BATCH_CHECKED,
     BATCH_HEAD,
@@ -28,8 +29,7 @@ from storage.errors import CorruptBody
 Row = np.ndarray
 # Up to this size a piece is copied in less time than a view of it is made.
 COPIED_BYTES_MAX = 2048
-SIZES = struct.Struct("<II")  # Bytes of headers and payload, in every head,
-SIZES_FROM_END = 16  # before its reserved field.
+SIZES = struct.Struct("<II")  # Bytes of headers and payload, in every head.
 
 # A message as it is sent in a batch (crate 0.11), and as it is stored: `iggy_forms.FRAME_HEAD`
 # and `iggy_typed.HEAD`.
@@ -45,6 +45,15 @@ STORED = np.dtype(
         *(("sent", "<u8"), ("headers", "<u4"), ("payload", "<u4"), ("reserved", "<u8")),
     ]
 )
+# A stored message of the classic dialects, `iggy.RECORD_HEAD`, that has no headers.
+CLASSIC = np.dtype(
+    [
+        *(("offset", "<u8"), ("state", "u1"), ("append", "<u8"), ("id", "<u8", 2)),
+        *(("checksum", "<u4"), ("headers", "<u4"), ("payload", "<u4")),
+    ]
+)
+# Where the sizes stand, from the end of a head.
+SIZES_FROM_END = {SENT: 16, STORED: 16, CLASSIC: 8}
 GROWTH = STORED.itemsize - SENT.itemsize
 CHECKED = 8  # A checksum covers everything behind it.
 
@@ -82,13 +91,16 @@ class Table:
 
     def digests(self) -> Row:
         """The checksums that the messages ought to have."""
-        view, step, digest = self.view, self.step, checksum_of
+        view, step = self.view, self.step
+        digest, checked = (
+            (crc32, CLASSIC.itemsize) if self.kind is CLASSIC else (checksum_of, CHECKED)
+        )
         if 0 < step <= COPIED_BYTES_MAX:
             first, last = int(self.starts[0]), int(self.stops[-1])
-            pieces = struct.iter_unpack(f"{CHECKED}x{step - CHECKED}s", view[first:last])
+            pieces = struct.iter_unpack(f"{checked}x{step - checked}s", view[first:last])
             sums = [digest(piece) for (piece,) in pieces]  # hot: see make bench
         else:
-            places = zip((self.starts + CHECKED).tolist(), self.stops.tolist(), strict=True)
+            places = zip((self.starts + checked).tolist(), self.stops.tolist(), strict=True)
             sums = [digest(view[start:stop]) for start, stop in places]
         return np.array(sums, "<u8")
 
@@ -133,7 +145,7 @@ class Table:
 def table_of(view: memoryview, first: int, kind: np.dtype) -> Table | None:
     """The messages from `first` to the end; None if there is none, or their lengths do not fit."""
     end, head_bytes = len(view), kind.itemsize
-    sizes_pos = head_bytes - SIZES_FROM_END
+    sizes_pos = head_bytes - SIZES_FROM_END[kind]
     starts, pos, sizes_at = list[int](), first, SIZES.unpack_from
     if end - first < head_bytes:
         return None
@@ -237,6 +249,52 @@ def batches_of(records: memoryview, partition: int) -> Iterator[memoryview] | No
         if int(offsets[-1]) - int(offsets[0]) > DELTA_MAX:
             return None
     return (_batch(table, heads, piece, partition) for piece in pieces)
+
+
+def typed_of_classic(records: memoryview) -> memoryview | None:
+    """Stored records of the classic form in the later one; None: they have headers, or it takes a
+    look at each.
+    """
+    table = table_of(records, 0, CLASSIC)
+    if table is None:
+        return None
+    heads = table.heads()
+    if heads["headers"].any():
+        return None
+    made = _moved(table, heads, STORED)
+    rows = made.heads()
+    # Such messages have no time of their client's: readers are shown the append's.
+    rows["sent"] = rows["append"]
+    _put_sealed(made, rows)
+    return made.view
+
+
+def classic_of_typed(records: memoryview) -> memoryview | None:
+    """The other way round; None also where a payload is empty, which no classic client can have."""
+    table = table_of(records, 0, STORED)
+    if table is None:
+        return None
+    heads = table.heads()
+    if heads["headers"].any() or not heads["payload"].all():
+        return None
+    made = _moved(table, heads, CLASSIC)
+    rows = made.heads()
+    rows["state"] = AVAILABLE
+    _put_sealed(made, rows)
+    return made.view
+
+
+def _moved(table: Table, heads: Row, kind: np.dtype) -> Table:
+    """The same messages with heads of another kind: what both have is filled in."""
+    count = len(heads)
+    growth = kind.itemsize - table.kind.itemsize
+    made = table.moved(np.zeros(len(table.view) + growth * count, np.uint8).data, kind, 0)
+    rows = np.zeros(count, kind)
+    for field in ("offset", "append", "id", "payload"):
+        rows[field] = heads[field]
+    table.copy_rest(made)
+    made.put(rows)
+    return made
 
 
 def _batch(table: Table, heads: Row, piece: tuple[int, int], partition: int) -> memoryview:

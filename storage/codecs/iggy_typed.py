@@ -25,6 +25,8 @@ from storage.codecs.iggy import (
     HEADER_BYTES_MAX,
     NO_ID,
     PAYLOAD_BYTES_MAX,
+    ROWS,
+    ROWS_BYTES_MIN,
     TEXT_BYTES_MAX,
     PolledCodec,
     fresh_ids,
@@ -32,7 +34,6 @@ from storage.codecs.iggy import (
     packed_headers,
     read_key,
 )
-from storage.codecs.lazy import LazyModule
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -50,10 +51,6 @@ U64 = struct.Struct("<Q")
 FIRST_KIND, LAST_KIND = int(HeaderKind.RAW), int(HeaderKind.FLOAT64)
 STRING_KIND = int(HeaderKind.STRING)
 TIME_MAX_US = (1 << 63) - 1  # What the log holds; a client may write more into its message.
-
-# From about so many bytes of small messages on the table pays.
-ROWS_BYTES_MIN = 4 * 1024
-ROWS = LazyModule("storage.codecs.iggy_rows")  # With numpy, which takes long to import.
 
 checksum_of = xxhash.xxh3_64_intdigest
 
@@ -121,6 +118,15 @@ class IggyTypedCodec(PolledCodec):
             message = b"".join((checked[CHECKED_POS:], value, headers))
             parts += (U64.pack(checksum_of(message)), message)
         return b"".join(parts)
+
+    def converted(self, body: Buffer, body_format: int) -> memoryview | None:
+        """As `BodyCodec.converted`, of the classic form."""
+        rows = ROWS.get() if body_format == BodyFormat.IGGY else None
+        records = self.quick_records(body) if rows is not None else None
+        if rows is None or records is None:
+            return None
+        made: memoryview | None = rows.typed_of_classic(records)
+        return made
 
     def carries(self, record: Record) -> bool:
         """Not without a value: an absent one would come out as an empty one."""

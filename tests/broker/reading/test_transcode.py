@@ -9,7 +9,7 @@ import pytest
 from broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
 from broker.limits import DECODE_BYTES_MAX, DECODE_RECORDS_MIN, READ_PIECE_BYTES
 from broker.reading.transcode import read_as
-from storage.codecs import compression
+from storage.codecs import compression, iggy
 from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.kafka import KafkaCodec
 from storage.codecs.kafka_layout import ENTRY
@@ -372,3 +372,39 @@ async def test_little_that_unpacks_to_much_is_decoded_in_pieces(broker, partitio
     records, result = await read_values(partition, "iggy", 0, bytes_max=1 << 25)
     assert [offset for offset, _ in records] == list(range(50))
     assert result.next_offset == 50
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("iggy", "iggy_typed"), ("iggy_typed", "iggy")])
+async def test_iggys_two_forms_give_the_same_whole_or_by_records(
+    broker, partition, writer, reader, monkeypatch
+):
+    pytest.importorskip("numpy", reason="the extra `fast` is not installed")
+    iggy.ROWS.wait()
+    chance = random.Random(7)
+    values = [chance.randbytes(chance.randrange(1, 200)) for _ in range(300)]
+    for start in range(0, 300, 100):
+        await append(broker, partition, writer, values[start : start + 100])
+    codec = codec_named(reader)
+    for offset, records_max in ((0, None), (0, 100), (0, 150), (50, 100), (250, None), (300, None)):
+        limits = {"bytes_max": ALL, "records_max": records_max}
+        whole = await read_as(partition, codec, offset, **limits)
+        with monkeypatch.context() as without:
+            without.setattr(type(codec), "converted", lambda *_: None)
+            by_records = await read_as(partition, codec, offset, **limits)
+        assert b"".join(whole.parts) == b"".join(by_records.parts)
+        assert (whole.next_offset, whole.record_count) == (
+            by_records.next_offset,
+            by_records.record_count,
+        )
+
+
+async def test_bodies_made_over_whole_stop_where_there_is_no_room(broker, partition):
+    pytest.importorskip("numpy", reason="the extra `fast` is not installed")
+    iggy.ROWS.wait()
+    for _ in range(3):
+        await append(broker, partition, "iggy", [b"v" * 100] * 100)
+    codec = codec_named("iggy_typed")
+    first = await read_as(partition, codec, 0, bytes_max=20_000)
+    assert (first.record_count, first.next_offset) == (100, 100)
+    rest = await read_as(partition, codec, 100, bytes_max=1 << 20)
+    assert (rest.record_count, rest.next_offset) == (200, 300)

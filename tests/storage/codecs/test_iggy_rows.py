@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("numpy", reason="the extra `fast` is not installed")
 
-from storage.codecs import iggy_typed
+from storage.codecs import iggy, iggy_typed
+from storage.codecs.iggy import IGGY, body_from_send
 from storage.codecs.iggy_forms import (
     BATCH_HEAD_BYTES,
     ONE_BATCH_MAX,
@@ -20,15 +21,17 @@ from storage.codecs.iggy_forms import (
 )
 from storage.codecs.iggy_rows import batches_of, body_of_batch, body_of_typed
 from storage.codecs.iggy_typed import (
+    IGGY_TYPED,
     BrokenRule,
     body_from_typed,
     pack_header,
     stamp_one_by_one,
 )
 from storage.errors import CorruptBody, RecordTooLarge
+from tests.storage.codecs.test_iggy import header, sent
 from tests.storage.codecs.test_iggy_forms import batch, frame
 
-iggy_typed.ROWS.wait()
+iggy.ROWS.wait()
 HEAD = b"\x02\x00\x00\x00k1"
 KINDS = ("equal", "mixed", "equal headers", "mixed headers")
 
@@ -173,3 +176,41 @@ def test_small_sends_do_not_load_numpy():
         "assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def by_records(source, target, body):
+    """What `converted` gives, by way of records."""
+    records = source.decode(body, 0, 9).records
+    return bytes(target.readable(target.encode(records, 0)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", ["equal", "mixed"])
+def test_classic_and_later_forms_become_each_other_without_records(kind, seed):
+    chance = random.Random(seed)
+    payloads = [payload for payload, _ in contents(chance, kind, 300)]
+    classic = body_from_send(b"".join(sent(one, message_id=7) for one in payloads), 40, 9).body
+    made = IGGY_TYPED.converted(classic, IGGY.format)
+    assert bytes(made) == by_records(IGGY, IGGY_TYPED, classic)
+    typed_body = body_from_typed(b"".join(typed(one, b"") for one in payloads), 40, 9).body
+    made = IGGY.converted(typed_body, IGGY_TYPED.format)
+    assert bytes(made) == by_records(IGGY_TYPED, IGGY, typed_body)
+
+
+def test_what_takes_a_look_at_each_message_goes_by_records():
+    block = pack_header(b"n", b"v", 2)
+    many = b"".join(typed(b"x" * 40, b"") for _ in range(100))
+    with_key = body_from_typed(many, 0, 9, key=b"k").body
+    with_headers = body_from_typed(many + typed(b"x", block), 0, 9).body
+    empty = body_one_by_one(
+        memoryview(batch(*(frame(b"x" * 60 if at else b"", number=at) for at in range(90)))),
+        bytes(4), 0, 9, 5,
+    )[0]  # fmt: skip
+    for body in (with_key, with_headers, empty):
+        assert IGGY.converted(body, IGGY_TYPED.format) is None
+    plain = sent(b"y" * 40, message_id=3)
+    headed = sent(b"y" * 40, header(b"n", b"v"), 3)
+    classic = body_from_send(plain * 100 + headed + plain, 0, 9).body
+    assert IGGY_TYPED.converted(classic, IGGY.format) is None
+    assert IGGY_TYPED.converted(body_from_send(plain * 100, 0, 9, key=b"k").body, 4) is None
+    assert IGGY_TYPED.converted(classic, 1) is None
