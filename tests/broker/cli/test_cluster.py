@@ -1,10 +1,12 @@
 """`braidlog cluster` and `braidlog serve` say in one line what is wrong with a shared store."""
 
+import subprocess
+import sys
+
 import pytest
 
 from broker.cli.main import run
-from broker.config.settings import load
-from broker.server.process import serve
+from tests.waiting import HANG_S
 
 pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
 pytest.importorskip("obstore", reason="the extra `shared` is not installed")
@@ -52,12 +54,10 @@ def test_without_a_store_nothing_is_tried(capsys):
     refused(capsys)
 
 
-def test_a_broker_without_its_database_does_not_start(tmp_path, capsys):
-    flags = [
-        ("storage.mode", "shared", "test"),
-        ("shared.database", NOBODY, "test"),
-        ("shared.store", f"file://{tmp_path}/objects", "test"),
-        ("data_dir", str(tmp_path / "data"), "test"),
-    ]
-    assert serve(load(file="/dev/null", environment={}, flags=flags)) == 1
-    assert "PostgreSQL" in capsys.readouterr().err
+def test_a_broker_without_its_database_does_not_start(tmp_path):
+    """In a process of its own: it sets up logging and the search for garbage for all of it."""
+    command = [sys.executable, "-m", "broker.cli.main", "serve", "--data-dir", str(tmp_path / "d")]
+    command += ["--set", "storage.mode=shared", *settings(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 1
+    assert "PostgreSQL" in done.stderr.splitlines()[-1]
