@@ -7,6 +7,8 @@ import zlib
 
 from conformance.raw.wire import Wire
 
+ENTRY_HEAD_BYTES = 16  # offset, size, checksum
+
 PRODUCE, FETCH, OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 3, 8, 9
 
 
@@ -27,10 +29,12 @@ def message(key: bytes | None, value: bytes | None, attributes: int = 0) -> byte
 
 
 def parse_set(body: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of each whole message of an uncompressed set; CRCs are checked."""
+    """(offset, key, value) of each whole message of an uncompressed set; CRCs are checked. The set
+    may be cut anywhere, as a fetch is.
+    """
     found = []
     pos = 0
-    while pos + 12 <= len(body):
+    while pos + ENTRY_HEAD_BYTES <= len(body):
         offset, size, crc = struct.unpack_from(">qiI", body, pos)
         end = pos + 12 + size
         if end > len(body):

@@ -1,0 +1,12 @@
+"""Our own reading of Kafka's bytes, which judges the crash runs."""
+
+from conformance.raw.kafka import message, parse_set
+
+
+def test_a_set_that_is_cut_anywhere_gives_its_whole_messages():
+    whole = message(b"key", b"value") + message(None, b"")
+    first = len(message(b"key", b"value"))
+    for stop in range(len(whole)):
+        found = parse_set(whole[:stop])
+        assert found == ([(0, b"key", b"value")] if stop >= first else [])
+    assert parse_set(whole) == [(0, b"key", b"value"), (0, None, b"")]
