@@ -50,7 +50,7 @@ async def own_store(config: Config) -> SharedDir:
         await _wait_for_shards(session)
         begun_s = time.monotonic()
         taken = await trio.to_thread.run_sync(_open, config, session)
-    except BaseException:
+    except BaseException:  # Cancelled too: others need not wait for the lease.
         session.leave()
         session.close()
         raise

@@ -175,7 +175,7 @@ class Durability:
                 commit_round, appended, self._first_append_s, time.perf_counter()
             )
             self._syncer.start(commit_round)
-        except Exception as error:
+        except Exception as error:  # A bug too: nothing may be acknowledged after it.
             self._stop(error)
 
     def _sync_answered(self) -> bool:
@@ -193,7 +193,7 @@ class Durability:
             self.committer.finish(running.commit_round)
             self._running = None
             self._round_finished(running.appended)
-        except Exception as error:
+        except Exception as error:  # A bug too: nothing may be acknowledged after it.
             self._stop(error)
         self._begin()
         return False

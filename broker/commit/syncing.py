@@ -100,6 +100,6 @@ class SyncThread:
         while (commit_round := self._jobs.get()) is not None:
             try:
                 self._committer.sync(commit_round)
-            except Exception as error:
+            except Exception as error:  # `check` raises it in the loop.
                 self._error = error
             os.eventfd_write(self._answered, 1)

@@ -49,8 +49,10 @@ class KeyPolicy(abc.ABC):
     def remove(self, consumer: Consumer) -> None:
         """A consumer has left."""
 
-    def check(self, ranges: Sequence[tuple[int, int]]) -> None:  # noqa: B027
-        """Raises InvalidRequest for ranges that cannot be let in."""
+    def check(self, ranges: Sequence[tuple[int, int]]) -> None:  # noqa: B027 (not abstract)
+        """Raises InvalidRequest for ranges that cannot be let in; a policy without ranges takes
+        every consumer.
+        """
 
 
 class KeyRing(KeyPolicy):

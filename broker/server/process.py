@@ -197,7 +197,7 @@ async def _own_store(config: Config) -> SharedDir | None:
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
             taken = await own_store(config)
             nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # One cause, which the caller tells in one line.
         raise _first(group) from None
     return taken
 

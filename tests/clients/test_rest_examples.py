@@ -18,33 +18,12 @@ from urllib.parse import quote
 import pytest
 
 from conformance.server import RunningBroker
+from tests.protocols.rest.pip64.example_bodies import AVRO_ORDER, FIRST_TWO
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-AVRO_ORDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "int"},
-        {"name": "note", "type": ["null", "string"], "default": None},
-    ],
-}
-FIRST = {
-    "schema_type": "AVRO",
-    "value_schema": {"type": "AVRO", "schema": AVRO_ORDER},
-    "messages": [
-        {
-            "key": "c1",
-            "value": {"id": 7, "note": {"string": "first"}},
-            "properties": {"src": "web"},
-            "eventTime": 1764000000000,
-            "partition": 1,
-        },
-        {"value": {"id": 8, "note": None}, "partition": 1},
-    ],
-}
 LONG_MS = 60_000
 
 
@@ -100,7 +79,7 @@ def same(first: str, second: str) -> bool:
 
 
 def test_produce_then_read(topic: Topic) -> None:
-    answer = topic.ask("POST", "", FIRST)
+    answer = topic.ask("POST", "", FIRST_TWO)
     assert answer["schema_version"] == 0
     assert [one["partition"] for one in answer["messageIds"]] == [1, 1]
     for entry, one in enumerate(answer["messageIds"]):

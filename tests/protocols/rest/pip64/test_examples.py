@@ -1,29 +1,7 @@
 """The examples of PIP-64's endpoints, as `docs/api.md` shows them."""
 
 from tests.protocols.rest.pip64.conftest import BASE
-
-AVRO_ORDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "int"},
-        {"name": "note", "type": ["null", "string"], "default": None},
-    ],
-}
-FIRST_TWO = {
-    "schema_type": "AVRO",
-    "value_schema": {"type": "AVRO", "schema": AVRO_ORDER},
-    "messages": [
-        {
-            "key": "c1",
-            "value": {"id": 7, "note": {"string": "first"}},
-            "properties": {"src": "web"},
-            "eventTime": 1764000000000,
-            "partition": 1,
-        },
-        {"value": {"id": 8, "note": None}, "partition": 1},
-    ],
-}
+from tests.protocols.rest.pip64.example_bodies import FIRST_TWO
 
 
 async def test_produce_with_a_schema_then_with_its_version_then_read(orders, ask):
