@@ -130,8 +130,9 @@ class Producing(threading.Thread):
     def run(self) -> None:
         while not self.stopping.is_set():
             for broker in self._cluster.brokers:
-                if broker.is_running() and broker.addresses:
-                    with suppress(KafkaError, OSError, AssertionError):
+                # A ready file may still be that of the process before, which the broker notices.
+                with suppress(KafkaError, OSError, AssertionError):
+                    if broker.is_running() and broker.is_ready():
                         self._produce(broker.addresses["kafka"])
             time.sleep(0.05)
 
@@ -256,13 +257,13 @@ def run(cluster: Cluster, names: list[str]) -> int:
         for name in names:
             before = len(acked.values)
             broker = cluster.serving()
-            wait_for_more(acked, before, producing)
+            wait_for_more(cluster, acked, before, producing)
             commit(broker, acked, topic)
             print(f"{name}: {len(acked.values)} acknowledged before", flush=True)
             fault(cluster, name, broker)
             after = len(acked.values)
             cluster.serving()
-            wait_for_more(acked, after, producing)
+            wait_for_more(cluster, acked, after, producing)
         producing.stopping.set()
         producing.join(60)
         if producing.error is not None:
@@ -273,10 +274,11 @@ def run(cluster: Cluster, names: list[str]) -> int:
         cluster.kill()
 
 
-def wait_for_more(acked: Acked, before: int, producing: Producing) -> None:
+def wait_for_more(cluster: Cluster, acked: Acked, before: int, producing: Producing) -> None:
     """Wait until more was acknowledged. Raises Lost if nothing is."""
     deadline = time.monotonic() + SERVING_S
     while len(acked.values) <= before + 50:
+        cluster.keep_running()
         if producing.error is not None:
             raise producing.error
         if time.monotonic() > deadline:

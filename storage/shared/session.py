@@ -103,9 +103,12 @@ class Session:
         self._on_end: list[Callable[[StorageFailed], None]] = []
         self._answered_s = monotonic()  # The last answer to a beat,
         self._answered_since_s: float | None = None  # and the first of those without a miss.
-        self._store_looked_s = -STORE_LOOK_S
+        self._store_answered = False  # Since the last beat.
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beats, name="braidlog-beat", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._beats, name="braidlog-beat", daemon=True),
+            threading.Thread(target=self._looks, name="braidlog-look", daemon=True),
+        ]
 
     @property
     def number(self) -> int:
@@ -147,7 +150,8 @@ class Session:
         probe = header + pack_footer(header, [])
         put_surely(self.objects, round_name(number, 0, 0), probe, Patience(self._pause_begin))
         self._answered_s = self._answered_since_s = monotonic()
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def _pause_begin(self, seconds: float) -> None:
         raise SessionNotBegun("the object store does not answer")
@@ -174,8 +178,9 @@ class Session:
 
     def _beat(self) -> None:
         now_s = monotonic()
+        store_ok, self._store_answered = self._store_answered, False
         try:
-            state = self.ledger.beat(self.number, store_ok=self._look_at_store(now_s))
+            state = self.ledger.beat(self.number, store_ok=store_ok)
         except (LedgerUnanswered, LedgerRefused):
             self._answered_since_s = None
             if self.beat_age_s * 1000 > self.settings.serve_without_beat_ms:
@@ -187,14 +192,15 @@ class Session:
         self._answered_s = monotonic()
         self._answered_since_s = self._answered_since_s or now_s
 
-    def _look_at_store(self, now_s: float) -> bool:
-        if now_s - self._store_looked_s < STORE_LOOK_S:
-            return False
-        with suppress(StoreUnanswered, ObjectMissing):
-            self.objects.size(CLUSTER_NAME)
-            self._store_looked_s = now_s
-            return True
-        return False
+    def _looks(self) -> None:
+        """See whether the object store answers, apart from the beats: a store that hangs for longer
+        than a lease must not look like a broker that is gone.
+        """
+        while not self._stop.is_set():
+            with suppress(StoreUnanswered, ObjectMissing):
+                self.objects.size(CLUSTER_NAME)
+                self._store_answered = True
+            self._stop.wait(STORE_LOOK_S)
 
     # Owning.
 
@@ -243,6 +249,7 @@ class Session:
     def close(self) -> None:
         """Let go of the ledger."""
         self._stop.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(1.0)
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(1.0)
         self.ledger.close()

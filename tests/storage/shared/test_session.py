@@ -1,5 +1,7 @@
 """Sessions: who may own the shards, and what a start refuses."""
 
+import threading
+
 import pytest
 
 from storage.shared.ledger import Cluster, LedgerUnanswered, LedgerWentBack, State
@@ -79,6 +81,29 @@ def test_a_broker_without_postgres_for_long_stops(store):
     store.ledger.beat = lambda *a, **k: raised(LedgerUnanswered("lost"))
     session._beat()
     assert "PostgreSQL" in str(session.ended)
+    session.close()
+
+
+def test_a_store_that_hangs_keeps_no_beat_back(store):
+    hangs, asked = threading.Event(), threading.Event()
+    answer = store.objects.size
+
+    def hanging(name):
+        asked.set()
+        hangs.wait(60)
+        return answer(name)
+
+    store.objects.size = hanging
+    session = session_of(store, 1)
+    assert asked.wait(60)
+    store.now_ms += 1000
+    session._beat()
+    [row] = store.ledger.sessions()
+    assert row.silent_ms == 0 and row.store_silent_ms is None
+    hangs.set()
+    while row.store_silent_ms is None:
+        session._beat()
+        [row] = store.ledger.sessions()
     session.close()
 
 
