@@ -1,0 +1,251 @@
+"""What stock clients read from the broker, and the same from the files of an export, as rows.
+
+Each view is a client with what it can say of a record, and the columns that hold the same.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apache_iggy
+import pulsar  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from conformance.server import RunningBroker
+
+READ_S = 120.0  # Nothing for so long: records are missing.
+BATCH_ROWS = 20_000
+IGGY_POLL = 1000
+QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
+
+Row = tuple[Any, ...]
+Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One client's records of a topic, and how the same rows are made of exported columns."""
+
+    client: str
+    consumed: Callable[[RunningBroker, str, int], Iterator[Row]]
+    columns: tuple[str, ...]
+    exported: Callable[[Columns], Iterator[Row]]
+
+
+def exported_rows(lake: Path, topic: str, view: View) -> Iterator[Row]:
+    """The rows of every file of a topic; times are in microseconds."""
+    for path in (lake / f"topic=public%2Fdefault%2F{topic}").glob("**/*.parquet"):
+        for batch in parquet.ParquetFile(path).iter_batches(BATCH_ROWS, columns=view.columns):
+            columns = {
+                name: (one.cast("int64") if pa.types.is_timestamp(one.type) else one).to_pylist()
+                for name, one in zip(batch.schema.names, batch.columns, strict=True)
+            }
+            yield from view.exported(columns)
+
+
+# Kafka's: every topic.
+
+
+def _kafka_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Row]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.addresses["kafka"],
+            "group.id": "comparing",
+            "enable.auto.commit": False,
+        }
+    )
+    found = consumer.list_topics(topic, timeout=READ_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+    taken, heard = 0, time.monotonic()
+    while taken < count:
+        messages = consumer.consume(10_000, 1.0)
+        for message in messages:
+            assert message.error() is None, message.error()
+            yield _kafka_row(message)
+        taken += len(messages)
+        heard = time.monotonic() if messages else heard
+        assert time.monotonic() - heard < READ_S, f"{topic}: {taken} of {count} came"
+    consumer.close()
+
+
+def _kafka_row(message: Any) -> Row:
+    headers = tuple((name, value or b"") for name, value in message.headers() or ())
+    time_ms = message.timestamp()[1]
+    key, value = message.key(), message.value()
+    return message.partition(), message.offset(), key, value, time_ms, headers
+
+
+def _kafka_exported(columns: Columns) -> Iterator[Row]:
+    for *row, time_us, headers in zip(*columns.values(), strict=True):
+        named = tuple((one["key"], one["value"]) for one in headers)
+        yield (*row, time_us // 1000, named)
+
+
+# Pulsar's: properties have an order of their own and each name once.
+
+
+def _pulsar_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Row]:
+    client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=QUIET)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=10_000)
+    for _ in range(count):
+        one = reader.read_next(int(READ_S * 1000))
+        place = one.message_id()
+        batch_index = max(place.batch_index(), 0)
+        yield (
+            place.entry_id() + batch_index,
+            one.partition_key() or None,
+            one.data(),
+            one.publish_timestamp(),
+            one.event_timestamp(),
+            tuple(sorted(one.properties().items())),
+            one.ordering_key() or None,
+            one.producer_name(),
+        )
+    client.close()
+
+
+def _pulsar_exported(columns: Columns) -> Iterator[Row]:
+    for offset, key, value, time_us, event_us, headers, order, name in zip(
+        *columns.values(), strict=True
+    ):
+        yield (
+            offset,
+            None if key is None else key.decode(),
+            value,
+            time_us // 1000,
+            (event_us or 0) // 1000,
+            tuple(sorted((one["key"], one["value"].decode()) for one in headers)),
+            None if order is None else order.decode(),
+            name,
+        )
+
+
+# Iggy's: kinds of headers, ids.
+
+KINDS = {
+    "Raw": (1, bytes),
+    "String": (2, str.encode),
+    "Bool": (3, lambda value: bytes([value])),
+    "Float32": (14, struct.Struct("<f").pack),
+    "Float64": (15, struct.Struct("<d").pack),
+    **{
+        f"Int{8 << at}": (
+            4 + at,
+            lambda value, at=at: value.to_bytes(1 << at, "little", signed=True),
+        )
+        for at in range(5)
+    },
+    **{
+        f"UnsignedInt{8 << at}": (9 + at, lambda value, at=at: value.to_bytes(1 << at, "little"))
+        for at in range(5)
+    },
+}
+
+
+def _iggy_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Row]:
+    with asyncio.Runner() as runner:
+
+        async def connected() -> Any:
+            client = apache_iggy.IggyClient(broker.addresses["iggy"])
+            await client.connect()
+            await client.login_user("iggy", "iggy")
+            return client
+
+        async def poll(client: Any, offset: int) -> list[Any]:
+            found: list[Any] = await client.poll_messages(
+                "default",
+                topic,
+                consumer=apache_iggy.Consumer.Single("comparing"),
+                polling_strategy=apache_iggy.PollingStrategy.Offset(offset),
+                count=IGGY_POLL,
+                auto_commit=False,
+                partition_id=0,
+            )
+            return found
+
+        client, taken = runner.run(connected()), 0
+        while taken < count:
+            messages = runner.run(poll(client, taken))
+            assert messages, f"{topic}: {taken} of {count} came"
+            yield from map(_iggy_row, messages)
+            taken += len(messages)
+
+
+def _iggy_row(message: Any) -> Row:
+    headers = []
+    for name, value in (message.user_headers() or {}).items():
+        kind, to_bytes = KINDS[type(value).__name__]
+        headers.append((name.value, kind, to_bytes(value.value)))
+    return (
+        message.offset(),
+        message.id(),
+        bytes(message.payload()),
+        message.timestamp(),
+        message.origin_timestamp(),
+        tuple(sorted(headers)),
+    )
+
+
+def _iggy_exported(columns: Columns) -> Iterator[Row]:
+    for offset, given_id, value, append_us, time_us, headers, kinds in zip(
+        *columns.values(), strict=True
+    ):
+        named = zip(headers, kinds, strict=True)
+        yield (
+            offset,
+            int(given_id, 16),
+            value,
+            append_us,
+            time_us,
+            tuple(sorted((one["key"], kind, one["value"]) for one, kind in named)),
+        )
+
+
+KAFKA = View(
+    "confluent-kafka",
+    _kafka_consumed,
+    ("partition", "offset", "key", "value", "timestamp", "headers"),
+    _kafka_exported,
+)
+# Kafka is given numbers in Iggy's headers as text (docs/mapping.md), so here without headers.
+KAFKA_BARE = View(
+    "confluent-kafka, but for headers",
+    lambda broker, topic, count: (row[:-1] for row in _kafka_consumed(broker, topic, count)),
+    KAFKA.columns[:-1],
+    lambda columns: (
+        (*row, time_us // 1000) for *row, time_us in zip(*columns.values(), strict=True)
+    ),
+)
+PULSAR = View(
+    "pulsar-client",
+    _pulsar_consumed,
+    (
+        "offset",
+        "key",
+        "value",
+        "timestamp",
+        "eventTime",
+        "headers",
+        "orderingKey",
+        "producerName",
+    ),
+    _pulsar_exported,
+)
+IGGY = View(
+    "apache-iggy",
+    _iggy_consumed,
+    ("offset", "messageId", "value", "appendTime", "timestamp", "headers", "headerKinds"),
+    _iggy_exported,
+)
+VIEWS = {"pulsar": (KAFKA, PULSAR), "iggy-typed": (KAFKA_BARE, IGGY)}
+
+
+def views(topic: str) -> tuple[View, ...]:
+    """The clients that a topic is read by: Kafka's, and the one whose records say more."""
+    return VIEWS.get(topic, (KAFKA,))
