@@ -34,7 +34,7 @@ from broker.server.loop_turns import measuring_turns
 from broker.server.output_budget import OutputBudget
 from broker.server.poller import Poller
 from broker.server.receive_buffer import BufferPool
-from broker.server.watching import watch_connections
+from broker.server.watching import watch_access, watch_connections
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.groups import NamedGroups
@@ -174,6 +174,7 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.poller.run)
                 nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)
+                nursery.start_soon(watch_access, self.connections, self._users_version)
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self._partitions.run)
@@ -207,6 +208,9 @@ class Broker:
         """
         for _ in self._partitions.retire_discarded():
             pass
+
+    def _users_version(self) -> int:
+        return self.catalogue.users.version
 
     def _login_tried(self, attempt: Attempt) -> None:
         way, at = attempt.way, attempt.at

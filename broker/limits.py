@@ -47,6 +47,9 @@ WRITE_STALL_S = 60.0
 # The same for both directions while memory is short: the largest go first.
 SHORT_STALL_S = 3.0
 SWEEP_S = 1.0  # Between two looks at who stalls and who is gone: SHORT_STALL_S asks for as much.
+# Until an open connection has lost what a user may do no more. Of many changes in turn, as scripts
+# make them, one look is taken.
+ACCESS_SWEEP_S = 1.0
 SWEEP_CONNECTIONS = 500  # Looked at between two checkpoints: less than a millisecond.
 # Parts from this size on are sent from where they are instead of being copied.
 OUTBOX_LARGE_BYTES = 16 * KIB

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.access.bearer import TokenVerifier, looks_signed
+from broker.access.passwords import token_digest
 from broker.access.rights import Principal
 from broker.access.scram import ScramServer
 from broker.access.users import Users, principal_of
@@ -20,10 +21,14 @@ from storage.metadata.user_records import ScramKey
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client proved to be, and until when, in seconds since 1970 (None: forever)."""
+    """Who a client proved to be, until when, in seconds since 1970 (None: forever), and by what, so
+    that it can be asked later whether that still holds.
+    """
 
     principal: Principal
     expires_s: float | None = None
+    user_id: int | None = None  # Of a user of ours; None: somebody whom others vouch for.
+    token_digest: bytes | None = None  # Of the access token of ours.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Authentication:
             self._told(Attempt("password", at, name, succeeded=False))
             raise
         self._told(Attempt("password", at, name, succeeded=True))
-        return Identity(principal_of(user))
+        return Identity(principal_of(user), user_id=user.user_id)
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
         """A login by SCRAM-SHA-256 or SCRAM-SHA-512, in which the password is not sent; `at` as
@@ -93,7 +98,10 @@ class Authentication:
                 proved = self._verifier.verify(token)
                 identity = Identity(self._named(proved.name), proved.expires_s)
             else:
-                identity = Identity(principal_of(self._users.verify_token(token, host_of(at))))
+                user = self._users.verify_token(token, host_of(at))
+                identity = Identity(
+                    principal_of(user), user_id=user.user_id, token_digest=token_digest(token)
+                )
         except NotAuthenticated:
             self._told(Attempt("token", at, "", succeeded=False))
             raise
@@ -111,6 +119,24 @@ class Authentication:
                     return self._certified(value, at)
         self._told(Attempt("certificate", at, "", succeeded=False))
         raise NotAuthenticated("no certificate with a common name")
+
+    def renewed(self, identity: Identity) -> Principal:
+        """Whom a client acts for now, that logged in before users were changed.
+
+        Raises NotAuthenticated where it could not log in so again: the user is gone or not active,
+        the token was taken back.
+        """
+        if identity.user_id is None:
+            return self._named(identity.principal.name)
+        user = self._users.by_id(identity.user_id)
+        if user is None:
+            raise NotAuthenticated(f"user {identity.principal.name} was removed")
+        if not user.is_active:
+            raise NotAuthenticated(f"user {user.name} is not active any more")
+        digest = identity.token_digest
+        if digest is not None and all(token.digest != digest for token in user.tokens):
+            raise NotAuthenticated(f"the token of {user.name} was taken back")
+        return principal_of(user)
 
     def _certified(self, name: str, at: str) -> Identity:
         try:
@@ -176,7 +202,7 @@ class ScramLogin:
             self._tell(succeeded=False)
             raise
         self._tell(succeeded=True)
-        return answer, Identity(principal_of(user))
+        return answer, Identity(principal_of(user), user_id=user.user_id)
 
     def _tell(self, *, succeeded: bool) -> None:
         self._told(Attempt("password", self._at, self._name, succeeded=succeeded))

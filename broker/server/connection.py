@@ -18,6 +18,7 @@ import structlog
 import trio
 
 from broker.access.rights import ANONYMOUS, Action, Principal, Resource
+from broker.errors import LimitExceeded, NotAuthenticated
 from broker.limits import (
     CLOSE_S,
     LINGER_BYTES_MAX,
@@ -26,10 +27,11 @@ from broker.limits import (
 from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
 from broker.server.receiver import Receiver, Turn, Waiting
-from broker.server.sessions import Session
+from broker.server.sessions import Session, holds_rights
 from broker.server.tls import Stream, TlsSocket
 
 if TYPE_CHECKING:
+    from broker.access.authentication import Identity
     from broker.access.quotas import Allowance
     from broker.broker import Broker
 
@@ -59,7 +61,7 @@ class Connection:
     """What a session knows of its connection, and the driver around the session.
 
     For sessions: `id`, `protocol`, `peer`, `host`, `local`, `advertised`, `loopback`,
-    `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check` and `end`.
+    `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`, `act_for`, `end`.
     """
 
     def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
@@ -73,6 +75,7 @@ class Connection:
         self.loopback = listener.loopback  # whether only this machine can reach the listener
         self.at = f"{self.protocol} {self.host}"  # where the client comes from, for those who ask
         self.principal: Principal = ANONYMOUS  # Whom it acts for; `act_for` changes it.
+        self._proof: Identity | None = None  # By which it was let in.
         self._allowance: Allowance | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
@@ -102,17 +105,36 @@ class Connection:
         """Raises NotAuthorized if the client may not do that."""
         self._broker.access.check(self.principal, action, resource, self.at)
 
-    def act_for(self, principal: Principal) -> None:
-        """Whom the client acts for from now on. Raises LimitExceeded, and nothing has changed."""
+    def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
+        """Whom the client acts for from now on, and what proved it, if anything did.
+
+        Raises LimitExceeded, and nothing has changed.
+        """
         allowance = self._broker.quotas.of(principal)
         if allowance is not self._allowance:
             if allowance is not None:
                 allowance.connect()
             self._leave_allowance()
             self._allowance = allowance
-        self.principal = principal
+        self.principal, self._proof = principal, proof
         if self._session is not None:
             self._receiver.allowance = allowance
+
+    def access_changed(self) -> None:
+        """Users or permissions were changed: the client keeps nothing that it may not have now."""
+        if not self.is_open:
+            return
+        if self._proof is not None:
+            try:
+                principal = self._broker.authentication.renewed(self._proof)
+                if principal != self.principal:
+                    self.act_for(principal, self._proof)
+            except (NotAuthenticated, LimitExceeded) as error:
+                self.end(str(error))
+                return
+        assert self._session is not None, "it is open"
+        if holds_rights(self._session):
+            self._session.access_changed()
 
     def _leave_allowance(self) -> None:
         if self._allowance is not None:

@@ -38,6 +38,7 @@ from broker.server.sessions import Session
 from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 
 if TYPE_CHECKING:
+    from broker.access.authentication import Identity
     from broker.broker import Broker
 
 OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
@@ -167,7 +168,7 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = sock if listener.tls is None else await _encrypted(listener.tls, sock)
         connection = Connection(broker, listener, stream, broker.next_connection_id())
-        connection.act_for(_first_principal(listener, broker, stream, connection.at))
+        connection.act_for(*_first_principal(listener, broker, stream, connection.at))
     except HandshakeFailed as error:
         broker.seldom.warning(
             "tls_handshake_failed",
@@ -206,13 +207,14 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
 
 def _first_principal(
     listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, at: str
-) -> Principal:
-    """Whom a connection acts for before its client has said more: its certificate's name, else
-    what is set for the listener. Raises NotAuthenticated.
+) -> tuple[Principal, Identity | None]:
+    """Whom a connection acts for before its client has said more, and what proved it: its
+    certificate's name, else what is set for the listener. Raises NotAuthenticated.
     """
     if isinstance(stream, TlsSocket) and stream.certificate is not None:
-        return broker.authentication.certificate(stream.certificate, at).principal
-    return listener.principal or ANONYMOUS
+        identity = broker.authentication.certificate(stream.certificate, at)
+        return identity.principal, identity
+    return listener.principal or ANONYMOUS, None
 
 
 def _make_listener(configured: ListenerConfig, config: Config) -> Listener:

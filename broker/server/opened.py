@@ -31,6 +31,9 @@ class OpenConnection(Protocol):
     def is_gone(self) -> bool:
         """Whether nobody waits any more for the answer that a handler works at."""
 
+    def access_changed(self) -> None:
+        """Users or permissions were changed."""
+
     def end(self, reason: str) -> None:
         """End it; what was answered still leaves."""
 

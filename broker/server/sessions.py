@@ -62,6 +62,20 @@ class RunSession(Session, Protocol):
         """
 
 
+class HoldingSession(Session, Protocol):
+    """A session has this besides if a client holds something that was allowed when it was opened,
+    and is not asked about with each command.
+    """
+
+    def access_changed(self) -> None:
+        """Users or permissions were changed: end what the client may not have any more."""
+
+
+def holds_rights(session: Session) -> TypeGuard[HoldingSession]:
+    """Whether the session has to hear of changed permissions."""
+    return hasattr(session, "access_changed")
+
+
 def takes_runs(session: Session) -> TypeGuard[RunSession]:
     """Whether the session takes many frames at once."""
     return hasattr(session, "handle_run")

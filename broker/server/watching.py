@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 import trio
 
 from broker.limits import (
+    ACCESS_SWEEP_S,
     FRAME_STALL_S,
     SHORT_STALL_S,
     SWEEP_CONNECTIONS,
@@ -20,6 +21,21 @@ from broker.limits import (
 from broker.server.opened import OpenConnection
 from broker.server.output_budget import OutputBudget
 from broker.server.receive_buffer import BufferPool
+
+
+async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:
+    """Have all connections hear of changed users and permissions ACCESS_SWEEP_S later at the most,
+    until cancelled. `version` rises with each change, so that nothing is asked while none is made.
+    """
+    seen = version()
+    while True:
+        await trio.sleep(ACCESS_SWEEP_S)
+        if version() == seen:
+            continue
+        seen = version()
+        for connection in tuple(connections):
+            connection.access_changed()
+            await trio.lowlevel.checkpoint()  # A connection may have thousands of producers.
 
 
 async def watch_connections(

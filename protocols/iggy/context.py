@@ -86,6 +86,11 @@ class Context:
             return self.broker.permissions
         return rules
 
+    def allows(self, action: Action, resource: Resource) -> bool:
+        """Whether the client may do that."""
+        rules = self.rules
+        return rules is None or rules.allows(self.connection.principal, action, resource)
+
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
         rules, connection = self.rules, self.connection

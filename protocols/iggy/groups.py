@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.access.rights import Action, Resource
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
@@ -81,6 +82,17 @@ async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
     if not left and context.dialect.habits.leave_is_checked:
         raise Refusal(ErrorCode.GROUP_MEMBER_NOT_FOUND)
     return Answer()
+
+
+def leave_forbidden(context: Context) -> None:
+    """End the memberships in groups that the client may no longer read: it holds no partition."""
+    groups, client_id = context.shared.groups, context.client.client_id
+    for topic_id, name in groups.joined(client_id):
+        topic = context.broker.topics.find_by_id(topic_id)
+        if topic is None:
+            continue
+        if not context.allows(Action.CONSUME, Resource.of_group(name.encode(), topic.name)):
+            groups.leave(topic_id, name, client_id)
 
 
 async def sync_group(context: Context, request: m.SyncGroup) -> Answer:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from broker.errors import BrokerError
 from broker.server.endings import EndConnection, ProtocolError
 from broker.steps import Steps, begin, step_into
+from protocols.iggy import groups, sending
 from protocols.iggy import messages as m
-from protocols.iggy import sending
 from protocols.iggy import user_messages as u
 from protocols.iggy.all_dialects import D0
 from protocols.iggy.commands import COMMANDS
@@ -94,6 +94,10 @@ class IggySession:
         elif now >= self._login_due:
             raise EndConnection(f"no login within {LOGIN_S:.0f} s")
         return self._login_due
+
+    def access_changed(self) -> None:
+        """Commands are checked as they come; a place in a group was given before."""
+        groups.leave_forbidden(self._context)
 
     def goodbye(self) -> None:
         """Iggy has no word for it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 
 from broker import errors
+from broker.access.authentication import Identity
 from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal
 from broker.access.rules import Grant
 from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
@@ -41,10 +42,10 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
             )
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
-        return _let_in(context, known.user_id - ROOT_USER_ID, identity.principal)
+        return _let_in(context, known.user_id - ROOT_USER_ID, identity)
     if not _is_roots(context, request.username, request.password):
         raise Refusal(ErrorCode.INVALID_CREDENTIALS)
-    return _let_in(context, ROOT, Principal(request.username))
+    return _let_in(context, ROOT, Identity(Principal(request.username)), is_kept=False)
 
 
 async def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
@@ -57,7 +58,7 @@ async def login_with_token(context: Context, request: u.LoginWithToken) -> Answe
     user = broker.users.find(identity.principal.name)
     if user is None:
         raise Refusal(ErrorCode.INVALID_TOKEN, "a token of nobody whom Iggy could number")
-    return _let_in(context, user.user_id - ROOT_USER_ID, identity.principal)
+    return _let_in(context, user.user_id - ROOT_USER_ID, identity)
 
 
 async def logout(context: Context, request: u.LogoutUser) -> Answer:
@@ -213,9 +214,10 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
     return Answer(ticket=ticket)
 
 
-def _let_in(context: Context, number: int, principal: Principal) -> Answer:
+def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:
+    """`is_kept`: the broker keeps a user, who may be changed or removed while logged in."""
     try:
-        context.connection.act_for(principal)
+        context.connection.act_for(identity.principal, identity if is_kept else None)
     except errors.LimitExceeded as error:
         raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
     context.client.user_id = number

@@ -124,7 +124,7 @@ class Login:
             raise NotAuthenticated("no mechanism was agreed on")
         answer, identity = await self._exchange.step(data)
         if identity is not None:
-            self._connection.act_for(identity.principal)
+            self._connection.act_for(identity.principal, identity)
             self._exchange, self.is_done = None, True
             if identity.expires_s is not None:
                 self._ends_at = trio.current_time() + identity.expires_s - time.time()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from broker.access.rights import Action, Resource
+from broker.errors import NotAuthorized
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.lanes import Lanes
@@ -120,23 +122,41 @@ class Client:
         protocol, topic = self.connection.protocol, partition.topic.name.full
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
-    def close_producer(self, producer: Producer) -> None:
-        """End a producer whose topic is gone or takes nothing more: the client is to look it up
-        again.
+    def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
+        """End a producer whose topic is gone or takes nothing more, or which the client may not
+        have any more: it is to look up the topic again.
         """
         now = trio.current_time()
         self._closed = {number: until for number, until in self._closed.items() if until > now}
         self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
         self.drop_producer(producer)
         if not producer.is_ready:  # Its PRODUCER still waits for its answer.
-            terminated = producer.partition.is_terminated
-            code = ServerError.TopicTerminatedError if terminated else ServerError.TopicNotFound
-            self.refuse(producer.request_id, Refused(code, "The topic is gone or terminated"))
+            self.refuse(producer.request_id, _why_closed(producer, is_forbidden=is_forbidden))
             return
         if self.protocol_version < messages.CLOSING_VERSION:
-            self.end("its topic was deleted or terminated")
+            self.end(_why_closed(producer, is_forbidden=is_forbidden).text)
             return
         self.outbox.answer([messages.close_producer(producer.producer_id)])
+
+    def close_forbidden(self) -> None:
+        """Close what the client may not do any more: if it comes again, it is told why not."""
+        for producer in list(self.producers.values()):
+            if not self._may(Action.PRODUCE, producer.topic.resource):
+                self.close_producer(producer, is_forbidden=True)
+        for consumer in list(self.consumers.values()):
+            dispatcher = consumer.dispatcher
+            if dispatcher is None:  # One that waits is asked about before it is attached.
+                continue
+            group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
+            if not self._may(Action.CONSUME, group):
+                consumer.disconnect()
+
+    def _may(self, action: Action, resource: Resource) -> bool:
+        try:
+            self.connection.check(action, resource)
+        except NotAuthorized:
+            return False
+        return True
 
     def was_closed(self, producer_id: int) -> bool:
         """Whether a producer of that number was closed by the broker a moment ago."""
@@ -200,3 +220,11 @@ class Client:
         for producer in list(self.producers.values()):
             self.drop_producer(producer)
         self._listening.unpark_all()
+
+
+def _why_closed(producer: Producer, *, is_forbidden: bool) -> Refused:
+    if is_forbidden:
+        return Refused(ServerError.AuthorizationError, "The client may not produce any more")
+    terminated = producer.partition.is_terminated
+    code = ServerError.TopicTerminatedError if terminated else ServerError.TopicNotFound
+    return Refused(code, "The topic is gone or terminated")

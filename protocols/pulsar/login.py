@@ -42,7 +42,7 @@ class Login:
         """Take what CONNECT brought. Raises EndConnection, with an error, if it will not do."""
         identity = await self._prove(command.auth_method_name, command.auth_data)
         try:
-            self._connection.act_for(identity.principal)
+            self._connection.act_for(identity.principal, identity)
         except LimitExceeded as error:
             raise _end(error) from error
         self._expires_s = identity.expires_s

@@ -137,6 +137,11 @@ class PulsarSession:
             self._tick()
         return self._next_tick
 
+    def access_changed(self) -> None:
+        """Close the producers and consumers that the client may not have any more."""
+        self._sending.flush()
+        self.client.close_forbidden()
+
     def goodbye(self) -> None:
         """Send the client's producers and consumers elsewhere, behind what is still to be
         answered: a client would send again what it thinks was not stored.

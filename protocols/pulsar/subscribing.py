@@ -18,6 +18,7 @@ from broker.delivery.registry import KeySharing
 from broker.errors import (
     BrokerError,
     InvalidRequest,
+    NotAuthorized,
     OffsetOutOfRange,
     PartitionNotFound,
     ProducerBusy,
@@ -122,9 +123,13 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
             keys = _key_sharing(command)
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)
         break
-    # Atomic from the last look at the dispatcher on.
+    # Atomic from the last look at the dispatcher on. What it waited for may have taken long.
     try:
+        client.connection.check(Action.CONSUME, Resource.of_group(name, topic.name))
         dispatchers.attach(dispatcher, consumer)
+    except NotAuthorized:
+        dispatchers.release(dispatcher)
+        raise
     except InvalidRequest as error:
         dispatchers.release(dispatcher)
         raise Refused(ServerError.ConsumerAssignError, str(error)) from error

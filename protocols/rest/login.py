@@ -9,33 +9,32 @@ import base64
 import binascii
 from typing import TYPE_CHECKING
 
-from broker.access.rights import ANONYMOUS, Principal
 from broker.errors import NotAuthenticated
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from broker.access.authentication import Authentication
+    from broker.access.authentication import Authentication, Identity
 
 
-async def principal_of(authentication: Authentication, request: Request) -> Principal:
-    """Whom a request acts for; nobody in particular where nobody is asked.
+async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
+    """Whom a request acts for; None where nobody is asked.
 
     Raises NotAuthenticated, LimitExceeded.
     """
     if not authentication.required:
-        return ANONYMOUS
+        return None
     header = request.headers.get("authorization")
     if header is None:
         raise NotAuthenticated("authentication is needed: Basic or Bearer")
     at = origin(request)
     scheme, _, credentials = header.partition(" ")
     if scheme.lower() == "bearer":
-        return authentication.bearer(credentials.strip(), at).principal
+        return authentication.bearer(credentials.strip(), at)
     if scheme.lower() != "basic":
         raise NotAuthenticated(f"{scheme} is not known here: Basic and Bearer are")
     name, password = _name_and_password(credentials)
-    return (await authentication.password(name, password, at)).principal
+    return await authentication.password(name, password, at)
 
 
 def origin(request: Request) -> str:

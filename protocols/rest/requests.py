@@ -65,6 +65,8 @@ class Exchange:
         self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
         self.allowance: Allowance | None = None  # what limits the principal
+        # For an answer without end: raises what the request would be refused with now.
+        self.check_again: Callable[[], None] = _allowed
         self.status = 0
         self.code = ""  # of the error told, if one was
         self._send = send
@@ -106,6 +108,10 @@ class Exchange:
         route = self.scope.get("route")
         method = self.scope["method"] if self.scope["method"] in METHODS else "other"
         return f"{method} {route.path}" if route is not None else "none"
+
+
+def _allowed() -> None:
+    """Nobody asked for a right."""
 
 
 class Requests:

@@ -18,13 +18,12 @@ from broker.errors import LimitExceeded
 from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
-from protocols.rest.login import origin, principal_of
+from protocols.rest.login import identity_of, origin
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
     from broker.access.quotas import Allowance
     from broker.broker import Broker
-    from protocols.rest.requests import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +70,29 @@ class Routes:
         async def serve(request: Request) -> Response:
             served = methods["GET" if request.method == "HEAD" else request.method]
             if served.action is not None:
-                exchange: Exchange = request.scope["exchange"]
-                exchange.principal = await principal_of(self._broker.authentication, request)
-                exchange.allowance = _allowance(self._broker, exchange.principal, request)
-                self._broker.access.check(
-                    exchange.principal, served.action, named_in(request), origin(request)
-                )
+                await self._admit(request, served.action)
             return await served.handler(request)
 
         return Route(path, serve, methods=list(methods))
+
+    async def _admit(self, request: Request, action: Action) -> None:
+        """Find out who asks, and check that they may. Raises NotAuthenticated, NotAuthorized,
+        LimitExceeded.
+        """
+        broker, exchange = self._broker, request.scope["exchange"]
+        identity = await identity_of(broker.authentication, request)
+        if identity is not None:
+            exchange.principal = identity.principal
+        exchange.allowance = _allowance(broker, exchange.principal, request)
+        resource, at = named_in(request), origin(request)
+
+        def check_again() -> None:
+            if identity is not None:
+                exchange.principal = broker.authentication.renewed(identity)
+            broker.access.check(exchange.principal, action, resource, at)
+
+        broker.access.check(exchange.principal, action, resource, at)
+        exchange.check_again = check_again
 
 
 def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowance | None:

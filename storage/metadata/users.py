@@ -26,6 +26,7 @@ class UserBook:
 
     def __init__(self) -> None:
         self.grants: dict[Grant, None] = {}  # In the order in which they were given.
+        self.version = 0  # Rises with each change.
         self.grants_version = 0  # Rises with each change of `grants`.
         self._grants_of: dict[str, dict[Grant, None]] = {}
         self.next_user_id = ROOT_USER_ID + 1
@@ -59,6 +60,7 @@ class UserBook:
     def apply(self, change: UserChange) -> None:
         """Make a change, live or replayed. Raises KeyError where it names what is not there."""
         APPLY[type(change)](self, change)
+        self.version += 1
 
     def changes(self) -> Iterator[UserChange]:
         """Everything as changes, for a snapshot."""

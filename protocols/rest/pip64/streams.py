@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -18,6 +19,9 @@ from broker.errors import BrokerError
 from protocols.rest.errors import NOT_ACCEPTABLE, Refused
 from protocols.rest.pip64.messages import ShownMessage
 from protocols.rest.waiting import Waiting, disconnected
+
+if TYPE_CHECKING:
+    from protocols.rest.requests import Exchange
 
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
@@ -80,11 +84,13 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _stream(self, send: Send) -> None:
+        exchange: Exchange = self._request.scope["exchange"]
         body = b": ready\n\n"
         while not self._waiting.stopping.is_set():
             await send({"type": "http.response.body", "body": body, "more_body": True})
             try:
                 async with self._next_messages(HEARTBEAT_S) as messages:
+                    exchange.check_again()
                     body = b"".join(map(_event, messages)) or b": nothing yet\n\n"
                     await trio.lowlevel.checkpoint()
             except (BrokerError, Refused) as error:  # The status is sent already.

@@ -3,11 +3,14 @@ short.
 """
 
 import struct
+from functools import partial
+from types import SimpleNamespace
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.limits import (
+    ACCESS_SWEEP_S,
     FRAME_STALL_S,
     MIB,
     RECEIVE_MEMORY_S,
@@ -18,7 +21,7 @@ from broker.limits import (
     WRITE_STALL_S,
 )
 from broker.server.output_budget import OutputBudget
-from broker.server.watching import free_output
+from broker.server.watching import free_output, watch_access
 from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
 from tests.waiting import until
 
@@ -202,3 +205,16 @@ async def test_a_peer_that_half_closes_gets_its_answers(autojump_clock, nursery)
     await client.send_eof()
     await trio.sleep(SHORT_STALL_S)
     assert len(await receive_all(client)) == 5_000_004
+
+
+async def test_connections_hear_of_changed_users_once_for_many_changes(autojump_clock, nursery):
+    told, version = [], [7]
+    connections = [SimpleNamespace(access_changed=partial(told.append, n)) for n in range(3)]
+    nursery.start_soon(watch_access, connections, lambda: version[0])
+    await trio.sleep(3 * ACCESS_SWEEP_S)
+    assert told == []
+    version[0] += 5
+    await trio.sleep(1.5 * ACCESS_SWEEP_S)
+    assert told == [0, 1, 2]
+    await trio.sleep(3 * ACCESS_SWEEP_S)
+    assert told == [0, 1, 2]

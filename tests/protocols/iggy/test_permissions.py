@@ -246,3 +246,32 @@ async def test_changes_and_refusals_are_in_the_audit_log(talk, bob, broker):
     assert [(one["action"], one["resource"]) for one in refused] == [
         ("describe", "namespace public/st")
     ]
+
+
+def told_of_changes(broker):
+    for connection in tuple(broker.connections):
+        connection.access_changed()
+
+
+async def test_a_member_who_may_no_longer_poll_is_in_the_group_no_more(talk, bob, broker):
+    await set_permissions(talk, topic_1("poll_messages"))
+    group = {**TP, "group": named("grp")}
+    await talk.ask(602, **TP, group_id=0, name="grp")
+    assert await bob.status(604, **group) == 0
+    told_of_changes(broker)
+    assert len((await talk.ask(600, **group))["members"]) == 1
+    await set_permissions(talk, topic_1("send_messages"))
+    told_of_changes(broker)
+    assert (await talk.ask(600, **group))["members"] == []
+    assert await bob.status(604, **group) == ErrorCode.UNAUTHORIZED
+
+
+@pytest.mark.parametrize("how", ["removed", "inactive"])
+async def test_a_user_who_is_gone_has_no_connection_left(talk, bob, broker, how):
+    if how == "removed":
+        assert await talk.status(DELETE, user=named("bob")) == 0
+    else:
+        assert await talk.status(UPDATE, user=named("bob"), username=None, status=2) == 0
+    told_of_changes(broker)
+    assert await bob.answer() is None
+    assert await talk.status(1) == 0

@@ -160,3 +160,22 @@ async def test_before_the_login_large_frames_are_not_waited_for(stranger):
     frame = table_request(36, 1, 1, s.SaslAuthenticateRequest(bytes(LOGIN_FRAME_BYTES_MAX)))
     await stranger.stream.send_all(frame[:20])
     assert await stranger.frame() is None
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
+    stranger, broker, mechanism
+):
+    await handshake(stranger, mechanism.encode())
+    if mechanism == "PLAIN":
+        await send(stranger, plain("anna", "secret"))
+    else:
+        scram = ScramClient(mechanism, "anna", "secret")
+        challenge = (await send(stranger, scram.first())).data
+        await send(stranger, scram.last(challenge))
+    (connection,) = broker.connections
+    connection.access_changed()
+    assert connection.is_open
+    await broker.users.alter(broker.users.get("anna"), is_active=False)
+    connection.access_changed()
+    assert await stranger.frame() is None

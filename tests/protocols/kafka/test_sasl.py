@@ -30,7 +30,7 @@ async def test_a_connection_ends_when_its_token_runs_out():
     identity = Identity(Principal("carl"), expires_s=time.time() + 100)
     authentication = SimpleNamespace(required=True, bearer=lambda token, at: identity)
     connection = SimpleNamespace(principal=ANONYMOUS, at="kafka 10.0.0.1")
-    connection.act_for = lambda principal: setattr(connection, "principal", principal)
+    connection.act_for = lambda principal, proof: setattr(connection, "principal", principal)
     login = Login(connection, authentication)
     assert login.is_needed
     login.begin(b"OAUTHBEARER")

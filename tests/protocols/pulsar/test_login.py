@@ -12,7 +12,7 @@ from protocols.pulsar.machine import Type
 from protocols.pulsar.session import KEEPALIVE_S
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.user_records import Grant
-from tests.protocols.pulsar.talk import TOPIC, Client
+from tests.protocols.pulsar.talk import NAME, TOPIC, Client, entry
 from tests.waiting import until
 
 KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
@@ -191,3 +191,89 @@ async def test_who_cannot_be_asked_is_let_go(expiring, past_a_tick, autojump_clo
     client = await expiring(**more)
     await past_a_tick(client)
     assert await client.raw() is None
+
+
+async def come_in(client, broker, name="anna", **more):
+    """Log in as somebody who may do everything with the topic."""
+    await broker.permissions.grant(Grant(name, "admin", "public/default/t"))
+    await connect(client, data=token(name), **more)
+    await client.next(Type.CONNECTED)
+
+
+def told_of_changes(broker):
+    for connection in tuple(broker.connections):
+        connection.access_changed()
+
+
+async def test_who_may_no_longer_produce_or_read_is_closed_and_refused(stranger, broker):
+    await come_in(stranger, broker)
+    await stranger.produce()
+    await stranger.subscribe()
+    await broker.permissions.grant(Grant("anna", "consume", "public/default/t@s"))
+    told_of_changes(broker)
+    await stranger.produce()  # Nothing was taken away.
+    await broker.permissions.revoke(Grant("anna", "admin", "public/default/t"))
+    told_of_changes(broker)
+    assert (await stranger.next(Type.CLOSE_PRODUCER)).producer_id == 0
+    refused = await stranger.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
+    assert refused[0] == ServerError.AuthorizationError
+    await broker.permissions.revoke(Grant("anna", "consume", "public/default/t@s"))
+    told_of_changes(broker)
+    assert (await stranger.next(Type.CLOSE_CONSUMER)).consumer_id == 0
+    await stranger.send(Type.SEND, entry(), producer_id=0, sequence_id=0)  # Dropped, as on its way.
+    await stranger.send(Type.PING)
+    await stranger.next(Type.PONG)
+    assert broker.topics.get(NAME).partition(0).next_offset == 0
+
+
+async def test_a_producer_that_waits_is_told_that_it_may_not_come_in_any_more(
+    stranger, broker, open_client
+):
+    await come_in(stranger, broker)
+    await stranger.produce(producer_access_mode=1)
+    other = Client(await open_client("pulsar"))
+    await come_in(other, broker, "bert")
+    waiting = {"topic": TOPIC, "producer_id": 0, "request_id": 9, "producer_access_mode": 2}
+    await other.send(Type.PRODUCER, **waiting)
+    await other.next(Type.PRODUCER_SUCCESS)  # Not ready yet.
+    await broker.permissions.revoke(Grant("bert", "admin", "public/default/t"))
+    told_of_changes(broker)
+    refused = await other.next(Type.ERROR)
+    assert (refused.request_id, refused.error) == (9, ServerError.AuthorizationError)
+    await other.stream.aclose()
+
+
+async def test_old_clients_are_cut_off_when_they_may_no_longer_produce(stranger, broker):
+    await come_in(stranger, broker, version=4)
+    await stranger.produce()
+    await broker.permissions.revoke(Grant("anna", "admin", "public/default/t"))
+    told_of_changes(broker)
+    assert await stranger.raw() is None
+
+
+async def test_a_connection_follows_its_users_roles_and_ends_with_the_user(stranger, broker):
+    anna, _ = await broker.users.create("anna", None, roles=["writers"])
+    await broker.permissions.grant(Grant("role:writers", "admin", "public/default/t"))
+    text, _ = await broker.users.create_token(anna, "ci", None)
+    await connect(stranger, data=text.encode())
+    await stranger.next(Type.CONNECTED)
+    await stranger.produce()
+    await broker.users.alter(anna, roles=[])
+    told_of_changes(broker)
+    await stranger.next(Type.CLOSE_PRODUCER)
+    await broker.users.delete_token(anna, "ci")
+    told_of_changes(broker)
+    assert await stranger.raw() is None
+
+
+@pytest.mark.parametrize("how", ["removed", "inactive"])
+async def test_a_user_who_is_gone_has_no_connection_left(stranger, broker, how):
+    anna, _ = await broker.users.create("anna", "secret")
+    await connect(stranger, "basic", b"anna:secret")
+    await stranger.next(Type.CONNECTED)
+    if how == "removed":
+        await broker.users.delete(anna)
+    else:
+        await broker.users.alter(anna, is_active=False)
+    told_of_changes(broker)
+    assert await stranger.raw() is None

@@ -3,9 +3,11 @@
 import base64
 
 import pytest
+import trio
 
 from storage.metadata.user_records import Grant
 from tests.protocols.rest.asgi import call
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize(
     "broker", [{"access.required": "true", "access.superusers": "root"}], indirect=True, ids=[""]
@@ -64,3 +66,33 @@ async def test_a_user_may_do_what_was_granted(app, broker):
     assert (await call(app, "PUT", TOPIC, headers=anna)).status == 201
     assert (await call(app, "DELETE", TOPIC, headers=anna)).status == 403
     assert (await call(app, "GET", "/api/v1/users", headers=anna)).status == 403
+
+
+async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker, root):
+    await call(app, "PUT", TOPIC, headers=basic("root:secret:one"))
+    anna, _ = await broker.users.create("anna", None)
+    token, _ = await broker.users.create_token(anna, "ci", None)
+    right = Grant("anna", "admin", "public/default/orders")
+    await broker.permissions.grant(right)
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    path = "/topics/public/default/orders/partitions/0/messages?position=earliest"
+    answers = []
+
+    async def follow():
+        answers.append(await call(app, "GET", path, headers=headers, leave=trio.Event()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        await until(lambda: len(broker.waiters))
+        await broker.permissions.revoke(right)
+        sent = await call(
+            app,
+            "POST",
+            "/topics/public/default/orders",
+            {"messages": [{"value": "secret"}]},
+            headers=basic("root:secret:one"),
+        )
+        assert sent.status == 200
+    (answer,) = answers
+    assert b"event: error" in answer.body and b"may not consume" in answer.body
+    assert b"secret" not in answer.body
