@@ -308,6 +308,8 @@ class _FormatReader(Reader):
         super().__init__(partition, codec.format, result, bytes_max, records_max)
         self._codec = codec
         self._convert = getattr(codec, "converted", None)
+        # Formats of the same protocol, whose keys are no part of what its readers are shown.
+        self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         if self._take_converted(batch):
@@ -359,6 +361,9 @@ class _FormatReader(Reader):
         result, codec = self.result, self._codec
         carried = [record for record in decoded.records if codec.carries(record)]
         next_offset = decoded.next_offset
+        if batch.header.body_format in self._keyless:
+            for record in carried:
+                record.key = None
         if carried:
             encoded = codec.encode(carried, batch.base_offset)
             body, fitting = codec.readable(encoded), len(carried)

@@ -12,6 +12,7 @@ CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
+POLL_HEAD_BYTES = 16  # Partition, current offset and count, before the messages.
 TO_PARTITION_1 = b"\x02\x04\x01\x00\x00\x00"
 
 
@@ -103,7 +104,8 @@ class IggyWire(Wire):
         self, topic: str, count: int, strategy: int = FIRST, value: int = 0, consumer: str = "raw"
     ) -> list[Polled]:
         """Up to `count` messages of partition 1, nothing stored."""
-        return _polled(self.ok(POLL, poll_body(topic, count, strategy, value, consumer)))
+        answer = self.ok(POLL, poll_body(topic, count, strategy, value, consumer))
+        return polled_messages(answer[POLL_HEAD_BYTES:])
 
     def store_offset(self, topic: str, consumer: str, offset: int) -> None:
         """The last consumed offset of partition 1."""
@@ -117,9 +119,10 @@ class IggyWire(Wire):
         return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
 
 
-def _polled(answer: bytes) -> list[Polled]:
+def polled_messages(answer: bytes) -> list[Polled]:
+    """The messages of a poll's answer, behind its head."""
     found = []
-    pos = 16
+    pos = 0
     while pos < len(answer):
         offset, _, timestamp = struct.unpack_from("<QBQ", answer, pos)
         message_id = int.from_bytes(answer[pos + 17 : pos + 33], "little")

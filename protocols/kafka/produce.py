@@ -176,9 +176,9 @@ class _Producing:
         else:
             found, size = yield run_unpacking(convert)
         self._inflated_left -= size
-        base_offset, now_us = partition.next_offset, self._context.broker.now_us()
+        base_offset = partition.next_offset
         for offset, record in enumerate(found, base_offset):
-            record.offset, record.append_us = offset, now_us
+            record.offset = offset
         body = KAFKA_BATCHES.encode(found, base_offset)
         return self._store(partition, KAFKA_BATCHES, Prepared(body, KAFKA_BATCHES.inspect(body)))
 

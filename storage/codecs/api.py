@@ -163,6 +163,9 @@ class Codec(Protocol):
 
 # Optional part of a codec: `converted(body, body_format)`, see `storage.codecs.base.BodyCodec`.
 #
+# Optional part of a codec: `keyless`, the formats whose records' keys its readers are not shown.
+# Iggy's own partitioning key is a thing between writer and broker.
+#
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
 # A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its

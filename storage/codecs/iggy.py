@@ -116,6 +116,8 @@ def body_from_send(
 class PolledCodec(BodyCodec):
     """What both forms share: the head with the partitioning key, which readers are not shown."""
 
+    keyless = (int(BodyFormat.IGGY), int(BodyFormat.IGGY_TYPED))
+
     @abc.abstractmethod
     def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
         """Offset, start and end of each record from `pos` on. Raises CorruptBody."""
@@ -136,9 +138,7 @@ class PolledCodec(BodyCodec):
     def quick_records(self, body: Buffer) -> memoryview | None:
         """The records of a body that may be made over all at once; None: one by one."""
         view = memoryview(body)
-        pos, key = read_key(view)
-        # A key becomes a header of each.
-        return None if key is not None or len(view) < ROWS_BYTES_MIN else view[pos:]
+        return None if len(view) < ROWS_BYTES_MIN else view[read_key(view)[0] :]
 
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Offset and bytes of each polled record. Our own codec made them: they are sound."""

@@ -21,6 +21,8 @@ CHECKED_POS = 16
 KEY_POS = HEAD.size
 MAGIC = 1
 MESSAGE_MIN = 22  # crc, magic, attributes, time and two sizes
+# In place of the append time: encoded as a batch, a message without a time has none there either.
+NO_TIME_US = -1000
 
 
 def is_compressed(message_set: memoryview) -> bool:
@@ -31,7 +33,8 @@ def is_compressed(message_set: memoryview) -> bool:
 def records(
     message_set: memoryview, message_bytes_max: int, inflated_bytes_max: int
 ) -> tuple[list[Record], int]:
-    """The messages of a produced set, offsets from 0, and how many bytes were unpacked for them.
+    """The messages of a produced set, to be encoded as a batch once they have offsets, and how many
+    bytes were unpacked for them.
 
     Raises CorruptBody, RecordTooLarge, UnreadableBody.
     """
@@ -86,4 +89,4 @@ def _record(data: memoryview, pos: int, stop: int) -> Record:
         raise CorruptBody("value does not end with its message")
     key = None if key_size < 0 else bytes(data[pos + KEY_POS : value_pos - SIZE.size])
     value = None if value_size < 0 else bytes(data[value_pos:stop])
-    return Record(0, 0, us_of(time_ms), None, key, value)
+    return Record(0, NO_TIME_US, us_of(time_ms), None, key, value)

@@ -200,17 +200,22 @@ def test_classic_and_later_forms_become_each_other_without_records(kind, seed):
 def test_what_takes_a_look_at_each_message_goes_by_records():
     block = pack_header(b"n", b"v", 2)
     many = b"".join(typed(b"x" * 40, b"") for _ in range(100))
-    with_key = body_from_typed(many, 0, 9, key=b"k").body
     with_headers = body_from_typed(many + typed(b"x", block), 0, 9).body
     empty = body_one_by_one(
         memoryview(batch(*(frame(b"x" * 60 if at else b"", number=at) for at in range(90)))),
         bytes(4), 0, 9, 5,
     )[0]  # fmt: skip
-    for body in (with_key, with_headers, empty):
+    for body in (with_headers, empty):
         assert IGGY.converted(body, IGGY_TYPED.format) is None
     plain = sent(b"y" * 40, message_id=3)
     headed = sent(b"y" * 40, header(b"n", b"v"), 3)
     classic = body_from_send(plain * 100 + headed + plain, 0, 9).body
     assert IGGY_TYPED.converted(classic, IGGY.format) is None
-    assert IGGY_TYPED.converted(body_from_send(plain * 100, 0, 9, key=b"k").body, 4) is None
     assert IGGY_TYPED.converted(classic, 1) is None
+
+
+def test_a_partitioning_key_is_nothing_that_readers_of_iggy_are_shown():
+    many = b"".join(sent(b"y" * 40, message_id=3) for _ in range(100))
+    keyed, plain = (body_from_send(many, 0, 9, key=key).body for key in (b"k", None))
+    made = IGGY_TYPED.converted(keyed, IGGY.format)
+    assert bytes(made) == bytes(IGGY_TYPED.converted(plain, IGGY.format))

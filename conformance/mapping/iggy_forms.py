@@ -1,0 +1,139 @@
+"""Iggy's message forms by hand: messages of a SEND, and of a poll, of each generation of clients.
+
+Layouts: apache/iggy, iggy/src/messages (0.0.60 to 0.6), core/common/src/types/message (0.7 to
+0.10), core/binary_protocol (0.11).
+"""
+
+import struct
+from collections.abc import Sequence
+
+import xxhash
+
+from conformance.mapping.views import Seen
+from conformance.raw.iggy import headers_block, polled_messages
+from storage.codecs.record import Header, HeaderKind, Record
+
+TYPED = struct.Struct("<Q16sQQQIIQ")  # checksum, id, offset, time, client's time, sizes, reserved
+UNTYPED = struct.Struct("<Q16sQQQII")
+FRAME = struct.Struct("<Q16sIIIIQ")
+BATCH = struct.Struct("<QQQQQQI")
+BATCH_HEAD_BYTES = 256
+digest = xxhash.xxh3_64_intdigest
+
+
+def sent_classic(records: Sequence[Record]) -> bytes:
+    """Crates 0.0.60 to 0.6."""
+    whole = b""
+    for one in records:
+        value = one.value or b""
+        whole += _id(one) + headers_block([(h.name, h.kind, h.value) for h in one.headers])
+        whole += struct.pack("<I", len(value)) + value
+    return whole
+
+
+def sent_untyped(records: Sequence[Record]) -> bytes:
+    """Crates 0.7 and 0.8."""
+    whole = b""
+    for one in records:
+        headers = headers_block([(h.name, h.kind, h.value) for h in one.headers])[4:]
+        value = one.value or b""
+        whole += UNTYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value))
+        whole += value + headers
+    return whole
+
+
+def sent_typed(records: Sequence[Record]) -> bytes:
+    """Crates 0.9 and 0.10."""
+    whole = b""
+    for one in records:
+        headers, value = _typed_headers(one.headers), one.value or b""
+        whole += TYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value), 0)
+        whole += value + headers
+    return whole
+
+
+def sent_batch(records: Sequence[Record]) -> bytes:
+    """Crate 0.11: one batch; times are deltas of 32 bits from the first."""
+    base_us = min(_sent_us(one) for one in records)
+    frames, checksums = b"", b""
+    for number, one in enumerate(records):
+        headers, value = _typed_headers(one.headers), one.value or b""
+        sizes = (len(headers), len(value))
+        checked = FRAME.pack(0, _id(one), number, _sent_us(one) - base_us, *sizes, 0)[8:]
+        checked += value + headers
+        checksum = struct.pack("<Q", digest(checked))
+        frames, checksums = frames + checksum + checked, checksums + checksum
+    size = BATCH_HEAD_BYTES + len(frames)
+    known = struct.pack("<QQQQQI", 0, 0, 0, base_us, size, len(records))
+    head = BATCH.pack(0, 0, 0, base_us, size, digest(known + checksums), len(records))
+    return head.ljust(BATCH_HEAD_BYTES, b"\0") + frames
+
+
+def read_classic(answer: bytes) -> list[Seen]:
+    """The messages of a poll, crates 0.0.60 to 0.6."""
+    return [
+        {
+            "offset": one.offset,
+            "payload": one.payload,
+            "headers": one.headers,
+            "id": one.message_id,
+            "timestamp": one.timestamp_us,
+        }
+        for one in polled_messages(answer)
+    ]
+
+
+def read_typed(answer: bytes) -> list[Seen]:
+    """The messages of a poll, crates 0.9 and 0.10."""
+    found: list[Seen] = []
+    pos = 0
+    while pos < len(answer):
+        checksum, message_id, offset, time_us, sent_us, headers, payload, _ = TYPED.unpack_from(
+            answer, pos
+        )
+        value_pos = pos + TYPED.size
+        stop = value_pos + payload + headers
+        assert digest(answer[pos + 8 : stop]) == checksum
+        found.append(
+            {
+                "offset": offset,
+                "payload": answer[value_pos : value_pos + payload],
+                "headers": _headers_of(answer[value_pos + payload : stop]),
+                "id": int.from_bytes(message_id, "little"),
+                "timestamp": time_us,
+                "origin_timestamp": sent_us,
+            }
+        )
+        pos = stop
+    return found
+
+
+def _headers_of(block: bytes) -> list[tuple[bytes, int, bytes]]:
+    found = []
+    pos = 0
+    while pos < len(block):
+        _, size = struct.unpack_from("<BI", block, pos)
+        name = block[pos + 5 : pos + 5 + size]
+        pos += 5 + size
+        kind, size = struct.unpack_from("<BI", block, pos)
+        found.append((name, kind, block[pos + 5 : pos + 5 + size]))
+        pos += 5 + size
+    return found
+
+
+def _typed_headers(headers: Sequence[Header]) -> bytes:
+    return b"".join(
+        struct.pack("<BI", HeaderKind.STRING, len(one.name))
+        + one.name
+        + struct.pack("<BI", one.kind, len(one.value))
+        + one.value
+        for one in headers
+    )
+
+
+def _id(record: Record) -> bytes:
+    return record.message_id.to_bytes(16, "little")
+
+
+def _sent_us(record: Record) -> int:
+    return max(record.publish_us or 0, 0)

@@ -1,0 +1,216 @@
+"""The rules of docs/mapping.md in words: where a writer says a field, where a reader finds it.
+
+`views.py` has the same rules as functions; tests hold the two against each other, and the broker
+against them. The page is made of this table: `python -m conformance.mapping --write`.
+"""
+
+from dataclasses import dataclass
+
+KEY, VALUE, HEADERS, KINDS = "key", "value", "headers", "kinds of headers"
+PUBLISH, APPEND, EVENT, DELIVERY = "publish time", "append time", "event time", "delivery time"
+ORDERING_KEY, PRODUCER, SEQUENCE = "ordering key", "producer name", "sequence id"
+MESSAGE_ID, SCHEMA = "message id", "schema version"
+FIELDS = (KEY, VALUE, HEADERS, KINDS, PUBLISH, APPEND, EVENT, DELIVERY, ORDERING_KEY, PRODUCER)
+FIELDS += (SEQUENCE, MESSAGE_ID, SCHEMA)
+
+TITLES = {
+    "kafka-0": "Kafka, format 0",
+    "kafka-1": "Kafka, format 1",
+    "kafka-2": "Kafka, record batches",
+    "pulsar": "Pulsar",
+    "iggy": "Iggy, classic dialects",
+    "iggy-typed": "Iggy, later dialects",
+    "rest": "HTTP",
+}
+ABOUT = {
+    "kafka-0": "0.8 and 0.9 clients, and Fetch below version 4",
+    "kafka-1": "0.10 clients; they read format 0 here",
+    "kafka-2": "clients since 0.11, and Fetch from version 4 on",
+    "pulsar": "all clients",
+    "iggy": "crates 0.0.60 to 0.6",
+    "iggy-typed": "crates 0.7 to 0.11",
+    "rest": "PIP-64",
+}
+
+CLOCK = "the broker's clock"
+WRITES: dict[str, dict[str, str]] = {
+    "kafka-0": {KEY: "key", VALUE: "value", APPEND: CLOCK},
+    "kafka-1": {KEY: "key", VALUE: "value", PUBLISH: "timestamp; -1 is none", APPEND: CLOCK},
+    "kafka-2": {
+        KEY: "key",
+        VALUE: "value",
+        HEADERS: "headers; a null value is empty to others",
+        PUBLISH: "timestamp; -1 is none",
+        APPEND: CLOCK,
+    },
+    "pulsar": {
+        KEY: "`partition_key`, its Base64 undone; absent without it or with `null_partition_key`",
+        VALUE: "payload; absent with `null_value`",
+        HEADERS: "properties",
+        PUBLISH: "`publish_time`",
+        APPEND: CLOCK,
+        EVENT: "`event_time`; 0 is none",
+        DELIVERY: "`deliver_at_time` of the entry; 0 and below is none",
+        ORDERING_KEY: "`ordering_key`",
+        PRODUCER: "`producer_name`",
+        SEQUENCE: "`sequence_id` of the message, else of its batch",
+        SCHEMA: "`schema_version`",
+    },
+    "iggy": {
+        KEY: "the partitioning key of the SEND, for each of its messages",
+        VALUE: "payload, never empty",
+        HEADERS: "user headers",
+        KINDS: "kinds of the user headers",
+        APPEND: CLOCK,
+        MESSAGE_ID: "id; a random UUID for 0",
+    },
+    "iggy-typed": {
+        KEY: "the partitioning key of the SEND, for each of its messages",
+        VALUE: "payload; empty from crate 0.11 only",
+        HEADERS: "user headers; a name of another kind than text is its bytes",
+        KINDS: "kinds of the user headers' values",
+        PUBLISH: "origin timestamp; 0 is none",
+        APPEND: CLOCK,
+        MESSAGE_ID: "id; for 0 a random UUID, from crate 0.11 on 0",
+    },
+    "rest": {
+        KEY: "`key`",
+        VALUE: "`value`; absent with null",
+        HEADERS: "`properties`",
+        PUBLISH: "when the request came, in whole milliseconds",
+        APPEND: CLOCK,
+        EVENT: "`eventTime`; 0 is none",
+        DELIVERY: "`deliverAt`, or `deliverAfterMs` from now on; 0 is none",
+        PRODUCER: "`producer_name` of the request, else `rest`",
+        SEQUENCE: "`sequenceId`",
+        SCHEMA: "the version that the request's schema has",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Where a reader finds a field, and how; `seen_as` empty: it stays in the log."""
+
+    seen_as: str
+    how: str = "as it is"
+
+
+STAYS = Rule("", "the protocol has no place for it")
+MS = "in milliseconds, rounded down"
+TEXT_VALUES = "numbers as decimals, booleans as `true` and `false`, other values as they are"
+KEY_HEADER_RULE = "the last header, `braidlog.key` of kind raw, if the key has 1 to 255 bytes"
+IGGY_HEADER_RULE = (
+    "those whose name is text of 1 to 255 bytes and whose value has 1 to 255 bytes; in order,"
+    " names may repeat"
+)
+IGGY_KIND_RULE = "as it is; raw where the value of a text header is no UTF-8"
+PUBLISH_ELSE = "the publish time, else the append time"
+
+READS: dict[str, dict[str, Rule]] = {
+    "kafka-0": {KEY: Rule("key"), VALUE: Rule("value")},
+    "kafka-2": {
+        KEY: Rule("key"),
+        VALUE: Rule("value"),
+        HEADERS: Rule("headers", f"in order, names may repeat; {TEXT_VALUES}"),
+        KINDS: Rule("headers", "only in how a value reads"),
+        PUBLISH: Rule("timestamp", f"{PUBLISH_ELSE}, {MS}"),
+        APPEND: Rule("timestamp", "where there is no publish time"),
+    },
+    "pulsar": {
+        KEY: Rule(
+            "partition_key",
+            "text, else Base64 with `partition_key_b64_encoded`; `null_partition_key` where absent",
+        ),
+        VALUE: Rule("payload", "an absent one is empty with `null_value`"),
+        HEADERS: Rule(
+            "properties",
+            f"in order, names may repeat; {TEXT_VALUES}. Name and value in Base64 where one of"
+            " them is no UTF-8: the last property, `braidlog.base64`, lists their places",
+        ),
+        KINDS: Rule("properties", "only in how a value reads"),
+        PUBLISH: Rule("publish_time", f"{PUBLISH_ELSE}, {MS}; 0 for one before 1970"),
+        APPEND: Rule("publish_time", "where there is no publish time"),
+        EVENT: Rule("event_time", f"{MS}; none for one below 1 ms"),
+        DELIVERY: Rule("deliver_at_time", f"{MS}; none for one below 1 ms"),
+        ORDERING_KEY: Rule("ordering_key"),
+        PRODUCER: Rule("producer_name", "`braidlog` where there is none, or it is no UTF-8"),
+        SEQUENCE: Rule("sequence_id", "the offset where there is none"),
+        SCHEMA: Rule("schema_version"),
+    },
+    "iggy": {
+        KEY: Rule("headers", KEY_HEADER_RULE),
+        VALUE: Rule("payload", "a record whose value is absent or empty is **left out**"),
+        HEADERS: Rule("headers", IGGY_HEADER_RULE),
+        KINDS: Rule("headers", IGGY_KIND_RULE),
+        APPEND: Rule("timestamp", "in microseconds"),
+        MESSAGE_ID: Rule("id", "0 where there is none"),
+    },
+    "iggy-typed": {
+        KEY: Rule("headers", KEY_HEADER_RULE),
+        VALUE: Rule("payload", "a record whose value is absent is **left out**"),
+        HEADERS: Rule("headers", IGGY_HEADER_RULE),
+        KINDS: Rule("headers", IGGY_KIND_RULE),
+        PUBLISH: Rule("origin_timestamp", f"{PUBLISH_ELSE}, in microseconds; 0 before 1970"),
+        APPEND: Rule("timestamp", "in microseconds"),
+        MESSAGE_ID: Rule("id", "0 where there is none"),
+    },
+    "rest": {
+        KEY: Rule("key", "text, else Base64 with `key_encoding`; left out where absent"),
+        VALUE: Rule("value", "text, else Base64 with `encoding`; null where absent"),
+        HEADERS: Rule(
+            "properties",
+            f"a map of texts; {TEXT_VALUES}. Where a name repeats or something is no UTF-8, all"
+            " of them in order besides, in `headers`",
+        ),
+        KINDS: Rule("properties", "only in how a value reads"),
+        PUBLISH: Rule("publishTime", f"{PUBLISH_ELSE}, {MS}"),
+        APPEND: Rule("publishTime", "where there is no publish time"),
+        EVENT: Rule("eventTime", MS),
+        DELIVERY: Rule("deliverAt", MS),
+        ORDERING_KEY: Rule("orderingKey", "left out where it is no UTF-8"),
+        PRODUCER: Rule("producerName", "left out where it is no UTF-8"),
+        SEQUENCE: Rule("sequenceId"),
+        SCHEMA: Rule("schema_version", "with the value read by that schema"),
+    },
+}
+
+AS_SENT = "as it was sent"
+UNSHOWN_KEY = Rule("", "Iggy shows nobody the partitioning key of its own writers")
+# Where both ends speak one protocol, what was sent is handed over: this is what differs from above.
+WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
+    ("kafka-1", "kafka-2"): {
+        PUBLISH: Rule("timestamp", AS_SENT),
+        APPEND: Rule("", "a time that the client did not give stays -1"),
+    },
+    ("kafka-2", "kafka-2"): {
+        HEADERS: Rule("headers", "as they were sent, null values too"),
+        PUBLISH: Rule("timestamp", AS_SENT),
+        APPEND: Rule("", "a time that the client did not give stays -1"),
+    },
+    ("iggy", "iggy"): {KEY: UNSHOWN_KEY, HEADERS: Rule("headers", AS_SENT)},
+    ("iggy", "iggy-typed"): {KEY: UNSHOWN_KEY},
+    ("iggy-typed", "iggy"): {KEY: UNSHOWN_KEY},
+    ("iggy-typed", "iggy-typed"): {
+        KEY: UNSHOWN_KEY,
+        HEADERS: Rule("headers", AS_SENT),
+        PUBLISH: Rule("origin_timestamp", AS_SENT),
+    },
+}
+# Handed over byte for byte: nothing is read field by field.
+UNTOUCHED = (("pulsar", "pulsar"),)
+
+# What a reader's protocol asks for and a writer may not have: shown in the pair's table, too.
+MADE_UP = {
+    "pulsar": {PUBLISH: "the append time", PRODUCER: "`braidlog`", SEQUENCE: "the offset"},
+    "kafka-2": {PUBLISH: "the append time"},
+    "iggy": {MESSAGE_ID: "0"},
+    "iggy-typed": {PUBLISH: "the append time", MESSAGE_ID: "0"},
+    "rest": {PUBLISH: "the append time"},
+}
+
+
+def rule_of(writer: str, reader: str, field: str) -> Rule:
+    """What becomes of a field that the writer can say."""
+    own = WITHIN.get((writer, reader), {})
+    return own.get(field) or READS[reader].get(field, STAYS)

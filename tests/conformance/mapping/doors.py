@@ -1,0 +1,233 @@
+"""Writers and readers of every format: bytes made and read by hand, the broker's own code between.
+
+A writer takes the records that its clients send, stores them as the broker does on arrival, and
+gives the base offset. A reader gives what its clients see from an offset on.
+"""
+
+import base64
+import json
+from dataclasses import replace
+
+import msgspec
+
+from broker.delivery.entries import read_entries
+from broker.reading.records import read_records
+from broker.reading.transcode import read_as
+from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
+from conformance.mapping.views import US_PER_MS
+from protocols.kafka.produce import magic_of
+from protocols.rest.pip64.messages import ProduceRequest, ShownMessage
+from protocols.rest.pip64.produce import Producing
+from protocols.rest.pip64.showing import Shower, ShowOptions
+from protocols.rest.schemas.resolving import SchemaRegistry
+from storage.codecs import kafka_batches, kafka_prepare, kafka_timed, pulsar
+from storage.codecs.api import BodyFormat, BodyInfo, Prepared
+from storage.codecs.iggy import IGGY, body_from_send
+from storage.codecs.iggy_forms import body_from_batch, body_from_untyped
+from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
+from tests.conformance.mapping import awkward
+
+READ_BYTES = 1 << 20
+LIMIT = 1 << 24
+
+
+class Doors:
+    """A topic of one partition, with all that reads and writes it."""
+
+    def __init__(self, broker, topic):
+        self.broker = broker
+        self.topic = topic
+        (self.partition,) = topic.partitions
+        registry = SchemaRegistry(broker)
+        self._producing = Producing(broker, registry)
+        self._shower = Shower(registry, topic, ShowOptions(encoding="base64"))
+
+    async def write(self, form, found):
+        """(Base offset, append time) of the records, stored by the writer of that form."""
+        partition = self.partition
+        base_offset, now_us = partition.next_offset, self.broker.now_us()
+        if form == "rest":
+            await self._produce(found)
+        else:
+            body_format, prepared = WRITERS[form](found, base_offset, now_us)
+            partition.append(
+                [prepared.body], prepared.info, body_format=body_format, append_us=now_us
+            )
+            await self.broker.durability.settled()
+        (first, *_) = await partition.read(base_offset, 1)
+        return base_offset, first.header.append_us
+
+    async def _produce(self, found):
+        text = json.dumps({"schema_type": "BYTES", "messages": [_message(one) for one in found]})
+        request = msgspec.json.decode(text, type=ProduceRequest)
+        _, placed = await self._producing.produce(self.topic, request, body_bytes=len(text))
+        assert [one.error for one in placed] == [None] * len(found)
+
+    async def read(self, reader, offset):
+        """What the reader's clients are given, from an offset to the end."""
+        found, end = [], self.partition.high_watermark
+        while offset < end:
+            more, offset = await getattr(self, "_read_" + reader.replace("-", "_"))(offset)
+            found += more
+        return found
+
+    async def _read_kafka_0(self, offset):
+        return await self._transcoded(KAFKA, kafka_forms.read_0, offset)
+
+    async def _read_kafka_2(self, offset):
+        return await self._transcoded(KAFKA_BATCHES, kafka_forms.read_2, offset)
+
+    async def _read_iggy(self, offset):
+        return await self._transcoded(IGGY, iggy_forms.read_classic, offset)
+
+    async def _read_iggy_typed(self, offset):
+        return await self._transcoded(IGGY_TYPED, iggy_forms.read_typed, offset)
+
+    async def _transcoded(self, codec, parse, offset):
+        result = await read_as(self.partition, codec, offset, bytes_max=READ_BYTES)
+        seen = [one for part in result.parts for one in parse(bytes(part))]
+        return [one for one in seen if one["offset"] >= offset], result.next_offset
+
+    async def _read_pulsar(self, offset):
+        read = await read_entries(self.partition, offset, READ_BYTES)
+        entries = [pulsar_forms.read_entry(one.offset, bytes(one.body)) for one in read.entries]
+        return entries, read.next_offset
+
+    async def entries(self, offset):
+        """Bytes of the entries from there on, as a Pulsar consumer is handed them."""
+        read = await read_entries(self.partition, offset, READ_BYTES)
+        return [bytes(one.body) for one in read.entries]
+
+    async def _read_rest(self, offset):
+        read = await read_records(self.partition, offset, bytes_max=READ_BYTES, records_max=10_000)
+        shown = await self._shower.show(self.partition, read.records, with_offset=True)
+        return [_shown(one) for one in shown], read.next_offset
+
+
+def _kafka(pack, is_packed):
+    def write(found, base_offset, now_us):
+        sent = bytearray(pack(found, is_packed))
+        assert magic_of(memoryview(sent)) == {"0": 0, "1": 1, "2": 2}[pack.__name__[-1]]
+        if pack is kafka_forms.produced_2:
+            made = kafka_batches.prepare(sent, base_offset, message_bytes_max=LIMIT)
+            return KAFKA_BATCHES.format, made
+        if pack is kafka_forms.produced_0:
+            made = kafka_prepare.prepare(sent, base_offset, now_us, message_bytes_max=LIMIT)
+            return KAFKA.format, made
+        records, _ = kafka_timed.records(memoryview(sent), LIMIT, LIMIT)
+        records = [replace(one, offset=offset) for offset, one in enumerate(records, base_offset)]
+        body = KAFKA_BATCHES.encode(records, base_offset)
+        return KAFKA_BATCHES.format, Prepared(body, KAFKA_BATCHES.inspect(body))
+
+    return write
+
+
+def pulsar_entries(form, found):
+    """(Entry, count of its messages) of each SEND that a client makes of the records."""
+    is_packed = "zlib" in form
+    if "batch" in form:
+        return [(pulsar_forms.batch_entry(found, is_packed), len(found))]
+    return [(pulsar_forms.entry(one, is_packed), 1) for one in found]
+
+
+def _pulsar(form):
+    def write(found, base_offset, now_us):
+        body, delta, flags, times = b"", 0, 0, []
+        for entry, count in pulsar_entries(form, found):
+            info = pulsar.parse_send(memoryview(entry))
+            assert info.record_count == count
+            body += pulsar.ENTRY_PREFIX.pack(len(entry), delta, count) + entry
+            delta, flags, times = delta + count, flags | info.flags, [*times, info.publish_us]
+        return BodyFormat.PULSAR, Prepared(body, BodyInfo(delta, times[0], max(times), flags))
+
+    return write
+
+
+def _iggy(pack, make, codec):
+    def write(found, base_offset, now_us):
+        messages = memoryview(pack(found))
+        return codec.format, make(messages, base_offset, now_us, key=found[0].key)
+
+    return write
+
+
+def _from_batch(messages, base_offset, now_us, *, key):
+    count = int.from_bytes(messages[48:52], "little")
+    return body_from_batch(messages, count, base_offset, now_us, key=key)
+
+
+WRITERS = {
+    "kafka-0": _kafka(kafka_forms.produced_0, False),
+    "kafka-0 gzip": _kafka(kafka_forms.produced_0, True),
+    "kafka-1": _kafka(kafka_forms.produced_1, False),
+    "kafka-1 gzip": _kafka(kafka_forms.produced_1, True),
+    "kafka-2": _kafka(kafka_forms.produced_2, False),
+    "kafka-2 gzip": _kafka(kafka_forms.produced_2, True),
+    "pulsar": _pulsar("pulsar"),
+    "pulsar zlib": _pulsar("pulsar zlib"),
+    "pulsar batch": _pulsar("pulsar batch"),
+    "pulsar batch zlib": _pulsar("pulsar batch zlib"),
+    "iggy": _iggy(iggy_forms.sent_classic, body_from_send, IGGY),
+    "iggy-typed 0.7": _iggy(iggy_forms.sent_untyped, body_from_untyped, IGGY_TYPED),
+    "iggy-typed 0.9": _iggy(iggy_forms.sent_typed, body_from_typed, IGGY_TYPED),
+    "iggy-typed 0.11": _iggy(iggy_forms.sent_batch, _from_batch, IGGY_TYPED),
+}
+FORMS = (*WRITERS, "rest")
+
+
+def sendable(form, found):
+    """The records as that writer's clients can send them."""
+    writer = form.partition(" ")[0]
+    if form == "iggy-typed 0.11":
+        return awkward.for_batch_form(awkward.for_iggy(found, empty_payloads=True))
+    if writer.startswith("iggy"):
+        return awkward.for_iggy(found)
+    if writer == "pulsar":
+        found = awkward.for_pulsar(found)
+        return awkward.for_pulsar_batch(found) if "batch" in form else found
+    return awkward.for_rest(found) if form == "rest" else found
+
+
+def _message(one):
+    message = {"properties": {h.name.decode(): h.value.decode() for h in one.headers}}
+    if one.value is not None:
+        message |= {"value": base64.b64encode(one.value).decode(), "encoding": "base64"}
+    if one.key is not None:
+        message |= {"key": base64.b64encode(one.key).decode(), "key_encoding": "base64"}
+    for name, time_us in (("eventTime", one.event_us), ("deliverAt", one.deliver_at_us)):
+        if time_us is not None:
+            message[name] = time_us // US_PER_MS
+    if one.sequence_id is not None:
+        message["sequenceId"] = one.sequence_id
+    return message
+
+
+def _shown(one: ShownMessage):
+    fields = msgspec.to_builtins(one)
+    headers = fields.get("headers")
+    name, ordering_key = fields.get("producerName"), fields.get("orderingKey")
+    return {
+        "offset": fields["offset"],
+        "key": _bytes(fields.get("key"), fields.get("key_encoding")),
+        "value": _bytes(fields.get("value"), fields.get("encoding")),
+        "properties": fields["properties"],
+        "headers": headers
+        and [
+            (_bytes(h["name"], h.get("name_encoding")), _bytes(h["value"], h.get("encoding")))
+            for h in headers
+        ],
+        "publishTime": fields["publishTime"],
+        "eventTime": fields.get("eventTime"),
+        "deliverAt": fields.get("deliverAt"),
+        "sequenceId": fields.get("sequenceId"),
+        "producerName": None if name is None else name.encode(),
+        "orderingKey": None if ordering_key is None else ordering_key.encode(),
+    }
+
+
+def _bytes(text, encoding):
+    if text is None:
+        return None
+    return base64.b64decode(text) if encoding == "base64" else text.encode()

@@ -1,0 +1,111 @@
+"""Every ordered pair of writer and reader: what the one sent is given to the other as the written
+rules say, and what no reader is shown stays in the log.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from conformance.mapping.views import SEES, WRITES, seen_by
+from storage.codecs.record import Header, Record
+from storage.codecs.registry import codec_for
+from storage.metadata.names import parse_topic
+from tests.conformance.mapping import awkward
+from tests.conformance.mapping.awkward import NOW_US
+from tests.conformance.mapping.doors import FORMS, Doors, pulsar_entries, sendable
+
+ROUNDS, RECORDS_MAX = 12, 6
+HUGE = 1300
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_what_a_writer_sent_is_seen_by_every_reader_as_the_rules_say(broker, form):
+    doors = await opened(broker)
+    writer = form.partition(" ")[0]
+    for seed in range(ROUNDS):
+        rng = random.Random(f"{form} {seed}")
+        sent = sendable(form, awkward.records(rng, rng.randrange(1, RECORDS_MAX)))
+        base_offset, append_us = await doors.write(form, sent)
+        stored = await stored_records(doors.partition, base_offset)
+        expected = [
+            expected_record(writer, one, now, offset, append_us)
+            for offset, (one, now) in enumerate(zip(sent, stored, strict=True), base_offset)
+        ]
+        assert stored == expected, f"seed {seed}: in the log"
+        for reader in SEES:
+            if writer == reader == "pulsar":
+                continue  # Entries go out as they came in: the next test.
+            wanted = [seen_by(writer, reader, one) for one in expected]
+            seen = await doors.read(reader, base_offset)
+            assert seen == [one for one in wanted if one is not None], f"seed {seed}: {reader}"
+
+
+def expected_record(writer, sent, stored, offset, append_us):
+    """The record that the rules make of what was sent. Two fields are the broker's to choose: the
+    time of an HTTP request, and an id where Iggy's client gave none.
+    """
+    record = WRITES[writer](replace(sent, offset=offset, append_us=append_us))
+    if writer == "rest":
+        assert append_us - 60_000_000 < stored.publish_us <= append_us
+        record.publish_us = stored.publish_us
+    if writer.startswith("iggy") and not sent.message_id:
+        record.message_id = stored.message_id
+    return record
+
+
+async def stored_records(partition, offset):
+    """All records from an offset on, as the log holds them."""
+    found = []
+    for batch in await partition.read(offset, 1 << 24):
+        codec = codec_for(batch.header.body_format)
+        decoded = codec.decode(batch.body, batch.base_offset, batch.header.append_us)
+        assert decoded.failed is None
+        found += [replace(one, headers=one.headers or ()) for one in decoded.records]
+    return found
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("pulsar")])
+async def test_pulsar_entries_go_out_as_they_came_in(broker, form):
+    doors = await opened(broker)
+    for seed in range(ROUNDS):
+        rng = random.Random(f"{form} {seed}")
+        sent = sendable(form, awkward.records(rng, rng.randrange(1, RECORDS_MAX)))
+        came = [entry for entry, _ in pulsar_entries(form, sent)]
+        base_offset, _ = await doors.write(form, sent)
+        assert await doors.entries(base_offset) == came, f"seed {seed}"
+
+
+async def test_a_null_header_value_stays_null_for_the_same_format_and_is_empty_for_others(broker):
+    doors = await opened(broker)
+    headers = [Header(b"a", None), Header(b"b", b"")]
+    offset, _ = await doors.write("kafka-2", [Record(0, 0, headers=headers)])
+    (same,) = await doors.read("kafka-2", offset)
+    assert same["headers"] == [(b"a", None), (b"b", b"")]
+    (other,) = await doors.read("pulsar", offset)
+    assert other["properties"] == [(b"a", b""), (b"b", b"")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_huge_batch_is_seen_whole_and_in_order(broker, form):
+    """More records than are decoded, converted or handed out at one go anywhere."""
+    doors = await opened(broker)
+    writer = form.partition(" ")[0]
+    found = [Record(0, 0, NOW_US, value=b"v%d" % number) for number in range(HUGE)]
+    base_offset, _ = await doors.write(form, sendable(form, found))
+    stored = await stored_records(doors.partition, base_offset)
+    assert [(one.offset, one.value) for one in stored] == list(
+        enumerate((one.value for one in found), base_offset)
+    )
+    for reader in SEES:
+        if writer == reader == "pulsar":
+            continue
+        wanted = [seen_by(writer, reader, one) for one in stored]
+        assert await doors.read(reader, base_offset) == wanted, reader
+        middle = await doors.read(reader, base_offset + HUGE // 2 + 1)
+        assert middle == wanted[HUGE // 2 + 1 :], reader
+
+
+async def opened(broker):
+    return Doors(broker, await broker.topics.create(parse_topic("t"), 1))

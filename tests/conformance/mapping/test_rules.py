@@ -1,0 +1,98 @@
+"""The words of docs/mapping.md say what the functions do that the broker is held against."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from conformance.mapping import rules
+from conformance.mapping.__main__ import PAGE
+from conformance.mapping.page import renewed
+from conformance.mapping.rules import FIELDS, READS, WRITES
+from conformance.mapping.views import SEES
+from conformance.mapping.views import WRITES as SAY
+from storage.codecs.record import Header, HeaderKind, Record
+from tests.conformance.mapping import awkward
+
+NUMBER = Header(b"n", bytes(4), HeaderKind.INT32)
+FULL = Record(
+    7,
+    2_000_000,
+    publish_us=5_000_000,
+    event_us=6_000_000,
+    key=b"k",
+    value=b"v",
+    headers=[Header(b"a", b"1"), NUMBER],
+    ordering_key=b"o",
+    producer_name=b"p",
+    sequence_id=3,
+    message_id=9,
+    schema_version=b"s",
+    deliver_at_us=8_000_000,
+)
+OTHER = {
+    rules.KEY: {"key": b"K"},
+    rules.VALUE: {"value": b"V"},
+    rules.HEADERS: {"headers": [Header(b"b", b"1"), NUMBER]},
+    rules.KINDS: {"headers": [Header(b"a", b"1"), Header(b"n", bytes(4), HeaderKind.RAW)]},
+    rules.PUBLISH: {"publish_us": 15_000_000},
+    rules.APPEND: {"append_us": 12_000_000, "publish_us": None},
+    rules.EVENT: {"event_us": 16_000_000},
+    rules.DELIVERY: {"deliver_at_us": 18_000_000},
+    rules.ORDERING_KEY: {"ordering_key": b"O"},
+    rules.PRODUCER: {"producer_name": b"P"},
+    rules.SEQUENCE: {"sequence_id": 13},
+    rules.MESSAGE_ID: {"message_id": 19},
+    rules.SCHEMA: {"schema_version": b"S"},
+}
+PLACES = {"offset", "entryId"}
+# Told beside another field, and what needs a topic with schemas (tests/protocols/rest/schemas).
+BESIDES = {"null_value", ("rest", "headers")}
+ELSEWHERE = {"rest": {"schema_version"}}
+
+
+def test_the_page_is_made_of_the_rules():
+    page = PAGE.read_text()
+    assert renewed(page) == page, "python -m conformance.mapping --write"
+
+
+@pytest.mark.parametrize("reader", READS)
+def test_every_place_that_a_reader_sees_has_its_rule(reader):
+    named = {rule.seen_as for rule in READS[reader].values()} - ELSEWHERE.get(reader, set())
+    seen = set(SEES[reader](FULL)) - PLACES
+    assert {one for one in seen if one not in BESIDES and (reader, one) not in BESIDES} == named
+
+
+@pytest.mark.parametrize("reader", READS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_seen_where_its_rule_says_and_nowhere_else(reader, field):
+    base = replace(FULL, publish_us=None) if field == rules.APPEND else FULL
+    before, after = SEES[reader](base), SEES[reader](replace(base, **OTHER[field]))
+    changed = {name for name in before if before[name] != after[name]}
+    rule = READS[reader].get(field)
+    if rule is None or rule.seen_as in ELSEWHERE.get(reader, ()):
+        assert changed == set()
+        return
+    assert rule.seen_as in changed
+    follows = {"timestamp", "origin_timestamp"} if field == rules.APPEND else set()
+    assert changed <= {rule.seen_as} | follows
+
+
+@pytest.mark.parametrize("writer", WRITES)
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_writer_says_the_fields_that_its_rules_name(writer, field):
+    if (writer, field) == ("rest", rules.SCHEMA):
+        return  # Needs a topic with schemas.
+    base = replace(FULL, publish_us=None) if field == rules.APPEND else FULL
+    changed = SAY[writer](base) != SAY[writer](replace(base, **OTHER[field]))
+    assert changed == (field in WRITES[writer])
+
+
+def test_awkward_records_hold_all_that_is_awkward():
+    rng = random.Random(1)
+    found = awkward.records(rng, 2000)
+    assert {one.publish_us for one in found} == set(awkward.TIMES)
+    assert {one.value for one in found} == set(awkward.VALUES)
+    names = [[h.name for h in one.headers] for one in found]
+    assert any(len(set(one)) < len(one) for one in names)
+    assert {h.kind for one in found for h in one.headers} == set(awkward.KINDS)
