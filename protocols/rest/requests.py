@@ -146,6 +146,7 @@ class Requests:
             for act in exchange.at_end:
                 act()
             self._record(exchange)
+            del exchange.scope["exchange"]  # A circle, which would hold the whole connection.
 
     def _record(self, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.arrived - exchange.waited_s

@@ -15,17 +15,14 @@ import structlog
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ASGIFramework, ConnectionState, LifespanState
+from hypercorn.typing import ASGIFramework
 
 from broker.limits import ACCEPT_PAUSE_S
 from broker.server.listener import OUT_OF_RESOURCES
 from broker.server.tls import HANDSHAKE_S
 from protocols.rest.app import make_app
-from protocols.rest.refusals import raw_refusal
+from protocols.rest.connection import HttpConnection
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -82,10 +79,13 @@ class Server:
         self._app = ASGIWrapper(cast(ASGIFramework, app))
         self._config = _config()
         self._context = WorkerContext(None)
+        self._open: set[HttpConnection] = set()
 
     async def stop(self) -> None:
         """Idle connections end, and no connection takes another request."""
         await self._context.terminated.set()
+        for connection in self._open:
+            connection.stop()
 
     async def accept(self, listening: socket.socket, connections: trio.Nursery) -> None:
         """Take connections until cancelled."""
@@ -108,14 +108,16 @@ class Server:
                 sock.close()
             await trio.lowlevel.checkpoint()
 
-    async def _stream(self, sock: socket.socket) -> trio.SSLStream[trio.SocketStream]:
+    async def _stream(
+        self, sock: socket.socket
+    ) -> trio.SSLStream[trio.SocketStream] | trio.SocketStream:
         """What Hypercorn reads and writes: encrypted, the handshake done, where that is set.
 
         Raises OSError, trio.BrokenResourceError.
         """
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if self._tls is None:
-            return cast("trio.SSLStream[trio.SocketStream]", stream)  # It takes either.
+            return stream
         encrypted = trio.SSLStream(
             stream, self._tls.context, server_side=True, https_compatible=True
         )
@@ -135,9 +137,13 @@ class Server:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
-            state = ConnectionState(cast(LifespanState, {}))
             stream = await self._stream(sock)
-            await _Connection(self._app, self._config, self._context, state, stream).run()
+            connection = HttpConnection(self._app, self._config, self._context, stream)
+            self._open.add(connection)
+            try:
+                await connection.run()
+            finally:
+                self._open.discard(connection)
         except (OSError, trio.BrokenResourceError):  # It was closed before we came to it.
             pass
         except Exception:
@@ -145,42 +151,6 @@ class Server:
         finally:
             sock.close()
             self._broker.admission.leave(PROTOCOL)
-
-
-class _Connection(TCPServer):
-    """One connection, whose library tells refusals of its own as JSON, too."""
-
-    async def protocol_send(self, event: Event) -> None:
-        """Send what the protocol has; as it is lost where the peer is, while the library closes."""
-        try:
-            await super().protocol_send(event)
-        except trio.BusyResourceError:  # `_close` takes no lock, and holds the stream meanwhile.
-            await self.protocol.handle(Closed())
-
-    async def _read_data(self) -> None:
-        wrapper = self.protocol
-        if isinstance(wrapper.protocol, H11Protocol):
-            wrapper.protocol = _Protocol(
-                wrapper.app,
-                wrapper.config,
-                wrapper.context,
-                wrapper.task_group,
-                wrapper.state,
-                wrapper.ssl,
-                wrapper.client,
-                wrapper.server,
-                wrapper.send,
-            )
-        await super()._read_data()
-
-
-class _Protocol(H11Protocol):
-    """HTTP/1.1 of one connection."""
-
-    async def _send_error_response(self, status_code: int) -> None:
-        """A request that is none: its head is too long, or breaks the rules of HTTP."""
-        for event in raw_refusal(status_code):
-            await self._send_h11_event(event)
 
 
 def _config() -> Config:

@@ -1,7 +1,6 @@
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,71 +8,12 @@ from pathlib import Path
 import h2.connection
 import h2.events
 import pytest
-import trio
 
 from protocols.rest.adapter import ADAPTER
 from protocols.rest.options import RestOptions
 from protocols.rest.server import HEAD_BYTES_MAX
-from tests.protocols.rest.asgi import bare_broker
+from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import until
-
-READ_BYTES = 65536
-
-
-@pytest.fixture
-def counted(tmp_path):
-    """The broker of the listener."""
-    return bare_broker(str(tmp_path))
-
-
-@pytest.fixture
-async def listener(nursery, counted):
-    """The address of a serving listener, and the event that stops it."""
-    broker = counted
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.setblocking(False)
-        listening.listen(16)
-        stopping = trio.Event()
-        done = trio.Event()
-
-        async def serve():
-            await ADAPTER.serve(broker, [listening], RestOptions(), stopping)
-            done.set()
-
-        nursery.start_soon(serve)
-        yield listening.getsockname(), stopping, done
-        stopping.set()
-        await until(done.is_set)
-        assert listening.fileno() >= 0  # Not the server's to close.
-
-
-async def connect(address) -> trio.SocketStream:
-    return await trio.open_tcp_stream(*address)
-
-
-async def ask(stream, path: str, method: str = "GET") -> tuple[int, bytes]:
-    """One request on a connection that stays; the answer's status and body."""
-    await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += await stream.receive_some(READ_BYTES)
-    head, _, body = received.partition(b"\r\n\r\n")
-    lines = head.decode().lower().split("\r\n")
-    (size,) = (int(line.split(":")[1]) for line in lines if line.startswith("content-length:"))
-    while len(body) < size:
-        body += await stream.receive_some(READ_BYTES)
-    return int(lines[0].split()[1]), body
-
-
-async def read_to_end(stream) -> bytes:
-    received = b""
-    try:
-        async for piece in stream:
-            received += piece
-    except trio.BrokenResourceError:
-        pass
-    return received
 
 
 async def test_requests_on_one_connection_are_answered_in_turn(listener):
@@ -220,7 +160,7 @@ async def test_http_2_is_spoken(listener):
     assert body == b"ok\n"
 
 
-async def test_connections_count_in_the_limit_of_all_listeners(listener, counted):
+async def test_connections_count_in_the_limit_of_all_listeners(mock_clock, listener, counted):
     address, _, _ = listener
     stream = await connect(address)
     await ask(stream, "/healthz")
@@ -259,6 +199,7 @@ import trio
 from protocols.rest.adapter import ADAPTER
 from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import bare_broker
+from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
 
 async def main():
     broker = bare_broker("/")

@@ -1,0 +1,158 @@
+"""One HTTP connection: reads, sends and keeps time around Hypercorn's protocols. Knows no route and
+no listener.
+
+Hypercorn's own `TCPServer` starts a task for each pause between two requests, holds an ended
+connection until that task's time is up, and leaves circles of objects behind, which only a search
+for garbage frees.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+
+import trio
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.typing import ConnectionState, LifespanState
+from hypercorn.utils import parse_socket_addr
+
+from protocols.rest.hypercorn_protocols import Http1, Http2, Pause, PeerLeft
+
+if TYPE_CHECKING:
+    from hypercorn.app_wrappers import ASGIWrapper
+    from hypercorn.config import Config
+    from hypercorn.trio.worker_context import WorkerContext
+
+    from protocols.rest.hypercorn_protocols import Parts
+
+RECEIVE_BYTES = 1 << 16
+ENDED = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+
+
+class HttpConnection:
+    """Serves one stream until its client, its pause or the listener ends it."""
+
+    def __init__(
+        self,
+        app: ASGIWrapper,
+        config: Config,
+        context: WorkerContext,
+        stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._context = context
+        self._stream = stream
+        self._sending = trio.Lock()
+        self._receiving: trio.CancelScope | None = None
+        self._idle_until = math.inf  # trio's seconds; infinite while a request runs
+        self._protocol: Http1 | Http2 | None = None  # None once it has ended
+        self._parts: Parts | None = None  # what a protocol is made of
+
+    async def run(self) -> None:
+        """Serve it to its end, and close it. Raises what a bug raises."""
+        try:
+            async with TaskGroup() as requests:
+                self._protocol = self._opened(requests)
+                self._be_idle()
+                await self._protocol.initiate()
+                await self._read()
+        finally:
+            self._protocol = self._parts = None  # They lead back here: circles.
+            await self._close()
+
+    def stop(self) -> None:
+        """The listener stops: no pause lasts any longer."""
+        if self._idle_until < math.inf:
+            self._be_idle()
+
+    def _opened(self, requests: TaskGroup) -> Http1 | Http2:
+        encrypted = self._stream if isinstance(self._stream, trio.SSLStream) else None
+        sock = (self._stream if encrypted is None else encrypted.transport_stream).socket
+        self._parts = parts = (
+            self._app,
+            self._config,
+            self._context,
+            requests,
+            ConnectionState(cast(LifespanState, {})),
+            encrypted is not None,
+            parse_socket_addr(sock.family, sock.getpeername()),
+            parse_socket_addr(sock.family, sock.getsockname()),
+            self._send,
+        )
+        if encrypted is not None and encrypted.selected_alpn_protocol() == "h2":
+            return Http2(parts)
+        protocol = Http1(*parts)
+        protocol.can_read = Pause(sock)
+        return protocol
+
+    async def _read(self) -> None:
+        data = b"-"
+        while data:
+            with trio.CancelScope(deadline=self._idle_until) as self._receiving:
+                try:
+                    data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+                except ENDED:
+                    break
+            if self._receiving.cancelled_caught:
+                break
+            self._receiving = None
+            try:
+                await self._handle(RawData(data))
+            except PeerLeft:
+                break
+        self._receiving = None
+        await self._handle(Closed())
+
+    async def _handle(self, event: Event) -> None:
+        if self._protocol is None or self._parts is None:
+            return
+        try:
+            await self._protocol.handle(event)
+            return
+        except (H2ProtocolAssumedError, H2CProtocolRequiredError) as error:
+            self._protocol = await Http2.begun(error, self._parts)
+            data = error.data
+        if data:
+            await self._protocol.handle(RawData(data))
+
+    async def _send(self, event: Event) -> None:
+        """What the protocol wants done. Sends are whole: cancellation waits for their end, which
+        the kernel brings about where the peer takes nothing.
+        """
+        if isinstance(event, RawData):
+            try:
+                async with self._sending:
+                    with trio.CancelScope(shield=True):
+                        await self._stream.send_all(event.data)
+            except ENDED:  # Lost with the peer, or by `_close`, which takes no lock.
+                await self._handle(Closed())
+        elif isinstance(event, Closed):
+            await self._close()
+            await self._handle(Closed())
+        elif isinstance(event, Updated):
+            if event.idle:
+                self._be_idle()
+            else:
+                self._keep_until(math.inf)
+
+    def _be_idle(self) -> None:
+        """No request runs: the whole head of the next one has to come before this time is up."""
+        is_over = self._context.terminated.is_set()
+        pause_s = -math.inf if is_over else self._config.keep_alive_timeout
+        self._keep_until(trio.current_time() + pause_s)
+
+    def _keep_until(self, deadline: float) -> None:
+        self._idle_until = deadline
+        if self._receiving is not None:
+            self._receiving.deadline = deadline
+
+    async def _close(self) -> None:
+        if not isinstance(self._stream, trio.SSLStream):
+            with suppress(*ENDED):
+                await self._stream.send_eof()
+        with suppress(*ENDED):
+            await self._stream.aclose()

@@ -1,0 +1,151 @@
+import gc
+import json
+
+import h2.connection
+import h2.events
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from protocols.rest.connection import HttpConnection
+from protocols.rest.hypercorn_protocols import HALF_CLOSED_S
+from protocols.rest.server import KEEP_ALIVE_S
+from storage.metadata.names import TopicName
+from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
+from tests.waiting import PAUSE_S, until
+
+MESSAGES = "/topics/public/default/orders/partitions/0/messages"
+LONG_POLL = f"{MESSAGES}?timeout=60000"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+EVENTS = f"GET {MESSAGES} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode()
+
+
+@pytest.fixture
+async def counted(broker):
+    """A broker with a topic."""
+    await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    return broker
+
+
+async def http2(stream, path: str) -> h2.connection.H2Connection:
+    """The client's side of a connection with one request on it."""
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    head = [(":method", "GET"), (":path", path), (":authority", "x"), (":scheme", "http")]
+    connection.send_headers(1, head, end_stream=True)
+    await stream.send_all(connection.data_to_send())
+    return connection
+
+
+async def events_until(stream, connection, kind: type) -> list[h2.events.Event]:
+    """What the server has sent up to an event of that kind."""
+    found: list[h2.events.Event] = []
+    while not any(isinstance(event, kind) for event in found):
+        received = await stream.receive_some(READ_BYTES)
+        assert received, found
+        found += connection.receive_data(received)
+    return found
+
+
+def body_of(events: list[h2.events.Event]) -> bytes:
+    return b"".join(one.data for one in events if isinstance(one, h2.events.DataReceived))
+
+
+async def two_requests(stream):
+    await ask(stream, "/healthz")
+    await ask(stream, "/no-such")
+
+
+async def no_request(stream):
+    await stream.send_all(b"\x00\xff\r\n\r\n")
+    await read_to_end(stream)
+
+
+async def half_a_body(stream):
+    await stream.send_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+
+
+async def waits_for_records(stream):
+    await stream.send_all(f"GET {LONG_POLL} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+async def has_events(stream):
+    await stream.send_all(EVENTS)
+    assert b": ready" in await stream.receive_some(READ_BYTES) + await stream.receive_some(10)
+
+
+async def speaks_http2(stream):
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [two_requests, no_request, half_a_body, waits_for_records, has_events, speaks_http2],
+)
+async def test_an_ended_connection_goes_at_once_and_leaves_no_circle(
+    mock_clock, listener, counted, talk
+):
+    address, _, _ = listener
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        async with await connect(address) as stream:
+            await talk(stream)
+        await until(lambda: counted.admission.open == 0)
+        gc.collect()
+        assert not [one for one in gc.garbage if isinstance(one, HttpConnection)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def test_a_connection_without_requests_is_closed_in_time(mock_clock, listener):
+    address, _, _ = listener
+    stream = await connect(address)
+    await ask(stream, "/healthz")
+    for letter in b"GET":  # A head that never ends is no request.
+        await wait_all_tasks_blocked()
+        await stream.send_all(bytes([letter]))
+        mock_clock.jump(KEEP_ALIVE_S / 3 + 0.1)
+    assert await read_to_end(stream) == b""
+
+
+async def test_a_client_that_pipelined_and_closed_its_side_is_answered(mock_clock, listener):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(HEALTH * 3)
+    await stream.send_eof()
+    assert (await read_to_end(stream)).count(b"HTTP/1.1 200") == 3
+
+
+async def test_a_stream_that_holds_up_a_request_ends_with_its_client(mock_clock, listener, counted):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(EVENTS + HEALTH)
+    await stream.send_eof()
+    for _ in range(5):  # The first of them may come before there is a pause.
+        await wait_all_tasks_blocked(cushion=PAUSE_S)
+        mock_clock.jump(HALF_CLOSED_S)
+    await until(lambda: counted.admission.open == 0)
+
+
+async def test_an_idle_connection_of_http_2_does_not_hold_a_stop(mock_clock, listener):
+    address, stopping, done = listener
+    stream = await connect(address)
+    connection = await http2(stream, "/healthz")
+    assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
+    stopping.set()
+    await until(done.is_set)
+
+
+async def test_what_waits_over_http_2_is_answered_at_a_stop(mock_clock, listener):
+    address, stopping, done = listener
+    stream = await connect(address)
+    connection = await http2(stream, LONG_POLL)
+    await events_until(stream, connection, h2.events.SettingsAcknowledged)
+    stopping.set()
+    found = await events_until(stream, connection, h2.events.StreamEnded)
+    assert json.loads(body_of(found))["messages"] == []
+    await until(done.is_set)
