@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from broker.access.rights import ANONYMOUS, Principal
 from broker.errors import BrokerError
 from broker.metrics import Number
+from broker.server.connection import forget_frames
 from protocols.rest import errors
 from protocols.rest.messages import ErrorBody, encode
 
@@ -102,6 +103,10 @@ class Exchange:
             working.waiting.dec()
             self.waited_s += time.perf_counter() - began
 
+    def forget(self) -> None:
+        """Drop what leads back here: circles, which would hold the whole connection."""
+        del self.scope["exchange"], self.check_again
+
     @property
     def api(self) -> str:
         """The route that served it, by its template: few different values, whoever asks."""
@@ -137,8 +142,6 @@ class Requests:
         try:
             app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
             await app(exchange.scope, receive, exchange.send)
-        except ClientDisconnect:
-            log.debug("client_left", protocol="http", request_id=exchange.request_id)
         except Exception:
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
         finally:
@@ -146,7 +149,7 @@ class Requests:
             for act in exchange.at_end:
                 act()
             self._record(exchange)
-            del exchange.scope["exchange"]  # A circle, which would hold the whole connection.
+            exchange.forget()
 
     def _record(self, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.arrived - exchange.waited_s
@@ -235,7 +238,23 @@ async def on_bug(request: Request, _: Exception) -> Response:
     return refuse(exchange, errors.INTERNAL, message)
 
 
+class _Unsent(Response):
+    """An answer that nobody would get."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
+
+
+async def on_left(request: Request, error: Exception) -> Response:
+    """The client left while its request waited: nobody is there to be answered."""
+    exchange: Exchange = request.scope["exchange"]
+    log.debug("client_left", protocol="http", request_id=exchange.request_id)
+    forget_frames([error])
+    return _Unsent()
+
+
 ERROR_HANDLERS = {
+    ClientDisconnect: on_left,
     errors.Refused: on_refused,
     BrokerError: on_broker_error,
     HTTPException: on_http_error,

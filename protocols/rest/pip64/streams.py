@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import trio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -79,9 +79,8 @@ class EventStream(Response):
             nursery.start_soon(watch)
             await self._stream(send)
             nursery.cancel_scope.cancel()
-        if left:
-            raise ClientDisconnect
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if not left:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _stream(self, send: Send) -> None:
         exchange: Exchange = self._request.scope["exchange"]

@@ -64,6 +64,13 @@ async def half_a_body(stream):
     await stream.send_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
 
 
+async def posts(stream):
+    body = b'{"messages": [{"value": "v"}]}'
+    head = f"POST /topics/public/default/orders HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+    await stream.send_all(f"{head}\r\n\r\n".encode() + body)
+    assert b"200" in await stream.receive_some(READ_BYTES)
+
+
 async def waits_for_records(stream):
     await stream.send_all(f"GET {LONG_POLL} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
@@ -80,7 +87,7 @@ async def speaks_http2(stream):
 
 @pytest.mark.parametrize(
     "talk",
-    [two_requests, no_request, half_a_body, waits_for_records, has_events, speaks_http2],
+    [two_requests, posts, no_request, half_a_body, waits_for_records, has_events, speaks_http2],
 )
 async def test_an_ended_connection_goes_at_once_and_leaves_no_circle(
     mock_clock, listener, counted, talk
