@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.kafka.group_table import GroupTable
     from protocols.kafka.login import Login
+    from protocols.kafka.presence import Presence
     from storage.metadata.names import TopicName
 
 PROTOCOL = "kafka"
@@ -44,6 +45,7 @@ class Context:
     names: NameSpace
     address: BrokerAddress  # where clients are told that this broker is
     groups: GroupTable
+    presence: Presence  # to groups whose members speak over this connection
     login: Login
     action: Action = Action.DESCRIBE  # of the request that is being served
     version: int = 0  # of the request that is being served

@@ -138,7 +138,7 @@ class _Fetching:
     async def wait(self, seconds: float) -> None:
         """Read whatever comes until it is enough, or the time is up."""
         broker = self._context.broker
-        with trio.move_on_after(seconds):
+        with self._context.presence.polling(seconds):
             while not self.is_enough() and not broker.stopping.is_set():
                 awaited = [
                     (one.partition, one.partition.high_watermark if one.full else one.offset)

@@ -58,7 +58,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     client = (client_id, b"/" + context.connection.peer.rpartition(":")[0].encode())
     member = group.admit(request, client, now)
     groups.wake(group)
-    _watch(context, group)
+    context.presence.heard(group, member)
     member.joined, waited = True, False
     try:
         while group.state is State.PREPARING and _is_in(group, member):
@@ -67,17 +67,10 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     finally:
         # A client that went away has not joined, and is dead when its session ends.
         member.joined = waited
-        member.due = trio.current_time() + member.session_s
+        member.heard(trio.current_time())
     if not _is_in(group, member):
         raise Refused(Code.UNKNOWN_MEMBER_ID)
     return group.joined_reply(member.member_id)
-
-
-def _watch(context: Context, group: Group) -> None:
-    """See to it that dead members are found, if nobody does: who did may have died itself."""
-    if not group.watched:
-        group.watched = True
-        context.connection.nursery.start_soon(context.groups.watch, group)
 
 
 def _is_in(group: Group, member: Member) -> bool:
@@ -108,7 +101,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
         await context.groups.wait(group)
     if not _is_in(group, member):
         raise Refused(Code.UNKNOWN_MEMBER_ID)
-    member.due = trio.current_time() + member.session_s
+    member.heard(trio.current_time())
     if group.state is not State.STABLE or group.generation != request.generation:
         raise Refused(Code.REBALANCE_IN_PROGRESS)
     return member.assignment
@@ -117,11 +110,9 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
 def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
     """A member is alive: it is told when it has to join again."""
     try:
-        group, member = _member(context, request)
+        group, _ = _member(context, request)
     except Refused as error:
         return Answer(HeartbeatReply(error.code))
-    member.due = trio.current_time() + member.session_s
-    _watch(context, group)
     preparing = group.state is State.PREPARING
     return Answer(HeartbeatReply(Code.REBALANCE_IN_PROGRESS if preparing else Code.NONE))
 
@@ -162,16 +153,18 @@ def check_commit(context: Context, group: bytes, generation: int, member_id: byt
         member = found.check(member_id, None, generation)
     except Refused as error:
         return error.code
-    member.due = trio.current_time() + member.session_s
+    context.presence.heard(found, member)
     return Code.REBALANCE_IN_PROGRESS if found.state is State.COMPLETING else Code.NONE
 
 
 def _member(context: Context, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
-    """Raises Refused."""
+    """The member that speaks. Raises Refused."""
     group = context.groups.find(_checked_name(context, request.group))
     if group is None:
         raise Refused(Code.UNKNOWN_MEMBER_ID)
-    return group, group.check(request.member_id, request.instance_id, request.generation)
+    member = group.check(request.member_id, request.instance_id, request.generation)
+    context.presence.heard(group, member)
+    return group, member
 
 
 def _checked_name(context: Context, name: bytes | None) -> bytes:

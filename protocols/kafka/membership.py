@@ -11,6 +11,7 @@ import enum
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import (
@@ -23,6 +24,10 @@ from protocols.kafka.group_messages import (
 
 GROUP_MEMBERS_MAX = 1000  # All of them stand in the leader's answer.
 MEMBER_BYTES_MAX = 1024 * 1024  # What one member says of itself, and what it is assigned.
+# A living member is heard of in every third of its session: Kafka's documents give clients no more
+# for their heartbeats (heartbeat.interval.ms).
+HEARD_PER_SESSION = 3
+RECONNECT_S = 0.5  # A member whose connection has ended has so long at least to come again.
 
 
 class State(enum.Enum):
@@ -42,6 +47,13 @@ class Refused(Exception):
         self.code = code
 
 
+class Reachable(Protocol):
+    """Where a member can be told to join again."""
+
+    def call(self, at: float = 0.0) -> None:
+        """Tell it, then if that is later."""
+
+
 @dataclass(slots=True)
 class Member:
     """One member; times in seconds of the clock that is passed in."""
@@ -56,6 +68,18 @@ class Member:
     due: float  # when it counts as dead
     joined: bool = False  # it waits for the rebalance that is being prepared
     assignment: bytes = b""
+    presence: Reachable | None = None  # the connection that it spoke over last
+
+    def heard(self, now: float) -> None:
+        """It is alive."""
+        self.due = now + self.session_s
+
+    def lost(self, now: float) -> None:
+        """Its connection has ended without a word. A static member may be away for its session."""
+        if self.instance_id is None:
+            heard = min(self.due - self.session_s, now)
+            again = max(heard + self.session_s / HEARD_PER_SESSION, now + RECONNECT_S)
+            self.due = min(self.due, again)
 
 
 @dataclass(slots=True)
@@ -153,6 +177,8 @@ class Group:
         self.state = State.PREPARING
         for member in self.members.values():
             member.joined = member.member_id in joined
+            if not member.joined and member.presence is not None:
+                member.presence.call()
         self.join_due = now + max(member.rebalance_s for member in self.members.values())
         self.changes += 1
 
@@ -189,7 +215,7 @@ class Group:
         self.state = State.COMPLETING
         for member in self.members.values():
             member.assignment = b""
-            member.due = now + member.session_s
+            member.heard(now)
 
     def joined_reply(self, member_id: bytes) -> JoinGroupReply:
         """What a member is told once its generation has begun. Raises Refused."""
@@ -230,7 +256,7 @@ class Group:
         """The leader's assignments: the generation is stable now."""
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            member.due = now + member.session_s
+            member.heard(now)
         self.state = State.STABLE
         self.changes += 1
 

@@ -36,6 +36,7 @@ from protocols.kafka.metadata import consumer_metadata, metadata
 from protocols.kafka.names import NameSpace
 from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
+from protocols.kafka.presence import Presence
 from protocols.kafka.produce import produce
 from protocols.kafka.producer_ids import init_producer_id
 from protocols.kafka.records_admin import delete_records, describe_log_dirs
@@ -112,12 +113,14 @@ class KafkaSession:
         self._connection = connection
         self._outbox = connection.outbox
         self._idle_timeout_s = options.idle_timeout_s
+        groups = groups_of(broker, options.namespace)
         self._context = Context(
             broker=broker,
             connection=connection,
             options=options,
             names=NameSpace(options.namespace),
-            groups=groups_of(broker, options.namespace),
+            groups=groups,
+            presence=Presence(connection, groups),
             login=self._login,
             address=messages.BrokerAddress(broker.placement.node_id, host.encode(), port),
         )
@@ -196,4 +199,5 @@ class KafkaSession:
         """Kafka 0.8 has no word for it. A fetch that waits is woken by the broker and answered."""
 
     async def closed(self) -> None:
-        """Nothing outlives the connection."""
+        """Groups do not wait long for members that are gone."""
+        self._context.presence.ended()

@@ -21,6 +21,7 @@ from protocols.kafka.group_table import GroupTable
 from protocols.kafka.login import Login
 from protocols.kafka.names import NameSpace
 from protocols.kafka.options import KafkaOptions
+from protocols.kafka.presence import Presence
 from protocols.kafka.produce import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
@@ -242,13 +243,15 @@ async def test_compressed_sets_of_one_partition_are_packed_one_after_another(
 def context_of(broker: Broker) -> Context:
     address = m.BrokerAddress(1, b"localhost", 9092)
     connection: Any = SimpleNamespace(check=lambda action, resource: None)
+    groups = GroupTable()
     return Context(
         broker,
         connection,
         KafkaOptions(),
         NameSpace("public/default"),
         address,
-        GroupTable(),
+        groups,
+        Presence(connection, groups),
         Login(connection, broker.authentication),
     )
 

@@ -1,0 +1,197 @@
+"""Members whose connection ends, and long polls of members that are to join again."""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from broker.broker import Broker
+from protocols.kafka.errors import Code
+from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
+from protocols.kafka.group_table import GroupTable, groups_of
+from protocols.kafka.membership import RECONNECT_S, Group, Member, State
+from protocols.kafka.presence import MEMBERSHIPS_MAX, REJOIN_POLL_S, Presence
+from tests.protocols.kafka.frames import Client, fetch
+from tests.protocols.kafka.talk import FOO, OpenClient
+from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced, two_members
+from tests.waiting import until
+
+SESSION_S = 6.0
+
+
+def admit(group: Group, instance: bytes | None = None) -> Member:
+    protocols = [GroupProtocol(b"range", b"")]
+    session_ms = int(SESSION_S * 1000)
+    request = JoinGroupRequest(GROUP, session_ms, b"", b"consumer", protocols, 60_000, instance)
+    return group.admit(request, (b"c", b"/h"), trio.current_time())
+
+
+def settle(group: Group) -> None:
+    """Let all members have joined, with something to do each."""
+    for member in group.members.values():
+        member.joined = True
+    group.advance(trio.current_time())
+    group.assign({}, trio.current_time())
+
+
+def presence_in(nursery: trio.Nursery, table: GroupTable) -> Presence:
+    connection: Any = SimpleNamespace(nursery=nursery, is_open=True)
+    return Presence(connection, table)
+
+
+async def test_a_member_whose_connection_ended_is_dead_after_a_third_of_its_session(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as nursery:
+        first, second = presence_in(nursery, table), presence_in(nursery, table)
+        living, leaving = admit(group), admit(group)
+        settle(group)
+        first.heard(group, living)
+        second.heard(group, leaving)
+        begun = trio.current_time()
+        second.ended()
+        while leaving.member_id in group.members:
+            await trio.sleep(0.01)
+        assert trio.current_time() - begun == pytest.approx(SESSION_S / 3, abs=0.1)
+        assert living.member_id in group.members
+        nursery.cancel_scope.cancel()
+
+
+async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as ending, trio.open_nursery() as staying:
+        first, second = presence_in(ending, table), presence_in(staying, table)
+        leaving, living = admit(group), admit(group)
+        settle(group)
+        first.heard(group, leaving)
+        second.heard(group, living)
+        begun = trio.current_time()
+        ending.cancel_scope.cancel()  # With it goes the task that finds dead members.
+        await until(lambda: not group.watched)
+
+        async def poll() -> None:
+            with second.polling(5.0):
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(poll)
+            await trio.testing.wait_all_tasks_blocked()
+            first.ended()
+        assert trio.current_time() - begun == pytest.approx(SESSION_S / 3 + REJOIN_POLL_S, abs=0.1)
+        assert table.find(GROUP) is group
+        assert list(group.members) == [living.member_id]
+        staying.cancel_scope.cancel()
+
+
+def test_one_that_was_not_heard_of_for_long_still_has_time_to_connect_again() -> None:
+    group = Group(GROUP)
+    member = Member(b"m", None, b"c", b"/h", SESSION_S, SESSION_S, {}, 10.0)
+    group.members[b"m"] = member
+    member.heard(100.0)
+    member.lost(105.0)
+    assert member.due == 105.0 + RECONNECT_S
+    member.heard(105.2)
+    assert member.due == 105.2 + SESSION_S
+
+
+def test_a_static_member_may_be_away_for_its_session() -> None:
+    member = Member(b"m", b"instance", b"c", b"/h", SESSION_S, SESSION_S, {}, 10.0)
+    member.heard(100.0)
+    member.lost(101.0)
+    assert member.due == 100.0 + SESSION_S
+
+
+async def test_a_member_that_came_again_over_another_connection_is_not_lost() -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as nursery:
+        old, new = presence_in(nursery, table), presence_in(nursery, table)
+        member = admit(group)
+        old.heard(group, member)
+        new.heard(group, member)
+        due = member.due
+        old.ended()
+        assert member.due == due
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_remembers_so_many_memberships() -> None:
+    table = GroupTable()
+    async with trio.open_nursery() as nursery:
+        presence = presence_in(nursery, table)
+        for number in range(MEMBERSHIPS_MAX + 5):
+            group = table.get(b"%d" % number)
+            presence.heard(group, admit(group))
+        assert len(presence._spoken) == MEMBERSHIPS_MAX
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_long_poll_ends_early_when_a_member_is_to_join_again(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as nursery:
+        presence = presence_in(nursery, table)
+        member = admit(group)
+        presence.heard(group, member)
+        group.assign({}, trio.current_time())
+
+        async def poll() -> float:
+            begun = trio.current_time()
+            with presence.polling(5.0):
+                await trio.sleep_forever()
+            return trio.current_time() - begun
+
+        assert await poll() == pytest.approx(5.0)
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(poll)
+            await trio.testing.wait_all_tasks_blocked()
+            begun = trio.current_time()
+            admit(group)
+        assert trio.current_time() - begun == pytest.approx(REJOIN_POLL_S)
+        assert await poll() == pytest.approx(REJOIN_POLL_S)  # Until it has joined again.
+        member.joined = True
+        assert await poll() == pytest.approx(5.0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_end_of_a_connection_is_told_to_the_group(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    other, first, second = await two_members(client, open_client)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(synced, other, second))
+        await synced(client, first)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None
+    member = group.members[second.member_id]
+    await other.stream.aclose()
+    await until(lambda: member.presence is None)
+    assert member.due <= trio.current_time() + member.session_s / 3
+    assert await beat(client, first) == Code.NONE
+    member.due = 0.0
+    assert await beat(client, first) == Code.REBALANCE_IN_PROGRESS
+
+
+async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    other = Client(await open_client("kafka"))
+    promised = await other.call_with_table(join(), 5)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(other.call_with_table, join(promised.member_id), 5))
+        await until(lambda: group.state is State.PREPARING)
+        await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=600_000))
+        await client.call_with_table(join(first.member_id), 5)
