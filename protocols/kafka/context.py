@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.kafka.group_table import GroupTable
     from protocols.kafka.login import Login
+    from protocols.kafka.membership import Client
     from protocols.kafka.presence import Presence
     from storage.metadata.names import TopicName
 
@@ -54,6 +55,11 @@ class Context:
     fetch_turn: int = 0  # which partition of a fetch is read first
     # partition id -> (offset asked for, offset from where there was something left to look at)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def client(self) -> Client:
+        """Who sends the request that is being served, as tools are told of it."""
+        return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
 
     def topic(self, name: bytes | None) -> Topic:
         """The topic that a request names, whose action is checked.

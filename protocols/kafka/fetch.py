@@ -137,8 +137,9 @@ class _Fetching:
 
     async def wait(self, seconds: float) -> None:
         """Read whatever comes until it is enough, or the time is up."""
-        broker = self._context.broker
-        with self._context.presence.polling(seconds):
+        context = self._context
+        broker = context.broker
+        with context.groups.polls.waiting(context.client, seconds):
             while not self.is_enough() and not broker.stopping.is_set():
                 awaited = [
                     (one.partition, one.partition.high_watermark if one.full else one.offset)

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from protocols.kafka.errors import Code
+from protocols.kafka.long_polls import LongPolls
 from protocols.kafka.membership import Group, Refused
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class GroupTable:
         """None yet."""
         self._groups: dict[bytes, Group] = {}
         self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
+        self.polls = LongPolls()
 
     def find(self, name: bytes) -> Group | None:
         """The group, if it has members; dead ones are gone from it."""
@@ -42,7 +44,7 @@ class GroupTable:
                 self._drop_empty()
             if len(self._groups) >= GROUPS_MAX:
                 raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
-            group = self._groups[name] = Group(name)
+            group = self._groups[name] = Group(name, call=self.polls.call)
         return group
 
     def names(self) -> list[bytes]:
@@ -73,8 +75,9 @@ class GroupTable:
             with trio.move_on_at(group.next_due()):
                 await lot.park()
         finally:
-            if not lot:
-                self._waiting.pop(group.name, None)
+            # Others that were woken with this one may wait again by now, in a newer lot.
+            if not lot and self._waiting.get(group.name) is lot:
+                del self._waiting[group.name]
         self.changing(group, group.advance)
 
     async def watch(self, group: Group) -> None:
@@ -86,6 +89,11 @@ class GroupTable:
                 await self.wait(group)
         finally:
             group.watched = False
+
+    def call_at(self, group: Group, at: float) -> None:
+        """Have its members be heard of then: whoever is first finds the dead."""
+        for member in group.members.values():
+            self.polls.call(member.client, at)
 
     def _drop_empty(self) -> None:
         for name, group in list(self._groups.items()):

@@ -55,8 +55,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     if anew and context.version >= PROMISE_VERSION:
         promised = group.promise(client_id, now, request.session_timeout_ms / 1000)
         return JoinGroupReply(Code.MEMBER_ID_REQUIRED, member_id=promised)
-    client = (client_id, b"/" + context.connection.peer.rpartition(":")[0].encode())
-    member = group.admit(request, client, now)
+    member = group.admit(request, context.client, now)
     groups.wake(group)
     context.presence.heard(group, member)
     member.joined, waited = True, False

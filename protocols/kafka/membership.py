@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import (
@@ -24,9 +23,9 @@ from protocols.kafka.group_messages import (
 
 GROUP_MEMBERS_MAX = 1000  # All of them stand in the leader's answer.
 MEMBER_BYTES_MAX = 1024 * 1024  # What one member says of itself, and what it is assigned.
-# A living member is heard of in every third of its session: Kafka's documents give clients no more
-# for their heartbeats (heartbeat.interval.ms).
-HEARD_PER_SESSION = 3
+# So soon a living member is heard of again, as a share of its session: clients send a heartbeat by
+# default every 0.07 (Java) to 0.3 (kafka-python) of theirs, and are told a third at most.
+HEARD_SHARE = 0.3
 RECONNECT_S = 0.5  # A member whose connection has ended has so long at least to come again.
 
 
@@ -47,11 +46,8 @@ class Refused(Exception):
         self.code = code
 
 
-class Reachable(Protocol):
-    """Where a member can be told to join again."""
-
-    def call(self, at: float = 0.0) -> None:
-        """Tell it, then if that is later."""
+Client = tuple[bytes, bytes]
+"""Client id and host."""
 
 
 @dataclass(slots=True)
@@ -60,15 +56,14 @@ class Member:
 
     member_id: bytes
     instance_id: bytes | None
-    client_id: bytes
-    client_host: bytes
+    client: Client
     session_s: float
     rebalance_s: float
     protocols: Mapping[bytes, bytes]
     due: float  # when it counts as dead
     joined: bool = False  # it waits for the rebalance that is being prepared
     assignment: bytes = b""
-    presence: Reachable | None = None  # the connection that it spoke over last
+    speaks_over: object = None  # the connection that it was heard over last, if it is there
 
     def heard(self, now: float) -> None:
         """It is alive."""
@@ -78,7 +73,7 @@ class Member:
         """Its connection has ended without a word. A static member may be away for its session."""
         if self.instance_id is None:
             heard = min(self.due - self.session_s, now)
-            again = max(heard + self.session_s / HEARD_PER_SESSION, now + RECONNECT_S)
+            again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)
             self.due = min(self.due, again)
 
 
@@ -97,10 +92,11 @@ class Group:
     join_due: float = 0.0  # when a rebalance goes on without those that have not joined
     changes: int = 0  # counts what those who wait may want to look at
     watched: bool = False  # a task wakes when a member's time is up
+    call: Callable[[Client], None] = lambda client: None  # tells a client to join again
 
     # Joining.
 
-    def admit(self, request: JoinGroupRequest, client: tuple[bytes, bytes], now: float) -> Member:
+    def admit(self, request: JoinGroupRequest, client: Client, now: float) -> Member:
         """Take in a member, or what it says anew; it has joined then. Raises Refused."""
         protocols = _protocols(request.protocols)
         self._check_protocols(request, protocols)
@@ -122,7 +118,7 @@ class Group:
         member = Member(
             member_id or new_member_id(client[0]),
             instance,
-            *client,
+            client,
             session_s,
             rebalance_ms / 1000 if rebalance_ms > 0 else session_s,
             protocols,
@@ -177,8 +173,8 @@ class Group:
         self.state = State.PREPARING
         for member in self.members.values():
             member.joined = member.member_id in joined
-            if not member.joined and member.presence is not None:
-                member.presence.call()
+            if not member.joined:
+                self.call(member.client)
         self.join_due = now + max(member.rebalance_s for member in self.members.values())
         self.changes += 1
 
@@ -302,8 +298,7 @@ class Group:
             DescribedMember(
                 one.member_id,
                 one.instance_id,
-                one.client_id,
-                one.client_host,
+                *one.client,
                 one.protocols.get(name, b""),
                 one.assignment,
             )

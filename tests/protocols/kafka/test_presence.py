@@ -11,21 +11,37 @@ from broker.broker import Broker
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
 from protocols.kafka.group_table import GroupTable, groups_of
-from protocols.kafka.membership import RECONNECT_S, Group, Member, State
-from protocols.kafka.presence import MEMBERSHIPS_MAX, REJOIN_POLL_S, Presence
+from protocols.kafka.long_polls import (
+    CALLED_S,
+    CLIENT_POLLS_MAX,
+    CLIENTS_CALLED_MAX,
+    REJOIN_POLL_S,
+)
+from protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member, State
+from protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import FOO, OpenClient
 from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced, two_members
 from tests.waiting import until
 
 SESSION_S = 6.0
+POLL_S = 5.0
+CLIENT = (b"c", b"/h")
 
 
 def admit(group: Group, instance: bytes | None = None) -> Member:
     protocols = [GroupProtocol(b"range", b"")]
     session_ms = int(SESSION_S * 1000)
     request = JoinGroupRequest(GROUP, session_ms, b"", b"consumer", protocols, 60_000, instance)
-    return group.admit(request, (b"c", b"/h"), trio.current_time())
+    return group.admit(request, CLIENT, trio.current_time())
+
+
+async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float:
+    """How long it took."""
+    begun = trio.current_time()
+    with table.polls.waiting(client, POLL_S):
+        await trio.sleep_forever()
+    return trio.current_time() - begun
 
 
 def settle(group: Group) -> None:
@@ -41,7 +57,7 @@ def presence_in(nursery: trio.Nursery, table: GroupTable) -> Presence:
     return Presence(connection, table)
 
 
-async def test_a_member_whose_connection_ended_is_dead_after_a_third_of_its_session(
+async def test_a_member_whose_connection_ended_is_dead_before_its_session_is_over(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -56,7 +72,7 @@ async def test_a_member_whose_connection_ended_is_dead_after_a_third_of_its_sess
         second.ended()
         while leaving.member_id in group.members:
             await trio.sleep(0.01)
-        assert trio.current_time() - begun == pytest.approx(SESSION_S / 3, abs=0.1)
+        assert trio.current_time() - begun == pytest.approx(SESSION_S * HEARD_SHARE, abs=0.1)
         assert living.member_id in group.members
         nursery.cancel_scope.cancel()
 
@@ -75,16 +91,13 @@ async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
         begun = trio.current_time()
         ending.cancel_scope.cancel()  # With it goes the task that finds dead members.
         await until(lambda: not group.watched)
-
-        async def poll() -> None:
-            with second.polling(5.0):
-                await trio.sleep_forever()
-
         async with trio.open_nursery() as waiting:
-            waiting.start_soon(poll)
+            waiting.start_soon(poll, table)
             await trio.testing.wait_all_tasks_blocked()
             first.ended()
-        assert trio.current_time() - begun == pytest.approx(SESSION_S / 3 + REJOIN_POLL_S, abs=0.1)
+        assert trio.current_time() - begun == pytest.approx(
+            SESSION_S * HEARD_SHARE + REJOIN_POLL_S, abs=0.1
+        )
         assert table.find(GROUP) is group
         assert list(group.members) == [living.member_id]
         staying.cancel_scope.cancel()
@@ -92,7 +105,7 @@ async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
 
 def test_one_that_was_not_heard_of_for_long_still_has_time_to_connect_again() -> None:
     group = Group(GROUP)
-    member = Member(b"m", None, b"c", b"/h", SESSION_S, SESSION_S, {}, 10.0)
+    member = Member(b"m", None, CLIENT, SESSION_S, SESSION_S, {}, 10.0)
     group.members[b"m"] = member
     member.heard(100.0)
     member.lost(105.0)
@@ -102,7 +115,7 @@ def test_one_that_was_not_heard_of_for_long_still_has_time_to_connect_again() ->
 
 
 def test_a_static_member_may_be_away_for_its_session() -> None:
-    member = Member(b"m", b"instance", b"c", b"/h", SESSION_S, SESSION_S, {}, 10.0)
+    member = Member(b"m", b"instance", CLIENT, SESSION_S, SESSION_S, {}, 10.0)
     member.heard(100.0)
     member.lost(101.0)
     assert member.due == 100.0 + SESSION_S
@@ -133,34 +146,54 @@ async def test_a_connection_remembers_so_many_memberships() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_long_poll_ends_early_when_a_member_is_to_join_again(
+async def test_a_long_poll_ends_early_when_its_client_is_to_join_again(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
     group = table.get(GROUP)
-    async with trio.open_nursery() as nursery:
-        presence = presence_in(nursery, table)
-        member = admit(group)
-        presence.heard(group, member)
-        group.assign({}, trio.current_time())
+    admit(group)
+    group.assign({}, trio.current_time())
+    assert await poll(table) == pytest.approx(POLL_S)
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(poll, table)
+        waiting.start_soon(poll, table, (b"other", b"/h"))
+        await trio.testing.wait_all_tasks_blocked()
+        begun = trio.current_time()
+        admit(group)
+        await trio.sleep(REJOIN_POLL_S)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(waiting.child_tasks) == 1
+    assert trio.current_time() - begun == pytest.approx(POLL_S)
 
-        async def poll() -> float:
-            begun = trio.current_time()
-            with presence.polling(5.0):
-                await trio.sleep_forever()
-            return trio.current_time() - begun
 
-        assert await poll() == pytest.approx(5.0)
-        async with trio.open_nursery() as waiting:
-            waiting.start_soon(poll)
-            await trio.testing.wait_all_tasks_blocked()
-            begun = trio.current_time()
-            admit(group)
-        assert trio.current_time() - begun == pytest.approx(REJOIN_POLL_S)
-        assert await poll() == pytest.approx(REJOIN_POLL_S)  # Until it has joined again.
-        member.joined = True
-        assert await poll() == pytest.approx(5.0)
-        nursery.cancel_scope.cancel()
+async def test_polls_are_short_for_a_while_after_a_client_was_called(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    table.polls.call(CLIENT)
+    assert await poll(table) == pytest.approx(REJOIN_POLL_S)
+    await trio.sleep(CALLED_S)
+    assert await poll(table) == pytest.approx(POLL_S)
+
+
+async def test_many_polls_under_one_client_id_are_left_alone(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    begun = trio.current_time()
+    async with trio.open_nursery() as waiting:
+        for _ in range(CLIENT_POLLS_MAX + 1):
+            waiting.start_soon(poll, table)
+        await trio.testing.wait_all_tasks_blocked()
+        table.polls.call(CLIENT)
+    assert trio.current_time() - begun == pytest.approx(POLL_S)
+
+
+async def test_of_many_clients_that_were_called_the_oldest_are_forgotten() -> None:
+    table = GroupTable()
+    for number in range(CLIENTS_CALLED_MAX + 5):
+        table.polls.call((b"%d" % number, b""))
+    assert len(table.polls._called) == CLIENTS_CALLED_MAX
 
 
 async def test_the_end_of_a_connection_is_told_to_the_group(
@@ -174,8 +207,8 @@ async def test_the_end_of_a_connection_is_told_to_the_group(
     assert group is not None
     member = group.members[second.member_id]
     await other.stream.aclose()
-    await until(lambda: member.presence is None)
-    assert member.due <= trio.current_time() + member.session_s / 3
+    await until(lambda: member.speaks_over is None)
+    assert member.due <= trio.current_time() + member.session_s * HEARD_SHARE
     assert await beat(client, first) == Code.NONE
     member.due = 0.0
     assert await beat(client, first) == Code.REBALANCE_IN_PROGRESS
@@ -195,3 +228,27 @@ async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
         await until(lambda: group.state is State.PREPARING)
         await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=600_000))
         await client.call_with_table(join(first.member_id), 5)
+
+
+async def test_who_waits_again_after_a_change_is_woken_by_the_next(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    table = GroupTable()
+    group = table.get(GROUP)
+    admit(group)
+    woken = []
+
+    async def wait(number: int) -> None:
+        for _ in range(2):
+            await table.wait(group)
+            woken.append(number)
+
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(wait, number)
+        for _ in range(2):
+            await trio.testing.wait_all_tasks_blocked()
+            table.wake(group)
+    assert len(woken) == 6
+    assert trio.current_time() == begun
