@@ -88,6 +88,18 @@ class Decoded:
     failed_offset: int | None = None
 
 
+@dataclass(slots=True)
+class Kept:
+    """What is left of a body once records were removed; an empty body has no records.
+
+    `end_offset` is behind the last record kept, or behind the entry that it is in.
+    """
+
+    body: bytes
+    record_count: int
+    end_offset: int
+
+
 def without_frames(error: BodyError) -> BodyError:
     """The error without its traceback and causes, whose frames hold what was unpacked so far.
 
@@ -161,7 +173,8 @@ class Codec(Protocol):
         """
 
 
-# Optional part of a codec: `converted(body, body_format)`, see `storage.codecs.base.BodyCodec`.
+# Optional parts of a codec: `converted(body, body_format)`, and `without(body, base_offset,
+# is_removed)`, which compaction needs: see `storage.codecs.base.BodyCodec`.
 #
 # Optional part of a codec: `keyless`, the formats whose records' keys its readers are not shown.
 # Iggy's own partitioning key is a thing between writer and broker.

@@ -4,11 +4,19 @@ A plug-in may use it or not: the contract is `storage.codecs.api.Codec`.
 """
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BodyInfo, Buffer, Decoded, without_frames
+from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BodyInfo,
+    Buffer,
+    Decoded,
+    Kept,
+    without_frames,
+)
 from storage.codecs.record import Record
 from storage.errors import BodyError
 
@@ -67,6 +75,22 @@ class BodyCodec(abc.ABC):
         this one, without records in between; None: that way is not known, or not for this body.
         """
         return None
+
+    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+        """The body without some of its records; the others stay byte for byte, with their offsets.
+
+        Here for bodies in which each start of `split` is one record. Raises BodyError.
+        """
+        view = memoryview(body)
+        starts = self.split(view, base_offset)
+        stops = [*(pos for _, pos in starts[1:]), len(view)]
+        parts: list[Buffer] = [view[: starts[0][1]]] if starts else []
+        count, end_offset = 0, base_offset
+        for (offset, pos), stop in zip(starts, stops, strict=True):
+            if not is_removed(offset):
+                parts.append(view[pos:stop])
+                count, end_offset = count + 1, offset + 1
+        return Kept(b"".join(parts) if count else b"", count, end_offset)
 
     def readable(self, body: Buffer) -> memoryview:
         """All of the body."""

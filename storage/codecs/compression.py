@@ -192,9 +192,27 @@ def lz4(data: Buffer) -> bytes:
     Its header checksum covers the magic and the descriptor, where the LZ4 frame format says the
     descriptor alone (KAFKA-3160).
     """
+    return _lz4_frame(data, _LZ4_MAGIC + _LZ4_DESCRIPTOR)
+
+
+def lz4_frame(data: Buffer) -> bytes:
+    """The same as the LZ4 frame format says: what Kafka's message format 2 wants."""
+    return _lz4_frame(data, _LZ4_DESCRIPTOR)
+
+
+def zstd(data: Buffer) -> bytes:
+    """One zstd frame (RFC 8878)."""
+    return bytes(cramjam.zstd.compress(data))
+
+
+def compress_block(codec: str, data: Buffer) -> bytes:
+    """Pack a Pulsar payload (`lz4`, `zlib`, `zstd`, `snappy`)."""
+    return _PACKERS[codec](data)
+
+
+def _lz4_frame(data: Buffer, checked: bytes) -> bytes:
     view = memoryview(data)
-    head = _LZ4_MAGIC + _LZ4_DESCRIPTOR
-    parts: list[Buffer] = [head, bytes([_lz4_checksum(head)])]
+    parts: list[Buffer] = [_LZ4_MAGIC, _LZ4_DESCRIPTOR, bytes([_lz4_checksum(checked)])]
     for pos in range(0, len(view), _LZ4_BLOCK):
         plain = view[pos : pos + _LZ4_BLOCK]
         block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
@@ -308,4 +326,17 @@ _BLOCKS: dict[str, Callable[[Buffer, int], Buffer]] = {
     "zlib": _unzlib,
     "zstd": _unzstd,
     "snappy": _unsnappy_raw,
+}
+
+
+def _zlib(data: Buffer) -> bytes:
+    packer = _deflate.compressobj(DEFLATE_LEVEL, zlib.DEFLATED, _ZLIB_WINDOW)
+    return bytes(packer.compress(data) + packer.flush())
+
+
+_PACKERS: dict[str, Callable[[Buffer], bytes]] = {
+    "lz4": lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
+    "zlib": _zlib,
+    "zstd": zstd,
+    "snappy": lambda data: bytes(cramjam.snappy.compress_raw(data)),
 }

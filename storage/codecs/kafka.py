@@ -7,7 +7,7 @@ ByteBufferMessageSet.scala of apache/kafka 0.8.2.2.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from storage.codecs.api import (
     BatchFlag,
@@ -15,6 +15,7 @@ from storage.codecs.api import (
     BodyInfo,
     Buffer,
     Decoded,
+    Kept,
 )
 from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX, crc32
@@ -35,6 +36,7 @@ from storage.codecs.kafka_layout import (
     open_wrapper,
     plain_value,
 )
+from storage.codecs.kafka_prepare import packed
 from storage.codecs.record import Record
 from storage.errors import CorruptBody
 
@@ -86,6 +88,30 @@ class KafkaCodec(BodyCodec):
         """Messages as records. Format 0 has no times: append_us is all that they get."""
         limits = (wanted.records_max, wanted.bytes_max)
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
+
+    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+        """Wrappers of which something goes are opened and packed again with the same codec."""
+        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        parts: list[bytes] = []
+        pos = 0
+        while pos < len(data):
+            attributes, stop = entry(data, pos)
+            if codec := attributes & CODEC_BITS:
+                inner = inner_set(data, pos, stop)
+                left = self.without(inner, base_offset, is_removed)
+                if left.record_count:
+                    is_whole = len(left.body) == len(inner)
+                    last = left.end_offset - 1
+                    parts.append(data[pos:stop] if is_whole else packed(left.body, codec, last))
+                    kept.record_count += left.record_count
+                    kept.end_offset = left.end_offset
+            elif not is_removed(offset := OFFSET.unpack_from(data, pos)[0]):
+                parts.append(data[pos:stop])
+                kept.record_count += 1
+                kept.end_offset = offset + 1
+            pos = stop
+        kept.body = b"".join(parts)
+        return kept
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """An uncompressed set with the key and value of each record; it has no place for more."""

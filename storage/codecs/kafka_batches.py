@@ -17,12 +17,13 @@ from storage.codecs.api import (
     BodyInfo,
     Buffer,
     Decoded,
+    Kept,
     Prepared,
 )
 from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.headers import header_text
-from storage.codecs.kafka_records import RecordsOf, decode_records, varint_bytes
+from storage.codecs.kafka_records import RecordsOf, decode_records, kept_records, varint_bytes
 from storage.codecs.record import Record
 from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
 
@@ -57,6 +58,12 @@ _INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     2: compression.unsnappy,
     3: compression.unlz4,
     4: compression.unzstd,
+}
+_DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
+    1: compression.gzip,
+    2: compression.snappy,
+    3: compression.lz4_frame,
+    4: compression.zstd,
 }
 
 
@@ -209,6 +216,24 @@ class KafkaBatchesCodec(BodyCodec):
                     break
             decoded.next_offset = following
 
+    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+        """Batches of which something goes are packed again; as in Kafka they go on covering the
+        offsets that they had, and keep their times.
+        """
+        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        parts: list[bytes] = []
+        for ref in refs(data):
+            unpacked = bytes(opened(data, ref))
+            left, count, _ = kept_records(unpacked, ref.base_offset, is_removed)
+            if not count:
+                continue
+            is_whole = count == ref.count
+            parts.append(data[ref.pos : ref.stop] if is_whole else _with(ref, left, count))
+            kept.record_count += count
+            kept.end_offset = ref.base_offset + ref.last_offset_delta + 1
+        kept.body = b"".join(parts)
+        return kept
+
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """One uncompressed batch with key, value, headers and publish time of each record."""
         if not records:
@@ -235,10 +260,8 @@ class KafkaBatchesCodec(BodyCodec):
         packed = b"".join(parts)
         last = records[-1].offset - first
         no_producer = (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
-        checked = CHECKED.pack(0, last, base_ms, max_ms, *no_producer, len(records)) + packed
-        length = CHECKED_POS - PREFIX.size + len(checked)
-        head = PREFIX.pack(first, length) + EPOCH.pack(0) + bytes((MAGIC,))
-        return head + CRC.pack(crc32c(checked)) + checked
+        head = CHECKED.pack(0, last, base_ms, max_ms, *no_producer, len(records))
+        return _sealed(first, head + packed)
 
 
 KAFKA_BATCHES = KafkaBatchesCodec()
@@ -253,6 +276,22 @@ def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> B
     if codec not in _INFLATE:
         raise UnreadableBody(f"compression codec {codec} is unknown")
     return _INFLATE[codec](packed, size_max)
+
+
+def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
+    """The batch with these of its records."""
+    codec = ref.attributes & CODEC_BITS
+    producer = (ref.producer_id, ref.producer_epoch, ref.first_sequence)
+    times = (ref.base_ms, ref.max_ms)
+    head = CHECKED.pack(ref.attributes, ref.last_offset_delta, *times, *producer, count)
+    return _sealed(ref.base_offset, head + (_DEFLATE[codec](records) if codec else records))
+
+
+def _sealed(base_offset: int, checked: bytes) -> bytes:
+    """A whole batch of what its checksum covers."""
+    length = CHECKED_POS - PREFIX.size + len(checked)
+    head = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
+    return head + CRC.pack(crc32c(checked)) + checked
 
 
 def _ms_of(record: Record) -> int:

@@ -124,13 +124,17 @@ def pack(messages: Messages, base_offset: int, message_bytes_max: int) -> Prepar
     if not count:
         return Prepared(b"", BodyInfo(0), empty_compressed=True)
     _stamp(messages.data, base_offset)
-    value = _DEFLATE[messages.codec](messages.data)
-    message = b"".join((bytes((0, messages.codec)), NULL, SIZE.pack(len(value)), value))
-    size = ENTRY_CRC.size + len(message)
-    if size > message_bytes_max:
-        raise RecordTooLarge(size, message_bytes_max)
-    head = ENTRY_CRC.pack(base_offset + count - 1, 4 + len(message), crc32(message))
-    return Prepared(head + message, BodyInfo(count, flags=BatchFlag.COMPRESSED))
+    wrapper = packed(messages.data, messages.codec, base_offset + count - 1)
+    if len(wrapper) > message_bytes_max:
+        raise RecordTooLarge(len(wrapper), message_bytes_max)
+    return Prepared(wrapper, BodyInfo(count, flags=BatchFlag.COMPRESSED))
+
+
+def packed(messages: Buffer, codec: int, last_offset: int) -> bytes:
+    """A set as one compressed message without a key, with the offset of its last one."""
+    value = _DEFLATE[codec](messages)
+    message = b"".join((bytes((0, codec)), NULL, SIZE.pack(len(value)), value))
+    return ENTRY_CRC.pack(last_offset, 4 + len(message), crc32(message)) + message
 
 
 def stamp(messages: Messages, base_offset: int) -> Prepared:

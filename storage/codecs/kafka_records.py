@@ -2,7 +2,7 @@
 significant group first, zig-zag. Layout: Kafka protocol guide, "Record". Knows no batch's head.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,6 +103,30 @@ def decode_records(
     if pos != end:
         raise CorruptBody("record batch holds more than it says")
     return bytes_left
+
+
+def kept_records(
+    data: bytes, base_offset: int, is_removed: Callable[[int], bool]
+) -> tuple[bytes, int, int]:
+    """The unpacked records of a batch without some of them, their number, and the last offset."""
+    parts: list[bytes] = []
+    pos, end, last = 0, len(data), base_offset - 1
+    try:
+        while pos < end:
+            start = pos
+            size, pos = read_varint(data, pos)
+            stop = pos + size
+            if size < 0 or stop > end:
+                raise CorruptBody("record is longer than its batch")
+            _, at = read_varint(data, pos + 1)
+            delta, _ = read_varint(data, at)
+            if not is_removed(base_offset + delta):
+                parts.append(data[start:stop])
+                last = base_offset + delta
+            pos = stop
+    except IndexError as error:
+        raise CorruptBody("record batch is cut short") from error
+    return b"".join(parts), len(parts), last
 
 
 def _us_of(whole: RecordsOf, time_delta: int) -> int | None:

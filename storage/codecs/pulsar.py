@@ -6,7 +6,7 @@ producer or subscription.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storage.codecs.api import (
@@ -15,6 +15,7 @@ from storage.codecs.api import (
     BodyInfo,
     Buffer,
     Decoded,
+    Kept,
 )
 from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.pulsar_entry import (
@@ -26,6 +27,7 @@ from storage.codecs.pulsar_entry import (
     record_to_entry,
     unpack,
 )
+from storage.codecs.pulsar_rebatch import without_messages
 from storage.codecs.record import Chunk, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -184,6 +186,26 @@ class PulsarCodec(BodyCodec):
             if len(decoded.records) >= wanted.records_max or bytes_max <= 0:
                 decoded.next_offset = decoded.records[-1].offset + 1
                 break
+
+    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+        """A batched entry of which some messages stay keeps its id and its count, with holes in the
+        place of the others, as in Apache Pulsar.
+        """
+        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        parts: list[bytes] = []
+        for ref in entries(data, base_offset):
+            gone = [is_removed(ref.offset + number) for number in range(ref.record_count)]
+            if all(gone):
+                continue
+            entry = data[ref.start : ref.end]
+            if any(gone):
+                entry = without_messages(entry, gone)
+            prefix = ENTRY_PREFIX.pack(len(entry), ref.offset - base_offset, ref.record_count)
+            parts += (prefix, entry)
+            kept.record_count += ref.record_count - sum(gone)
+            kept.end_offset = ref.offset + ref.record_count
+        kept.body = b"".join(parts)
+        return kept
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
         """As `join_chunks`."""

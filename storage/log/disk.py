@@ -56,6 +56,9 @@ class Disk:
     def rename(self, path: str, new_path: str) -> None:
         os.rename(path, new_path)
 
+    def set_time(self, path: str, time_us: int) -> None:
+        os.utime(path, ns=(time_us * 1000, time_us * 1000))
+
     def unlink(self, path: str) -> None:
         os.unlink(path)
 

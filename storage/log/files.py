@@ -334,6 +334,13 @@ class Files:
         except OSError as error:
             raise storage_error(error, "rename", path) from error
 
+    def set_time(self, path: str, time_us: int) -> None:
+        """Say when a file was last changed. Raises StorageFull, StorageFailed."""
+        try:
+            self.disk.set_time(path, time_us)
+        except OSError as error:
+            raise storage_error(error, "set the time of", path) from error
+
     def unlink(self, path: str) -> None:
         """Remove a file; one that is not there is removed already. Raises StorageFull,
         StorageFailed.

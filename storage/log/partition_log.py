@@ -4,7 +4,6 @@ Appends, rounds and retention belong to one thread, the owner's; readers (`reada
 in any thread beside them. Knows segments and offsets, no topic name and no protocol.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,13 +25,12 @@ from storage.log.batch import (
 )
 from storage.log.committer import Committer, SyncPoint
 from storage.log.files import Files
-from storage.log.readable_log import ReadableLog
 from storage.log.recovery import LogIdentity, Recovered
 from storage.log.reservation import RESERVE_OFFSETS, Reservation
-from storage.log.retention import is_too_old, new_log_start
 from storage.log.segment import Segment, SegmentHeader, new_salt
 from storage.log.segment_set import SegmentSet
 from storage.log.settings import Durability, LogSettings
+from storage.log.shrinking_log import ShrinkingLog
 from storage.log.unsynced import Unsynced
 from storage.log.watermark import SlotFile
 
@@ -46,7 +44,7 @@ class LogPlace:
     committer: Committer
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(ShrinkingLog):
     """The log of one partition. An append is stored whole or not at all, and no offset ever names
     two records. Appends wait for no sync, reads with `wait=False` for no disk."""
 
@@ -79,6 +77,10 @@ class PartitionLog(ReadableLog):
         self._sealed = False
         self._closed = False
         self._segments_to_delete: list[Segment] = []
+        self._replaced: list[Segment] = []
+        self._replaced_in_round: list[Segment] = []
+        self._view = None
+        self.cleaned_offset = 0
         self._pending_limit: int | None = None
         self._slots_to_lower = 0  # Of the reservation, since `written` mode was left.
         self._begin(recovered)
@@ -99,6 +101,7 @@ class PartitionLog(ReadableLog):
                 self._slot.write(self.log_start_offset, self.durable_offset)
             self._remove_when_durable(recovered.below_start)
             self._unsynced.hold(self._segments.view.segments[0].file)
+        self._take_views(recovered)
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)
@@ -274,6 +277,8 @@ class PartitionLog(ReadableLog):
         self._marked = False
         if self._is_written_mode and not self._sealed:
             self._extend_reservation()
+        if self._unsynced.names_changed:
+            self._replaced_in_round, self._replaced = self._replaced, []
         return self._unsynced.take(self.log_end_offset)
 
     def _extend_reservation(self) -> None:
@@ -298,6 +303,8 @@ class PartitionLog(ReadableLog):
             self._confirm_reservation(self._pending_limit)
         if self._segments_to_delete and self._slot.file in point.files:
             self._delete_segments()
+        if self._replaced_in_round:
+            self._delete_replaced()
         self._write_slot()
 
     def _confirm_reservation(self, limit: int) -> None:
@@ -318,91 +325,6 @@ class PartitionLog(ReadableLog):
             self._committer.mark_lazy(self)
         else:
             self._committer.mark(self)
-
-    # Retention
-
-    def retain(
-        self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
-    ) -> int:
-        """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
-
-        Readers are refused at once; the files go when the new log start is durable.
-        Raises: StorageFull, with what needs no room done; StorageFailed.
-        """
-        offsets = (acknowledged_offset, held_offset)
-        try:
-            self._roll_expired(now_us)
-        except StorageFull:
-            self._drop_old(now_us, offsets)  # Which makes room for the next time.
-            raise
-        return self._drop_old(now_us, offsets)
-
-    def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
-        facts = self._segments.facts(self.log_end_offset)
-        start = new_log_start(facts, self.settings, now_us, *offsets) if facts else 0
-        return self._drop_below(start)
-
-    def drop(self, count: int | None = None) -> int:
-        """Drop the `count` oldest segments but the one written to, or all records (None); returns
-        how many segments went. Offsets go on where they are; what is not durable yet stays.
-
-        Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
-        """
-        if count is None and self.takes_appends and not self._segments.last.is_empty:
-            self._roll(self._segments.last)
-            self._mark()
-        bases = self._segments.view.bases
-        return self._drop_below(bases[-1 if count is None else min(count, len(bases) - 1)])
-
-    def _drop_below(self, start: int, log_start: int | None = None) -> int:
-        """Drop whole segments below an offset; the log begins at `log_start`, else with what is
-        left.
-        """
-        view = self._segments.view
-        # Only what is durable is dropped: the log must never end below what was acknowledged.
-        count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
-        if count <= 0 and log_start is None:
-            return 0
-        log_start = view.bases[count] if log_start is None else log_start
-        self._slot.write(log_start, self.durable_offset)
-        self.log_start_offset = log_start
-        self._segments.show(view.segments[count:])
-        self._remove_when_durable(view.segments[:count])
-        return count
-
-    def delete_below(self, offset: int) -> int:
-        """Let the log begin at an offset, at the durable one at most; returns how many segments
-        went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
-        """
-        start = min(offset, self.durable_offset)
-        if start <= self.log_start_offset:
-            return 0
-        if start == self.log_end_offset and self.takes_appends and not self._segments.last.is_empty:
-            self._roll(self._segments.last)
-        return self._drop_below(start, start)
-
-    def _remove_when_durable(self, segments: Sequence[Segment]) -> None:
-        """Remove these once the slot, which has the new log start, is durable."""
-        assert self._slot.file is not None
-        self._segments_to_delete += segments
-        self._unsynced.hold(self._slot.file)
-        self._mark()
-
-    def _roll_expired(self, now_us: int) -> None:
-        """Begin a new segment when even the newest record is too old, so that it can go."""
-        if not self.takes_appends or self._segments.last.is_empty:
-            return
-        if is_too_old(self._segments.last.last_append_us, self.settings, now_us):
-            self._roll(self._segments.last)
-            self._mark()
-
-    def _delete_segments(self) -> None:
-        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
-            while self._segments_to_delete:  # Oldest first: what is left is always one piece.
-                self._segments_to_delete[0].remove()
-                del self._segments_to_delete[0]
-        self._unsynced.names_changed = True
-        self._committer.mark_lazy(self)
 
     # Ending
 
@@ -486,5 +408,7 @@ class PartitionLog(ReadableLog):
         self._committer.forget(self)
         self._unsynced.close()
         self._segments.close()
+        if self._view is not None:
+            self._view.close()
         self._slot.close()
         self._reservation.close()

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from storage.errors import LogClosed, OffsetOutOfRange
 from storage.log.batch import Batch
+from storage.log.compacted_view import CompactedView
 from storage.log.files import FileGone
 from storage.log.places import place_of_offset
 from storage.log.reading import Want
@@ -31,6 +32,7 @@ class ReadableLog:
     _is_written_mode: bool
     _shown_offset: int  # Records below it may be delivered in `synced` mode; it never goes back.
     _closed: bool
+    _view: CompactedView | None
 
     @property
     def high_watermark(self) -> int:
@@ -75,6 +77,28 @@ class ReadableLog:
                 raise fault.damage() from None
             except FileGone:  # Retention took it: the log start is above the offset now.
                 self._check_open()
+
+    @property
+    def view(self) -> CompactedView | None:
+        """The compacted view, if there is one."""
+        return self._view
+
+    def read_compacted(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
+        """As `read`, but for what the compacted view has: there only the latest record of each key,
+        also of records that retention dropped. A damaged view is as good as none.
+
+        Raises: as `read`.
+        """
+        while (view := self._view) is not None and 0 <= offset < view.horizon:
+            try:
+                return view.read(offset, bytes_max, wait=wait)
+            except (Fault, OSError):
+                break
+            except FileGone:
+                self._check_open()
+                if self._view is view:
+                    break
+        return self.read(offset, bytes_max, wait=wait)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -22,9 +22,8 @@ from storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     Segment,
-    segment_bases,
-    segment_path,
 )
+from storage.log.segment_names import SegmentName, segment_names
 from storage.log.settings import LogSettings
 from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
 from storage.log.watermark import read_watermark
@@ -73,8 +72,8 @@ class ReadOnlyLog:
         self.folder = os.fspath(folder)
         self.partition_id = int(os.path.basename(os.path.normpath(self.folder)))
         self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
-        self._segments: dict[int, Segment] = {}
-        self._bases: list[int] = []
+        self._segments: dict[SegmentName, Segment] = {}
+        self._names: list[SegmentName] = []
         self.high_watermark = 0
         self.log_start_offset = 0
         self.refresh()
@@ -93,7 +92,7 @@ class ReadOnlyLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segment files now."""
-        paths = [segment_path(self.folder, base) for base in self._bases]
+        paths = [os.path.join(self.folder, name.file_name) for name in self._names]
         return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
     def refresh(self) -> None:
@@ -101,50 +100,38 @@ class ReadOnlyLog:
         self._let_go()
         slot = read_watermark(self.folder, self.partition_id)
         self.high_watermark = slot.durable_offset
-        self._bases = segment_bases(os.listdir(self.folder))
-        self.log_start_offset = max([slot.log_start_offset, *self._bases[:1]])
+        self._names, _ = segment_names(os.listdir(self.folder))
+        self.log_start_offset = max(
+            [slot.log_start_offset, *(name.base_offset for name in self._names[:1])]
+        )
 
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
         """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
 
         `to_offset` is the watermark where it is None or above it.
         Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
-        overtakes; DamagedLog.
+        overtakes; DamagedLog. Compaction may take out records that were not read yet.
         """
         offset, end = from_offset, self.high_watermark
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
         end = end if to_offset is None else min(to_offset, end)
-        place: tuple[int, int] | None = None
-        number = -1
+        reads = _Reads(self, offset)
         while offset < end:
-            following = self._number_of(offset)
-            if following != number:
-                number, place = following, None
-            segment = self._segment(number)
-            try:
-                found = self._read(segment, place, offset)
-            except FileGone:
-                self.refresh()
-                raise OffsetOutOfRange(offset, self.log_start_offset, end) from None
-            except Fault as fault:
-                raise fault.damage() from None
+            found = reads.next(offset)
             for batch in found:
                 if batch.base_offset >= end:
                     return
                 yield batch
-            if not found:
-                raise DamagedLog(segment.path, segment.size, offset, "the records are missing")
             offset = found[-1].next_offset
-            place = (offset, found[-1].file_pos + found[-1].header.stored_bytes)
 
     def first_at(self, time_us: int) -> int | None:
         """Offset of the first batch with a record of that time or later, None if all are older.
 
         Raises DamagedLog.
         """
-        for number in range(len(self._bases)):
-            segment = self._segment(number)
+        for number in range(len(self._names)):
+            segment = self.segment(number)
             try:
                 segment.size = segment.file.size()
                 found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
@@ -156,21 +143,33 @@ class ReadOnlyLog:
                 return max(found, self.log_start_offset) if found < self.high_watermark else None
         return None
 
-    def _number_of(self, offset: int) -> int:
-        return max(bisect_right(self._bases, offset) - 1, 0)
+    def number_of(self, offset: int) -> int:
+        """Which segment has that offset, if any has."""
+        return max(bisect_right(self._names, offset, key=_base_of) - 1, 0)
 
-    def _segment(self, number: int) -> Segment:
-        base = self._bases[number]
-        segment = self._segments.get(base)
+    def segment(self, number: int) -> Segment:
+        """A segment by its place in the log."""
+        name = self._names[number]
+        segment = self._segments.get(name)
         if segment is None:
-            segment = Segment(self._files, self.folder, base, KIND_PARTITION, self.partition_id)
-            self._segments[base] = segment
+            place = (KIND_PARTITION, self.partition_id)
+            segment = Segment(self._files, self.folder, name.base_offset, *place, name)
+            self._segments[name] = segment
         return segment
 
-    def _read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
+    def read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
+        """Batches of a segment, from a place at or before that offset. Raises Fault, FileGone."""
         segment.size = segment.file.size()  # The last segment may grow while this reads.
         want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self._place(segment, offset), want)
+
+    def is_changed(self) -> bool:
+        """Whether the segments are others now than at the last look; looks again then."""
+        before = self._names
+        if segment_names(os.listdir(self.folder))[0] == before:
+            return False
+        self.refresh()
+        return True
 
     def _place(self, segment: Segment, offset: int) -> tuple[int, int]:
         """Where to begin: at the index entry before the offset, else at the first batch."""
@@ -190,3 +189,41 @@ class ReadOnlyLog:
         """Close the files."""
         self._let_go()
         self._files.close()
+
+
+class _Reads:
+    """One walk over the log while compaction and retention may take segments away."""
+
+    def __init__(self, log: ReadOnlyLog, offset: int) -> None:
+        self._log = log
+        self._segment: Segment | None = None
+        self._place: tuple[int, int] | None = None
+        self._end = log.high_watermark
+
+    def next(self, offset: int) -> list[Batch]:
+        """At least one batch. Raises OffsetOutOfRange, DamagedLog."""
+        while True:
+            segment = self._log.segment(self._log.number_of(offset))
+            if segment is not self._segment:
+                self._segment, self._place = segment, None
+            try:
+                found = self._log.read(segment, self._place, offset)
+                if found:
+                    last = found[-1]
+                    self._place = last.next_offset, last.file_pos + last.header.stored_bytes
+                    return found
+                failure = DamagedLog(segment.path, segment.size, offset, "the records are missing")
+            except FileGone:
+                self._log.refresh()
+                if offset < self._log.log_start_offset or not self._log.size_bytes:
+                    start = self._log.log_start_offset
+                    raise OffsetOutOfRange(offset, start, self._end) from None
+                continue
+            except Fault as fault:
+                failure = fault.damage()
+            if not self._log.is_changed():  # A listing beside a compaction may miss a name.
+                raise failure
+
+
+def _base_of(name: SegmentName) -> int:
+    return name.base_offset

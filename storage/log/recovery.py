@@ -28,8 +28,8 @@ from storage.log.segment import (
     LOG_SUFFIX,
     SEGMENT_HEADER_BYTES,
     Segment,
-    segment_bases,
 )
+from storage.log.segment_names import segment_names, view_names
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
@@ -93,7 +93,8 @@ class Recovered:
 
     What lies at or above `durable_offset` is in the files, but has to be synced before it is shown:
     `unsynced` are the segments that hold it. `below_start` lie below the log start: they may go
-    once the slot that says so, and what follows them, are durable.
+    once the slot that says so, and what follows them, are durable. `replaced` gave way to a
+    compacted segment: they may go once its name is durable.
     """
 
     segments: list[Segment]
@@ -104,6 +105,8 @@ class Recovered:
     below_start: list[Segment]
     takes_appends: bool
     report: RecoveryReport
+    replaced: Sequence[Segment] = ()
+    views: Sequence[Segment] = ()  # Compacted views, the newest first.
 
 
 @dataclass(slots=True, frozen=True)
@@ -131,13 +134,16 @@ def recover(
     for name in names:
         if name.endswith(".new"):
             files.unlink(os.path.join(folder, name))
-    segments = [
-        Segment(files, folder, base, identity.kind, identity.partition_id)
-        for base in segment_bases(names)
-    ]
+    number = identity.partition_id
+    segments, replaced, views = (
+        [Segment(files, folder, one.base_offset, identity.kind, number, one) for one in some]
+        for some in (*segment_names(names), view_names(names))
+    )
     for segment in segments:
         segment.stat()
-    return _Recovery(files, folder, slot, interval_bytes).run(segments)
+    recovered = _Recovery(files, folder, slot, interval_bytes).run(segments)
+    recovered.replaced, recovered.views = replaced, views
+    return recovered
 
 
 class _Recovery:

@@ -19,7 +19,7 @@ class SegmentFacts:
 def drops_anything(settings: LogSettings) -> bool:
     """Whether a log with these settings ever drops a segment."""
     limits = (settings.retention_bytes, settings.retention_ms)
-    return settings.delete_acknowledged or limits != (None, None)
+    return settings.deletes and (settings.delete_acknowledged or limits != (None, None))
 
 
 def asks_for_positions(settings: LogSettings) -> bool:
@@ -41,6 +41,8 @@ def new_log_start(
     `held_offset` is the position of the subscription that `retention_hold` names, None if it has
     none.
     """
+    if not settings.deletes:
+        return segments[0].base_offset
     bytes_left = sum(segment.size_bytes for segment in segments)
     for segment in segments[:-1]:
         bytes_kept, bytes_left = bytes_left, bytes_left - segment.size_bytes
@@ -81,5 +83,5 @@ def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_lef
 
 def is_too_old(last_append_us: int, settings: LogSettings, now_us: int) -> bool:
     """Whether the newest record is older than the limit."""
-    limit_ms = settings.retention_ms
+    limit_ms = settings.retention_ms if settings.deletes else None
     return limit_ms is not None and now_us - last_append_us > limit_ms * 1000

@@ -16,6 +16,8 @@ from crc32c import crc32c
 from storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
 from storage.log.files import File, Files
 from storage.log.index import SparseIndex
+from storage.log.segment_names import BASE_DIGITS, SegmentName
+from storage.log.segment_names import LOG_SUFFIX as LOG_SUFFIX
 from storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
@@ -27,13 +29,14 @@ KIND_CATALOGUE = 2
 KIND_CURSORS = 3
 
 FLAG_SNAPSHOT = 1
+FLAG_COMPACTED = 2
+FLAGS = FLAG_SNAPSHOT | FLAG_COMPACTED
 
-LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
-BASE_DIGITS = 20
 
-# magic, version, kind, salt, partition_id, base_offset, flags, reserved
-HEADER = Struct("<8sHHIQqH26s")
+# magic, version, kind, salt, partition_id, base_offset, flags, end_offset, tombstones_below,
+# tombstones_us, reserved
+HEADER = Struct("<8sHHIQqHqqq2s")
 CRC = Struct("<I")
 
 assert HEADER.size + CRC.size == SEGMENT_HEADER_BYTES
@@ -56,12 +59,18 @@ class SegmentHeader:
     partition_id: int
     base_offset: int
     flags: int = 0
+    # Only with FLAG_COMPACTED, else 0: where it ends; and its tombstones below an offset are the
+    # latest records of their keys since that time at the latest.
+    end_offset: int = 0
+    tombstones_below: int = 0
+    tombstones_us: int = 0
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
     """The header's 64 bytes."""
     fields = (header.kind, header.salt, header.partition_id, header.base_offset, header.flags)
-    rest = HEADER.pack(MAGIC, VERSION, *fields, bytes(26))
+    compacted = (header.end_offset, header.tombstones_below, header.tombstones_us)
+    rest = HEADER.pack(MAGIC, VERSION, *fields, *compacted, bytes(2))
     return rest + CRC.pack(crc32c(rest))
 
 
@@ -71,21 +80,26 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
         raise BadSegment(f"only {len(data)} of {SEGMENT_HEADER_BYTES} header bytes")
     if CRC.unpack_from(data, HEADER.size)[0] != crc32c(data[: HEADER.size]):
         raise BadSegment("segment header checksum is wrong")
-    magic, version, kind, salt, partition_id, base_offset, flags, rest = HEADER.unpack_from(data)
+    magic, version, kind, salt, partition_id, base_offset, flags, *rest = HEADER.unpack_from(data)
+    *compacted, reserved = rest
     if magic != MAGIC or version != VERSION:
         raise BadSegment(f"not a segment of version {VERSION}")
-    if any(rest) or flags & ~FLAG_SNAPSHOT or not salt:
+    if any(reserved) or flags & ~FLAGS or not salt:
         raise BadSegment("reserved bits are set")
-    return SegmentHeader(kind, salt, partition_id, base_offset, flags)
+    if not flags & FLAG_COMPACTED and any(compacted):
+        raise BadSegment("reserved bytes are set")
+    if flags & FLAG_COMPACTED and compacted[0] <= base_offset:
+        raise BadSegment("it ends where it begins")
+    return SegmentHeader(kind, salt, partition_id, base_offset, flags, *compacted)
 
 
 def segment_path(folder: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
-    """Path of a segment's file; the name is the base offset in 20 digits."""
+    """Path of a segment's file that no compaction made: the base offset in 20 digits."""
     return f"{folder}/{base_offset:020d}{suffix}"
 
 
 def segment_bases(names: Sequence[str]) -> list[int]:
-    """Base offsets of the segment files among names of a folder, ascending."""
+    """Base offsets of a journal's segment files among names of its folder, ascending."""
     stems = [name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)]
     return sorted(int(stem) for stem in stems if len(stem) == BASE_DIGITS and stem.isdecimal())
 
@@ -98,9 +112,17 @@ class Segment:
     """
 
     def __init__(
-        self, files: Files, folder: str, base_offset: int, kind: int, partition_id: int
+        self,
+        files: Files,
+        folder: str,
+        base_offset: int,
+        kind: int,
+        partition_id: int,
+        name: SegmentName | None = None,
     ) -> None:
-        self.path = segment_path(folder, base_offset)
+        """`name` is that of a file which compaction may have made."""
+        self.path = f"{folder}/{name.file_name}" if name else segment_path(folder, base_offset)
+        self.name = name or SegmentName(base_offset)
         self.base_offset = base_offset
         self.kind = kind
         self.partition_id = partition_id
@@ -153,6 +175,8 @@ class Segment:
             raise ForeignSegment(f"it belongs to partition {header.partition_id}")
         if header.base_offset != self.base_offset:
             raise ForeignSegment(f"its header says base offset {header.base_offset}")
+        if header.end_offset != self.name.end_offset:
+            raise ForeignSegment(f"its header says that it ends at {header.end_offset}")
         self.take_header(header)
         self._take_first_time(data)
 
@@ -195,6 +219,11 @@ class Segment:
     @property
     def _index_path(self) -> str:
         return self.path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether compaction made it."""
+        return self.name.generation > 0
 
     @property
     def index_in_memory(self) -> SparseIndex | None:
@@ -318,6 +347,13 @@ class Segment:
         """Close the files."""
         self.file.close()
         self.drop_index()
+
+
+def empty_header(segment: Segment, salt: int, flags: int = 0) -> SegmentHeader:
+    """The header that a segment's file needs at least, by its name."""
+    flags |= FLAG_COMPACTED if segment.is_compacted else 0
+    place = (segment.partition_id, segment.base_offset)
+    return SegmentHeader(segment.kind, salt, *place, flags, segment.name.end_offset)
 
 
 def new_salt() -> int:

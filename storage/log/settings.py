@@ -11,6 +11,14 @@ class Durability(StrEnum):
     WRITTEN = "written"
 
 
+class CleanupPolicy(StrEnum):
+    """What becomes of old records, in Kafka's words."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+    COMPACT_DELETE = "compact,delete"
+
+
 @dataclass(slots=True, frozen=True)
 class LogSettings:
     """Settings of one log; None means no limit of that kind.
@@ -21,6 +29,11 @@ class LogSettings:
     `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
     `retention_hold`: the limits do not drop what this subscription has still to read (an export's),
     but for what is above `retention_hold_bytes` or older than `retention_hold_ms`.
+    `cleanup_policy`: which of deletion by the limits and compaction of closed segments there is;
+    the defaults of the latter are Kafka's. It begins once `min_dirty_ppm` millionths of them are
+    new, leaves segments alone that were written to within `min_compaction_lag_ms`, and keeps
+    tombstones for `delete_retention_ms`. `compaction_threshold`: new bytes after which a compacted
+    view is made (Pulsar's), None for never.
     """
 
     segment_bytes: int = 1 << 30
@@ -34,3 +47,18 @@ class LogSettings:
     retention_hold: str | None = None
     retention_hold_bytes: int | None = None
     retention_hold_ms: int | None = None
+    cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+    min_dirty_ppm: int = 500_000
+    min_compaction_lag_ms: int = 0
+    delete_retention_ms: int = 24 * 3_600_000
+    compaction_threshold: int | None = None
+
+    @property
+    def compacts(self) -> bool:
+        """Whether closed segments are compacted."""
+        return self.cleanup_policy != CleanupPolicy.DELETE
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the limits drop old segments."""
+        return self.cleanup_policy != CleanupPolicy.COMPACT

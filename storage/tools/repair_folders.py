@@ -13,10 +13,9 @@ from storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     BadSegment,
-    segment_bases,
-    segment_path,
     unpack_segment_header,
 )
+from storage.log.segment_names import segment_names
 from storage.tools.repair_step import Step
 from storage.tools.rewriting import SetAside
 
@@ -150,8 +149,8 @@ def held_partition(files: Files, folder: str) -> int | None:
     where there is none, or they disagree.
     """
     found = set()
-    for base in segment_bases(files.names(folder)):
-        file = files.open(segment_path(folder, base))
+    for name in segment_names(files.names(folder))[0]:
+        file = files.open(os.path.join(folder, name.file_name))
         try:
             header = unpack_segment_header(file.read_at(SEGMENT_HEADER_BYTES, 0))
         except (BadSegment, OSError):

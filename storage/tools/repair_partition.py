@@ -12,6 +12,7 @@ from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
+    empty_header,
     new_salt,
 )
 from storage.tools.repair_step import Plan, Step, offsets_text
@@ -111,16 +112,16 @@ class PartitionRepair:
 
     def _rewrite(self, segment: Segment, holes: Sequence[Hole]) -> None:
         """Rewrite a segment: its good batches unchanged, gaps in place of what is not good."""
-        self._aside.copy(segment.path, f"{segment.partition_id}.{segment.base_offset:020d}.log")
+        self._aside.copy(segment.path, f"{segment.partition_id}.{segment.name.file_name}")
         is_lost = holes[0].segment is not None and holes[0].file_pos == 0 and not holes[0].header
         identity = self._identity
-        header = SegmentHeader(
-            identity.kind, new_salt(), identity.partition_id, segment.base_offset
-        )
+        header = empty_header(segment, new_salt())
         if not is_lost:
             assert segment.header is not None, "its batches were found with it"
             header = segment.header
-        writer = SegmentWriter(self._files, identity.folder, header, segment.last_append_us)
+        writer = SegmentWriter(
+            self._files, identity.folder, header, segment.last_append_us, segment.path
+        )
         try:
             pos = SEGMENT_HEADER_BYTES
             for hole in holes:

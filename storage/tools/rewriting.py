@@ -34,12 +34,19 @@ class SegmentWriter:
     """A segment file in the making; nothing is seen of it before `finish`."""
 
     def __init__(
-        self, files: Files, folder: str, header: SegmentHeader, append_us: int | None = None
+        self,
+        files: Files,
+        folder: str,
+        header: SegmentHeader,
+        append_us: int | None = None,
+        path: str | None = None,
     ) -> None:
-        """`append_us` is when its records were appended, as far as known: retention by age goes by
-        it. Now if it is None. Raises: StorageFull, StorageFailed.
+        """`path` is that of the file it replaces, where compaction made that. `append_us` is when
+        its records were appended, as far as known, now if it is None: retention by age goes by it.
+
+        Raises: StorageFull, StorageFailed.
         """
-        self.path = segment_path(folder, header.base_offset)
+        self.path = path or segment_path(folder, header.base_offset)
         self._files = files
         self._folder = folder
         self._header = header

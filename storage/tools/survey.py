@@ -20,8 +20,9 @@ from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
-    segment_bases,
+    empty_header,
 )
+from storage.log.segment_names import segment_names
 from storage.log.watermark import Watermark
 
 
@@ -92,13 +93,11 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
 
     Raises: FileGone, if one goes meanwhile; StorageFailed.
     """
-    bases = segment_bases(files.names(identity.folder))
-    while len(bases) > 1 and bases[1] <= slot.log_start_offset:
-        bases.pop(0)
-    segments = [
-        Segment(files, identity.folder, base, identity.kind, identity.partition_id)
-        for base in bases
-    ]
+    found, _ = segment_names(files.names(identity.folder))
+    while len(found) > 1 and found[1].base_offset <= slot.log_start_offset:
+        found.pop(0)
+    place = (identity.kind, identity.partition_id)
+    segments = [Segment(files, identity.folder, one.base_offset, *place, one) for one in found]
     for one in segments:
         try:
             one.stat()
@@ -311,12 +310,12 @@ def proven_header(one: Segment) -> SegmentHeader | None:
         return None
     if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
         return None  # It is whole, and says that it belongs elsewhere.
-    _, _, _, salt, _, _, flags, _ = segment.HEADER.unpack_from(data)
+    salt, flags = (segment.HEADER.unpack_from(data)[place] for place in (3, 6))
     if one.kind == KIND_PARTITION:
         flags = 0
     if not salt or flags & ~segment.FLAG_SNAPSHOT:
         return None
-    one.take_header(SegmentHeader(one.kind, salt, one.partition_id, one.base_offset, flags))
+    one.take_header(empty_header(one, salt, flags))
     if next(find_good(one, SEGMENT_HEADER_BYTES, one.base_offset, one.size), None) is None:
         one.header = None
     return one.header

@@ -46,8 +46,12 @@ def test_every_flipped_bit_and_every_cut_is_found():
 
 @pytest.mark.parametrize(
     "header",
-    [SegmentHeader(1, 0, 1, 0), SegmentHeader(1, 5, 1, 0, flags=2)],
-    ids=["no salt", "unknown flag"],
+    [
+        SegmentHeader(1, 0, 1, 0),
+        SegmentHeader(1, 5, 1, 0, flags=4),
+        SegmentHeader(1, 5, 1, 0, end_offset=7),
+    ],
+    ids=["no salt", "unknown flag", "an end without its flag"],
 )
 def test_a_header_that_no_broker_writes_is_refused(header):
     with pytest.raises(BadSegment, match="reserved"):

@@ -1,0 +1,61 @@
+"""A batched Pulsar entry without some of its messages, as Apache's compaction leaves it.
+
+Each message that goes leaves a hole, so that the others keep their batch indexes: metadata with
+`compacted_out` and no payload, which clients and our own decoding pass over. Knows no offsets.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from storage.codecs.compression import INFLATED_BYTES_MAX, compress_block
+from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata
+from storage.codecs.pulsar_entry import (
+    CHECKSUM_MAGIC,
+    COMPRESSIONS,
+    read_metadata,
+    unpack,
+)
+from storage.errors import CorruptBody
+
+_U32 = struct.Struct(">I")
+
+
+def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
+    """The entry with holes in the place of the messages that `gone` says.
+
+    Raises: CorruptBody, UnreadableBody, RecordTooLarge.
+    """
+    metadata, payload_pos = read_metadata(entry, check=False)
+    payload = bytes(entry[payload_pos:])
+    if metadata.compression:
+        size = metadata.uncompressed_size
+        payload = bytes(unpack(metadata.compression, payload, size, INFLATED_BYTES_MAX))
+    packed = BatchedMetadata(payload_size=0, compacted_out=True).SerializeToString()
+    hole = _U32.pack(len(packed)) + packed
+    parts: list[bytes] = []
+    pos = 0
+    for is_gone in gone:
+        start, pos = pos, _message_end(payload, pos)
+        parts.append(hole if is_gone else payload[start:pos])
+    payload = b"".join(parts)
+    if metadata.compression:
+        metadata.uncompressed_size = len(payload)
+        payload = compress_block(COMPRESSIONS[metadata.compression], payload)
+    head = metadata.SerializeToString()
+    checked = b"".join((_U32.pack(len(head)), head, payload))
+    return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(checked)), checked))
+
+
+def _message_end(payload: bytes, pos: int) -> int:
+    if len(payload) - pos < _U32.size:
+        raise CorruptBody("batch holds fewer messages than it says")
+    start = pos + _U32.size + _U32.unpack_from(payload, pos)[0]
+    if start > len(payload):
+        raise CorruptBody("message metadata is longer than its batch")
+    single = BatchedMetadata.FromString(payload[pos + _U32.size : start])
+    end: int = start + single.payload_size
+    if single.payload_size < 0 or end > len(payload):
+        raise CorruptBody("message is longer than its batch")
+    return end

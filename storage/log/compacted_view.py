@@ -1,0 +1,29 @@
+"""The compacted view of one log: the latest record of each key below its end, in a file beside the
+log (FORMAT.md section 12). It only repeats what the log says, or said before retention.
+"""
+
+from storage.log.batch import Batch
+from storage.log.reading import Want
+from storage.log.segment import Segment
+from storage.log.segment_set import SegmentSet
+
+
+class CompactedView:
+    """One file of the latest records. Any thread reads."""
+
+    def __init__(self, segment: Segment, interval_bytes: int) -> None:
+        self.segment = segment
+        self.horizon = segment.name.end_offset  # Everything below it was compacted.
+        self._set = SegmentSet([segment], interval_bytes)
+
+    def read(self, offset: int, bytes_max: int, *, wait: bool) -> list[Batch]:
+        """Batches from the one that has `offset` on, at least one. Raises Fault, FileGone,
+        WouldBlock.
+        """
+        if not self.segment.size:
+            self.segment.stat()
+        return self._set.read(Want(offset, self.horizon, bytes_max, wait))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._set.close()

@@ -1,0 +1,158 @@
+"""Which records later ones of the same key replace: one walk over all of them, or several.
+
+The keys of a walk are remembered by a digest, at most so many. Where there are more, the walk goes
+on with half of them, and another one looks at the other half. Knows no file that is written.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from storage.codecs.api import BatchFlag
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
+from storage.errors import UnreadableBody
+from storage.log.batch import Batch
+from storage.log.compaction.offset_set import OffsetSet
+from storage.log.compaction.sources import Source
+
+# Of one walk: some 150 bytes each, 75 MB in all while the table grows. Kafka's cleaner has 128 MiB.
+KEYS_MAX: Final = 500_000
+# Two keys of one digest would take each other's place: not to be expected with this many bytes.
+DIGEST_BYTES: Final = 16
+# Decoded at once, some 20 ms of a thread: a compressed body is unpacked again for each such piece.
+RECORDS_PER_STEP: Final = 10_000
+DECODED_BYTES_PER_STEP: Final = 4 << 20
+
+
+class Rules(Protocol):
+    """What the latest record of a key means, and what has none."""
+
+    drops_keyless: bool
+    """Whether records without a key go too."""
+
+    def is_tombstone(self, record: Record) -> bool:
+        """Whether a record says that its key is gone."""
+
+    def drops_tombstone(self, offset: int) -> bool:
+        """Whether one that is the latest record of its key goes too."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a scan found: offsets of records that go, and of tombstones that stay."""
+
+    removed: OffsetSet
+    tombstones: OffsetSet
+    has_unreadable: bool = False
+
+    @property
+    def keeps_tombstones(self) -> bool:
+        """Whether something older than a tombstone may still be there, so that it has to stay."""
+        return self.has_unreadable or self.removed.is_full
+
+
+class KeyScan:
+    """One scan over all that a compaction looks at."""
+
+    def __init__(
+        self, sources: Sequence[Source], rules: Rules, interval_bytes: int, keys_max: int = KEYS_MAX
+    ) -> None:
+        self.found = Found(OffsetSet(), OffsetSet())
+        self.walks = 0
+        self._sources = sources
+        self._rules = rules
+        self._interval_bytes = interval_bytes
+        self._keys_max = keys_max
+        self._seed = os.urandom(DIGEST_BYTES)  # So that no client can make two of one digest.
+        self._latest: dict[bytes, int] = {}  # Twice the offset, and one more for a tombstone.
+        self._parts = [(0, 0)]  # Of walks that are still to be made.
+        self._part = (0, 0)  # (low bits of a digest, which of them count) of the keys of this walk.
+
+    def run(self) -> Iterator[None]:
+        """Scan, in steps. Raises Fault, FileGone."""
+        while self._parts:
+            self._part = self._parts.pop()
+            self._latest.clear()
+            self.walks += 1
+            for source in self._sources:
+                for batches in source.pieces(self._interval_bytes):
+                    for batch in batches:
+                        yield from self._look_at(batch)
+                    yield
+            yield from self._finish_walk()
+        self._latest.clear()
+
+    def _look_at(self, batch: Batch) -> Iterator[None]:
+        header, offset = batch.header, batch.base_offset
+        if header.flags & BatchFlag.GAP:
+            return
+        try:
+            codec = codec_for(header.body_format)
+        except UnreadableBody:
+            self.found.has_unreadable = True
+            return
+        while offset < batch.next_offset:
+            decoded = codec.decode(
+                batch.body,
+                batch.base_offset,
+                header.append_us,
+                start_offset=offset,
+                records_max=RECORDS_PER_STEP,
+                bytes_max=DECODED_BYTES_PER_STEP,
+            )
+            self._note(decoded.records)
+            self._halve()
+            if decoded.failed is not None:
+                self.found.has_unreadable = True
+                return
+            if not decoded.records:
+                return
+            offset = decoded.next_offset
+            if offset < batch.next_offset:
+                yield
+
+    def _note(self, records: Sequence[Record]) -> None:
+        latest, seed, removed = self._latest, self._seed, self.found.removed
+        low, mask = self._part
+        rules = self._rules
+        for record in records:
+            if record.chunk is not None:
+                self.found.has_unreadable = True  # Its message is in several records.
+                continue
+            if record.key is None:
+                if rules.drops_keyless:
+                    removed.add(record.offset)
+                continue
+            digest = blake2b(record.key, digest_size=DIGEST_BYTES, key=seed).digest()
+            if mask and int.from_bytes(digest[:8], "little") & mask != low:
+                continue
+            before = latest.get(digest)
+            if before is not None:
+                removed.add(before >> 1)
+            latest[digest] = record.offset << 1 | rules.is_tombstone(record)
+
+    def _halve(self) -> None:
+        """Leave half of the keys to another walk, again and again, until the others find room."""
+        while len(self._latest) > self._keys_max:
+            low, mask = self._part
+            bit = mask + 1
+            self._parts.append((low | bit, mask | bit))
+            self._part = low, mask | bit
+            for digest in [one for one in self._latest if int.from_bytes(one[:8], "little") & bit]:
+                del self._latest[digest]
+
+    def _finish_walk(self) -> Iterator[None]:
+        """Say which tombstones go and which stay."""
+        found, rules = self.found, self._rules
+        for number, at in enumerate(self._latest.values()):
+            if at & 1:
+                offset = at >> 1
+                if found.keeps_tombstones or not rules.drops_tombstone(offset):
+                    found.tombstones.add(offset)
+                else:
+                    found.removed.add(offset)
+            if number % RECORDS_PER_STEP == 0:
+                yield

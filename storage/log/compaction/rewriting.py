@@ -1,0 +1,48 @@
+"""Writes a compacted file out of what it takes the place of, leaving out what a scan found."""
+
+from collections.abc import Iterator, Sequence
+
+from storage.codecs.api import BatchFlag
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError
+from storage.log.batch import Batch
+from storage.log.compaction.offset_set import OffsetSet
+from storage.log.compaction.sources import Source
+from storage.log.compaction.writer import CompactedWriter
+
+
+def rewrite(
+    sources: Sequence[Source], removed: OffsetSet, writer: CompactedWriter, interval_bytes: int
+) -> Iterator[None]:
+    """Write it in steps, and make it durable under its passing name.
+
+    Raises: Fault, FileGone, StorageFull, StorageFailed.
+    """
+    for source in sources:
+        for batches in source.pieces(interval_bytes):
+            for batch in batches:
+                write_batch(batch, removed, writer)
+            yield
+    writer.finish()
+
+
+def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> None:
+    """Write what is left of one batch. What cannot be opened is kept as it is."""
+    header = batch.header
+    writer.last_append_us = max(writer.last_append_us, header.append_us)
+    if header.flags & BatchFlag.GAP:
+        return
+    if not removed.has_any(header.base_offset, header.next_offset):
+        writer.keep(batch)
+        return
+    try:
+        without = getattr(codec_for(header.body_format), "without", None)
+        if without is None:  # A plug-in's.
+            writer.keep(batch)
+            return
+        kept = without(batch.body, header.base_offset, removed.__contains__)
+    except BodyError:
+        writer.keep(batch)
+        return
+    if kept.record_count:
+        writer.keep_some(batch, kept)

@@ -1,0 +1,261 @@
+"""One compaction of one log, in steps: of its closed segments (Kafka's `cleanup.policy=compact`),
+or into a view beside the log (Pulsar's compaction).
+
+The steps run in any thread. What a step gives is to be published by the owner's thread
+(`publish`), and to be durable before the next step. FORMAT.md section 12.
+"""
+
+import abc
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.codecs.record import Record
+from storage.log.compaction.key_scan import KEYS_MAX, Found, KeyScan
+from storage.log.compaction.rewriting import rewrite
+from storage.log.compaction.sources import Source
+from storage.log.compaction.writer import CompactedWriter
+from storage.log.files import Files
+from storage.log.partition_log import PartitionLog
+from storage.log.segment import (
+    FLAG_COMPACTED,
+    KIND_PARTITION,
+    Segment,
+    SegmentHeader,
+    new_salt,
+)
+from storage.log.segment_names import VIEW_SUFFIX, SegmentName
+
+US_PER_MS = 1000
+
+
+@dataclass(slots=True)
+class Done:
+    """What a compaction did, for metrics and the admin API."""
+
+    read_bytes: int = 0  # Of the files that others took the place of, or that a view was made of.
+    written_bytes: int = 0
+    published: int = 0
+    walks: int = 0
+
+
+class Compaction(abc.ABC):
+    """What both kinds share."""
+
+    drops_keyless: bool
+
+    def __init__(self, log: PartitionLog, files: Files, keys_max: int = KEYS_MAX) -> None:
+        self.log = log
+        self.done = Done()
+        self.sources: list[Source] = []
+        self._files = files
+        self._keys_max = keys_max
+        self._interval_bytes = log.settings.index_interval_bytes
+
+    def steps(self) -> Iterator[CompactedWriter | None]:
+        """Go on with the work; a writer is a finished file that `publish` is to be called with.
+
+        Closing the iterator gives up, and leaves nothing behind but what was published.
+        Raises: Fault, FileGone, StorageFull, StorageFailed.
+        """
+        for source in self.sources:
+            source.segment.load()
+        scan = KeyScan(self.sources, self, self._interval_bytes, self._keys_max)
+        for _ in scan.run():
+            yield None
+        self.done.walks = scan.walks
+        for sources, header, name in self._outputs(scan.found):
+            writer = CompactedWriter(
+                self._files, self.log.folder, name, header, self._interval_bytes
+            )
+            try:
+                for _ in rewrite(sources, scan.found.removed, writer, self._interval_bytes):
+                    yield None
+                yield writer
+            finally:
+                writer.abandon()
+            if writer.segment is not None:
+                writer.segment.save_index()
+                self.done.read_bytes += sum(source.size for source in sources)
+                self.done.written_bytes += writer.size
+                self.done.published += 1
+
+    @abc.abstractmethod
+    def publish(self, writer: CompactedWriter) -> bool:
+        """Show what a step has written. Owner's thread. False: the log has changed, give up.
+
+        Raises: StorageFull, StorageFailed.
+        """
+
+    @abc.abstractmethod
+    def is_tombstone(self, record: Record) -> bool:
+        """As `Rules.is_tombstone`."""
+
+    @abc.abstractmethod
+    def drops_tombstone(self, offset: int) -> bool:
+        """As `Rules.drops_tombstone`."""
+
+    @abc.abstractmethod
+    def _outputs(
+        self, found: Found
+    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        """The files to write, in order: out of what, with which header and name."""
+
+    def _header(self, name: SegmentName, below: int = 0, since_us: int = 0) -> SegmentHeader:
+        salt, number = new_salt(), self.log.partition_id
+        place = (KIND_PARTITION, salt, number, name.base_offset, FLAG_COMPACTED)
+        return SegmentHeader(*place, name.end_offset, below, since_us)
+
+
+class ViewCompaction(Compaction):
+    """Makes the compacted view of everything that is durable now."""
+
+    drops_keyless = True  # As Apache Pulsar does (topicCompactionRetainNullKey=false).
+
+    def __init__(self, log: PartitionLog, files: Files, keys_max: int = KEYS_MAX) -> None:
+        """Owner's thread."""
+        super().__init__(log, files, keys_max)
+        self.horizon = log.durable_offset
+        view = log.view
+        start = log.log_start_offset
+        self._generation = 1
+        if view is not None:
+            self.sources.append(Source(view.segment, 0, view.horizon))
+            start = max(start, view.horizon)
+            self._generation = view.segment.name.generation + 1
+        self.sources += log.sources(start, self.horizon)
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether there is nothing new."""
+        view = self.log.view
+        return self.horizon <= (view.horizon if view is not None else 0)
+
+    def is_tombstone(self, record: Record) -> bool:
+        """A message without a payload."""
+        return not record.value
+
+    def drops_tombstone(self, offset: int) -> bool:
+        """Always: others see it in the log."""
+        return True
+
+    def _outputs(
+        self, found: Found
+    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        name = SegmentName(0, self._generation, self.horizon, VIEW_SUFFIX)
+        yield self.sources, self._header(name), name
+
+    def publish(self, writer: CompactedWriter) -> bool:
+        """As `Compaction.publish`."""
+        return self.log.show_view(writer)
+
+
+class LogCompaction(Compaction):
+    """Compacts the closed segments of a log, from its start up to an offset, in place."""
+
+    drops_keyless = False  # Nothing takes their place. Kafka's own clients cannot send them.
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        files: Files,
+        now_us: int,
+        end_offset: int,
+        keys_max: int = KEYS_MAX,
+    ) -> None:
+        """Owner's thread. `end_offset` is where a segment begins, at or below the durable one."""
+        super().__init__(log, files, keys_max)
+        self.end_offset = end_offset
+        self.sources += log.sources(log.segments()[0][0], end_offset)
+        self._now_us = now_us
+        self._delay_us = log.settings.delete_retention_ms * US_PER_MS
+
+    def is_tombstone(self, record: Record) -> bool:
+        """A record without a value."""
+        return record.value is None
+
+    def drops_tombstone(self, offset: int) -> bool:
+        """Once readers had `delete_retention_ms` to see it as the latest record of its key."""
+        at = bisect_right(self.sources, offset, key=_start_of) - 1
+        source = self.sources[max(at, 0)]
+        return self._is_expired(source.segment) and offset < _header_of(source).tombstones_below
+
+    def _is_expired(self, segment: Segment) -> bool:
+        header = segment.header
+        if header is None or not header.tombstones_below:
+            return False
+        return self._now_us - header.tombstones_us >= self._delay_us
+
+    def _outputs(
+        self, found: Found
+    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        for group in grouped(self.sources, self.log.settings.segment_bytes):
+            if self._is_worth_it(group, found):
+                generation = 1 + max(source.segment.name.generation for source in group)
+                name = SegmentName(group[0].start, generation, group[-1].end)
+                yield group, self._header(name, *self._tombstones(group, found)), name
+
+    def _is_worth_it(self, group: Sequence[Source], found: Found) -> bool:
+        """Whether anything is to be left out, joined, or said of tombstones."""
+        start, end = group[0].start, group[-1].end
+        if len(group) > 1 or found.removed.has_any(start, end):
+            return True
+        below, _ = self._pending(group, found)
+        return found.tombstones.has_any(start, end) and not below
+
+    def _tombstones(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
+        """(offset, time): those below the offset are the latest of their keys since then."""
+        start, end = group[0].start, group[-1].end
+        if not found.tombstones.has_any(start, end):
+            return 0, 0
+        below, since_us = self._pending(group, found)
+        return (below, since_us) if below else (end, self._now_us)
+
+    def _pending(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
+        """What the files of a group say of tombstones that stay; (0, 0) if that is nothing.
+
+        Those of other files below the same offset count from now on.
+        """
+        pending = [
+            source
+            for source in group
+            if found.tombstones.has_any(source.start, _header_of(source).tombstones_below)
+            and not self._is_expired(source.segment)
+        ]
+        if not pending:
+            return 0, 0
+        below = max(_header_of(source).tombstones_below for source in pending)
+        others = [source for source in group if source not in pending]
+        if any(found.tombstones.has_any(one.start, min(one.end, below)) for one in others):
+            return below, self._now_us
+        return below, max(_header_of(source).tombstones_us for source in pending)
+
+    def publish(self, writer: CompactedWriter) -> bool:
+        """As `Compaction.publish`."""
+        start, end = writer.name.base_offset, writer.name.end_offset
+        segments = [one.segment for one in self.sources if start <= one.start < end]
+        return self.log.show_compacted(writer, segments)
+
+
+def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:
+    """Neighbours that are no larger than a segment together."""
+    groups: list[list[Source]] = []
+    size = 0
+    for source in sources:
+        if groups and size + source.size <= bytes_max:
+            groups[-1].append(source)
+            size += source.size
+        else:
+            groups.append([source])
+            size = source.size
+    return groups
+
+
+def _header_of(source: Source) -> SegmentHeader:
+    header = source.segment.header
+    assert header is not None, "loaded before the scan"
+    return header
+
+
+def _start_of(source: Source) -> int:
+    return source.start

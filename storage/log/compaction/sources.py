@@ -1,0 +1,41 @@
+"""What a compaction reads: runs of batches out of segment files, a piece at a time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from storage.log.batch import Batch
+from storage.log.places import place_of_offset
+from storage.log.reading import Want, read_batches
+from storage.log.scan import Fault
+from storage.log.segment import Segment
+
+# Read, and worked on, between two moments in which a compaction may be paused or ended.
+PIECE_BYTES: Final = 256 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class Source:
+    """The batches of a segment that hold the offsets `[start, end)`; both are edges of batches."""
+
+    segment: Segment
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of its file."""
+        return self.segment.size
+
+    def pieces(self, interval_bytes: int) -> Iterator[list[Batch]]:
+        """Its batches in order. Raises Fault where one is not good; FileGone."""
+        segment, offset = self.segment, self.start
+        place = place_of_offset(segment, offset, interval_bytes)
+        while offset < self.end:
+            found = read_batches(segment, place, Want(offset, self.end, PIECE_BYTES))
+            if not found:
+                raise Fault(segment, segment.size, offset, "the records are missing")
+            yield found
+            last = found[-1]
+            offset = last.next_offset
+            place = offset, last.file_pos + last.header.stored_bytes

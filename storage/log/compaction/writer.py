@@ -1,0 +1,167 @@
+"""Writes a compacted file: batches as they were, batches of which some records are left, and gaps
+over everything else. Nothing is seen of it before it gets its name.
+"""
+
+from storage.codecs.api import BatchFlag, BodyFormat, Buffer, Kept
+from storage.errors import StorageFull
+from storage.log.batch import (
+    BATCH_OFFSETS_MAX,
+    HEADER_BYTES,
+    Batch,
+    BatchHeader,
+    body_checksum,
+    pack,
+)
+from storage.log.files import Files
+from storage.log.places import later
+from storage.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    pack_segment_header,
+)
+from storage.log.segment_names import SegmentName
+
+NEW_SUFFIX = ".new"
+WRITE_BYTES = 1 << 20  # Gathered before one write.
+
+
+class CompactedWriter:
+    """A compacted file in the making. Any thread; waits for the disk."""
+
+    def __init__(
+        self, files: Files, folder: str, name: SegmentName, header: SegmentHeader, interval: int
+    ) -> None:
+        """`interval` is that of the index, in bytes. Raises: StorageFull, StorageFailed."""
+        self.name = name
+        self.header = header
+        self.path = f"{folder}/{name.file_name}"
+        self.last_append_us = 0  # Of all that it is made of, what goes included.
+        self.record_count = 0
+        self.segment: Segment | None = None  # Once it has its name.
+        self._folder = folder
+        self._files = files
+        self._interval = interval
+        self._parts: list[Buffer] = [pack_segment_header(header)]
+        self._pending_bytes = SEGMENT_HEADER_BYTES
+        self._written = 0
+        self._entries: list[tuple[int, int, int | None]] = []
+        self._indexed_pos = SEGMENT_HEADER_BYTES
+        self._max_time_us: int | None = None
+        self._next = header.base_offset  # The offset that the next batch has to begin with.
+        self._durable = header.base_offset
+        files.unlink(self.path + NEW_SUFFIX)
+        self._file = files.create(self.path + NEW_SUFFIX)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file so far."""
+        return self._written + self._pending_bytes
+
+    def keep(self, batch: Batch) -> None:
+        """Add a batch as it is. Raises: StorageFull, StorageFailed."""
+        self._add(batch.header, batch.positions, batch.body)
+
+    def keep_some(self, batch: Batch, kept: Kept) -> None:
+        """Add what is left of a batch; its times stay. Raises: StorageFull, StorageFailed."""
+        header = batch.header
+        changed = BatchHeader(
+            partition_id=header.partition_id,
+            base_offset=header.base_offset,
+            last_offset_delta=kept.end_offset - header.base_offset - 1,
+            record_count=kept.record_count,
+            durable_offset=header.durable_offset,
+            append_us=header.append_us,
+            body_format=header.body_format,
+            body_version=header.body_version,
+            flags=header.flags | BatchFlag.COMPACTED,
+            owner_epoch=header.owner_epoch,
+            first_publish_us=header.first_publish_us,
+            max_publish_us=header.max_publish_us,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            first_sequence=header.first_sequence,
+            last_sequence=header.last_sequence,
+            body_bytes=len(kept.body),
+            body_crc=body_checksum([kept.body]),
+        )
+        self._add(changed, b"", kept.body)
+
+    def _add(self, header: BatchHeader, positions: Buffer, body: Buffer) -> None:
+        self._fill_gap(header.base_offset)
+        self.record_count += header.record_count
+        self._durable = max(self._durable, header.durable_offset)
+        self._put(header, [positions, body])
+
+    def _fill_gap(self, end_offset: int) -> None:
+        """Cover what was left out with batches that hold nothing."""
+        while self._next < end_offset:
+            covered = min(end_offset - self._next, BATCH_OFFSETS_MAX)
+            gap = BatchHeader(
+                partition_id=self.header.partition_id,
+                base_offset=self._next,
+                last_offset_delta=covered - 1,
+                record_count=0,
+                durable_offset=self._durable,
+                append_us=self.last_append_us,
+                body_format=BodyFormat.GAP,
+                flags=BatchFlag.GAP,
+            )
+            self._put(gap, [])
+
+    def _put(self, header: BatchHeader, content: list[Buffer]) -> None:
+        file_pos = self.size
+        if file_pos - self._indexed_pos >= self._interval:
+            self._indexed_pos = file_pos
+            self._entries.append((header.base_offset, file_pos, self._max_time_us))
+        self._parts += [pack(header, self.header.salt), *content]
+        self._pending_bytes += HEADER_BYTES + sum(map(len, content))
+        self._max_time_us = later(self._max_time_us, header)
+        self._next = header.next_offset
+        if self._pending_bytes >= WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write_at(self._parts, self._written)
+        self._written += self._pending_bytes
+        self._parts, self._pending_bytes = [], 0
+
+    def finish(self) -> None:
+        """Make the file whole and durable, still under its passing name.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        self._fill_gap(self.name.end_offset)
+        self._flush()
+        self._file.datasync()
+        self._file.close()
+        # Retention by age goes by it after the next start.
+        self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
+
+    def publish(self) -> Segment:
+        """Give the file its name: from now on a start finds it. The folder is not synced.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        self._files.rename(self.path + NEW_SUFFIX, self.path)
+        header = self.header
+        place = (header.base_offset, header.kind, header.partition_id)
+        segment = Segment(self._files, self._folder, *place, self.name)
+        segment.size = self._written
+        segment.last_append_us = self.last_append_us
+        segment.take_header(header)
+        index = segment.new_index()
+        index.fill([*self._entries, (self._next, self._written, self._max_time_us)])
+        segment.keep_index(index, self._max_time_us)
+        self.segment = segment
+        return segment
+
+    def abandon(self) -> None:
+        """Leave nothing behind, unless it was published. Raises StorageFailed."""
+        self._file.close()
+        if self.segment is not None:
+            return
+        try:
+            self._files.unlink(self.path + NEW_SUFFIX)
+        except StorageFull:
+            return  # The disk became read-only: a start removes it.

@@ -1,0 +1,74 @@
+"""Names of a partition's segment files, and which of them count (FORMAT.md sections 1 and 12).
+
+What compaction writes says in its name where it begins and ends, and its generation: it takes the
+place of every file of a lower generation that begins within it. Opens no file.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LOG_SUFFIX = ".log"
+BASE_DIGITS = 20
+VIEW_SUFFIX = ".view"
+
+_PLAIN = re.compile(rf"([0-9]{{{BASE_DIGITS}}})\{LOG_SUFFIX}")
+_COMPACTED = re.compile(
+    rf"([0-9]{{{BASE_DIGITS}}})-([0-9]{{{BASE_DIGITS}}})-([1-9][0-9]{{0,9}})"
+    rf"(\{LOG_SUFFIX}|\{VIEW_SUFFIX})"
+)
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class SegmentName:
+    """A segment file by its name; `end_offset` is 0 where the name does not say it."""
+
+    base_offset: int
+    generation: int = 0
+    end_offset: int = 0
+    suffix: str = LOG_SUFFIX
+
+    @property
+    def file_name(self) -> str:
+        """The name itself."""
+        if not self.generation:
+            return f"{self.base_offset:0{BASE_DIGITS}d}{LOG_SUFFIX}"
+        span = f"{self.base_offset:0{BASE_DIGITS}d}-{self.end_offset:0{BASE_DIGITS}d}"
+        return f"{span}-{self.generation}{self.suffix}"
+
+    def replaces(self, other: "SegmentName") -> bool:
+        """Whether this file took the other one's place."""
+        begins_within = self.base_offset <= other.base_offset < self.end_offset
+        return begins_within and self.generation > other.generation
+
+
+def parse_name(name: str) -> SegmentName | None:
+    """What a file's name says, None if it is no segment's or view's."""
+    if found := _PLAIN.fullmatch(name):
+        return SegmentName(int(found[1]))
+    if found := _COMPACTED.fullmatch(name):
+        base, end = int(found[1]), int(found[2])
+        return SegmentName(base, int(found[3]), end, found[4]) if base < end else None
+    return None
+
+
+def segment_names(names: Iterable[str]) -> tuple[list[SegmentName], list[SegmentName]]:
+    """The segments among names of a folder that count, by offset; and those whose place others
+    took, the later ones first.
+    """
+    found = _with_suffix(names, LOG_SUFFIX)
+    compacted = [one for one in found if one.generation]
+    if not compacted:
+        return found, []
+    replaced = {one for one in found if any(other.replaces(one) for other in compacted)}
+    return [one for one in found if one not in replaced], sorted(replaced, reverse=True)
+
+
+def view_names(names: Iterable[str]) -> list[SegmentName]:
+    """The compacted views among names of a folder, the newest first."""
+    return sorted(_with_suffix(names, VIEW_SUFFIX), key=lambda one: -one.generation)
+
+
+def _with_suffix(names: Iterable[str], suffix: str) -> list[SegmentName]:
+    parsed = (parse_name(name) for name in names if name.endswith(suffix))
+    return sorted(one for one in parsed if one is not None)

@@ -1,0 +1,233 @@
+"""What makes one partition's log shorter: retention, deletion of records, and what compaction puts
+in the place of segments.
+
+Files go only when what says so is durable: the slot with the new log start, or the name of the
+compacted file. The owner's thread alone. Knows offsets, no key and no protocol.
+"""
+
+import abc
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
+
+from storage.errors import StorageFull
+from storage.log.committer import Committer, Member
+from storage.log.compacted_view import CompactedView
+from storage.log.compaction.sources import Source
+from storage.log.compaction.writer import CompactedWriter
+from storage.log.files import Files
+from storage.log.readable_log import ReadableLog
+from storage.log.recovery import Recovered
+from storage.log.retention import is_too_old, new_log_start
+from storage.log.segment import Segment
+from storage.log.settings import LogSettings
+from storage.log.unsynced import Unsynced
+from storage.log.watermark import SlotFile
+
+PPM = 1_000_000
+
+
+class ShrinkingLog(ReadableLog, Member):
+    """The part of a `PartitionLog` that takes records away. The latter sets these attributes."""
+
+    settings: LogSettings
+    takes_appends: bool
+    cleaned_offset: int  # Up to here a compaction found nothing more to do, as far as known.
+    _files: Files
+    _committer: Committer
+    _slot: SlotFile
+    _unsynced: Unsynced
+    _segments_to_delete: list[Segment]  # Once the slot is durable.
+    _replaced: list[Segment]  # To go once a round has synced the folder...
+    _replaced_in_round: list[Segment]  # ... which the one under way does.
+
+    @abc.abstractmethod
+    def _roll(self, segment: Segment) -> Segment:
+        """Begin a new segment at the log end."""
+
+    @abc.abstractmethod
+    def _mark(self) -> None:
+        """Take part in the next round."""
+
+    def retain(
+        self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
+    ) -> int:
+        """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
+
+        Readers are refused at once; the files go when the new log start is durable.
+        Raises: StorageFull, with what needs no room done; StorageFailed.
+        """
+        offsets = (acknowledged_offset, held_offset)
+        try:
+            self._roll_expired(now_us)
+        except StorageFull:
+            self._drop_old(now_us, offsets)  # Which makes room for the next time.
+            raise
+        return self._drop_old(now_us, offsets)
+
+    def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
+        facts = self._segments.facts(self.log_end_offset)
+        start = new_log_start(facts, self.settings, now_us, *offsets) if facts else 0
+        return self._drop_below(start)
+
+    def drop(self, count: int | None = None) -> int:
+        """Drop the `count` oldest segments but the one written to, or all records (None); returns
+        how many segments went. Offsets go on where they are; what is not durable yet stays.
+
+        Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
+        """
+        if count is None and self.takes_appends and not self._segments.last.is_empty:
+            self._roll(self._segments.last)
+            self._mark()
+        bases = self._segments.view.bases
+        return self._drop_below(bases[-1 if count is None else min(count, len(bases) - 1)])
+
+    def _drop_below(self, start: int, log_start: int | None = None) -> int:
+        """Drop whole segments below an offset; the log begins at `log_start`, else with what is
+        left.
+        """
+        view = self._segments.view
+        # Only what is durable is dropped: the log must never end below what was acknowledged.
+        count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
+        if count <= 0 and log_start is None:
+            return 0
+        log_start = view.bases[count] if log_start is None else log_start
+        self._slot.write(log_start, self.durable_offset)
+        self.log_start_offset = log_start
+        self._segments.show(view.segments[count:])
+        self._remove_when_durable(view.segments[:count])
+        return count
+
+    def delete_below(self, offset: int) -> int:
+        """Let the log begin at an offset, at the durable one at most; returns how many segments
+        went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
+        """
+        start = min(offset, self.durable_offset)
+        if start <= self.log_start_offset:
+            return 0
+        if start == self.log_end_offset and self.takes_appends and not self._segments.last.is_empty:
+            self._roll(self._segments.last)
+        return self._drop_below(start, start)
+
+    def _remove_when_durable(self, segments: Sequence[Segment]) -> None:
+        """Remove these once the slot, which has the new log start, is durable."""
+        assert self._slot.file is not None
+        self._segments_to_delete += segments
+        self._unsynced.hold(self._slot.file)
+        self._mark()
+
+    def _roll_expired(self, now_us: int) -> None:
+        """Begin a new segment when even the newest record is too old, so that it can go."""
+        if not self.takes_appends or self._segments.last.is_empty:
+            return
+        if is_too_old(self._segments.last.last_append_us, self.settings, now_us):
+            self._roll(self._segments.last)
+            self._mark()
+
+    def _delete_segments(self) -> None:
+        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+            while self._segments_to_delete:  # Oldest first: what is left is always one piece.
+                self._segments_to_delete[0].remove()
+                del self._segments_to_delete[0]
+        self._unsynced.names_changed = True
+        self._committer.mark_lazy(self)
+
+    # Compaction
+
+    def sources(self, start: int, end: int) -> list[Source]:
+        """What a compaction of these offsets reads; both are edges of batches, and durable."""
+        view = self._segments.view
+        ends = (*view.bases[1:], self.log_end_offset)
+        return [
+            Source(one, max(one.base_offset, start), min(after, end))
+            for one, after in zip(view.segments, ends, strict=True)
+            if max(one.base_offset, start) < min(after, end)
+        ]
+
+    def closed_offset(self, appended_before_us: int) -> int:
+        """Where the segments end, from the log start on, that take no appends, are durable, and
+        have no batch appended later than that.
+        """
+        end_offset = self._segments.view.bases[0]
+        for fact in self._segments.facts(self.log_end_offset)[:-1]:
+            is_durable = fact.next_offset <= self.durable_offset
+            if not is_durable or fact.last_append_us > appended_before_us:
+                break
+            end_offset = fact.next_offset
+        return end_offset
+
+    def is_dirty(self, end_offset: int) -> bool:
+        """Whether enough is new in the segments up to there to compact them."""
+        size = new = 0
+        for fact in self._segments.facts(self.log_end_offset):
+            if fact.next_offset <= end_offset:
+                size += fact.size_bytes
+                new += fact.size_bytes if fact.next_offset > self.cleaned_offset else 0
+        return new > 0 and new * PPM >= size * self.settings.min_dirty_ppm
+
+    def show_compacted(self, writer: CompactedWriter, sources: Sequence[Segment]) -> bool:
+        """Let a compacted file take the place of the segments that it was made from; they go when
+        that is durable. False, with nothing done, where one of them is gone.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        view = self._segments.view
+        first = view.number_of(sources[0].base_offset)
+        if self._closed or view.segments[first : first + len(sources)] != tuple(sources):
+            return False
+        segment = writer.publish()
+        after = view.segments[first + len(sources) :]
+        self._segments.show([*view.segments[:first], segment, *after])
+        self._replace(sources)
+        return True
+
+    def show_view(self, writer: CompactedWriter) -> bool:
+        """Let readers of the compacted view read this one. False where the log is closed.
+
+        Raises: StorageFull, StorageFailed.
+        """
+        if self._closed:
+            return False
+        segment = writer.publish()
+        before, self._view = self._view, CompactedView(segment, self._segments.interval_bytes)
+        self._replace([] if before is None else [before.segment])
+        return True
+
+    def drop_view(self) -> None:
+        """Do without a compacted view: it is damaged, or its records are to be deleted."""
+        view, self._view = self._view, None
+        if view is not None:
+            self._replace([view.segment])
+
+    def _take_views(self, recovered: Recovered) -> None:
+        """What an earlier life of the log has left: files whose place others took, and views."""
+        interval_bytes = self._segments.interval_bytes
+        self.cleaned_offset = self.log_start_offset
+        for segment in self._segments.view.segments:
+            if not segment.is_compacted:
+                break
+            self.cleaned_offset = segment.name.end_offset
+        views = [one for one in recovered.views if one.name.end_offset <= self.log_end_offset]
+        if views:
+            self._view = CompactedView(views[0], interval_bytes)
+        old = [*recovered.replaced, *(one for one in recovered.views if one not in views[:1])]
+        if old:
+            self._replace(old)
+
+    def _replace(self, segments: Sequence[Segment]) -> None:
+        self._replaced += segments
+        self._unsynced.names_changed = True
+        self._mark()
+
+    def _delete_replaced(self) -> None:
+        """Remove what others took the place of, the later ones first: a start that finds some of
+        them knows by the names that they do not count.
+        """
+        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+            while self._replaced_in_round:
+                self._replaced_in_round[-1].remove()
+                self._replaced_in_round.pop()
+        self._replaced += self._replaced_in_round
+        self._replaced_in_round = []
+        self._unsynced.names_changed = True
+        self._committer.mark_lazy(self)

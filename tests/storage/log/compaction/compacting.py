@@ -1,0 +1,92 @@
+"""Compactions for tests: run to their end beside a log, and what a log should hold after them."""
+
+from storage.codecs.registry import codec_for
+from storage.log.compaction.runs import LogCompaction, ViewCompaction
+
+HOUR_US = 3_600_000_000
+
+
+def finish(compaction, one):
+    """Run every step, publish what comes, and commit it."""
+    steps = compaction.steps()
+    for step in steps:
+        if step is not None:
+            if not compaction.publish(step):
+                steps.close()
+                return False
+            one.commit()
+    one.commit()
+    return True
+
+
+def compact_log(one, *, now_us=0, **more):
+    """Compact all closed segments."""
+    end_offset = one.log.closed_offset(1 << 62)
+    compaction = LogCompaction(one.log, one.files, now_us, end_offset, **more)
+    assert finish(compaction, one)
+    return compaction
+
+
+def compact_view(one, **more):
+    """Make the compacted view of all that is durable."""
+    compaction = ViewCompaction(one.log, one.files, **more)
+    assert finish(compaction, one)
+    return compaction
+
+
+def records_of(batches, from_offset=0):
+    """What is in batches, as (offset, key, value)."""
+    found = []
+    for batch in batches:
+        header = batch.header
+        if header.flags & 64:
+            assert not header.body_bytes
+            continue
+        decoded = codec_for(header.body_format).decode(
+            batch.body, batch.base_offset, header.append_us, start_offset=from_offset
+        )
+        assert decoded.failed is None
+        assert decoded.next_offset == batch.next_offset
+        assert len(decoded.records) == header.record_count
+        found += [(one.offset, one.key, one.value) for one in decoded.records]
+    return found
+
+
+def read_all(log, bytes_max=1 << 20):
+    """All records by plain reads; batches must follow one another without a hole."""
+    return records_of(batches_of(log.read, log.log_start_offset, log.high_watermark, bytes_max))
+
+
+def read_view(log, offset=0, bytes_max=1 << 20):
+    """All records as readers of the compacted view see them."""
+    return records_of(batches_of(log.read_compacted, offset, log.high_watermark, bytes_max))
+
+
+def batches_of(read, offset, end, bytes_max=1 << 20):
+    found = []
+    while offset < end:
+        batches = read(offset, bytes_max)
+        for batch in batches:
+            assert batch.base_offset <= offset < batch.next_offset
+            offset = batch.next_offset
+        found += batches
+    return found
+
+
+def latest_of(records, end_offset, *, empties_delete=False, drops_keyless=False, drops=()):
+    """The model: what compaction of everything below `end_offset` leaves of (offset, key, value)
+    records. `drops` are offsets of tombstones that may go.
+    """
+    latest = {key: offset for offset, key, _ in records if key is not None and offset < end_offset}
+    kept = []
+    for offset, key, value in records:
+        if offset >= end_offset:
+            kept.append((offset, key, value))
+        elif key is None:
+            if not drops_keyless:
+                kept.append((offset, key, value))
+        elif latest[key] == offset:
+            is_tombstone = value is None or (empties_delete and not value)
+            if not (is_tombstone and (empties_delete or offset in drops)):
+                kept.append((offset, key, value))
+    return kept

@@ -1,0 +1,209 @@
+"""Compaction against a model: the latest record of each key, at its offset, in order."""
+
+import os
+import random
+
+import pytest
+
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from storage.log.compaction.runs import LogCompaction
+from tests.storage.log.compaction.compacting import (
+    HOUR_US,
+    compact_log,
+    compact_view,
+    latest_of,
+    read_all,
+    read_view,
+)
+from tests.storage.log.logs import OneLog, flip, segment_names
+
+FORMATS = ("plain", "kafka", "kafka_batches", "pulsar", "iggy_typed")
+SMALL = {"segment_bytes": 4096, "index_interval_bytes": 256}
+
+
+def append(one, records, name, append_us):
+    """Append these (key, value) in a format, as one batch; gives them with their offsets."""
+    base = one.log.log_end_offset
+    made = [
+        Record(base + n, append_us, publish_us=append_us, key=key, value=value)
+        for n, (key, value) in enumerate(records)
+    ]
+    codec = codec_named(name)
+    body = codec.encode(made, base)
+    one.log.append([body], codec.inspect(body), body_format=codec.format, append_us=append_us)
+    found = codec.decode(body, base, append_us).records
+    return [(record.offset, record.key, record.value) for record in found]
+
+
+def fill(one, chosen, batches, *, formats=FORMATS, keys=12):
+    records = []
+    for number in range(batches):
+        name = chosen.choice(formats)
+        some = []
+        for _ in range(chosen.randint(1, 6)):
+            key = b"key-%d" % chosen.randrange(keys)
+            value = chosen.choice((None, b"", b"v" * chosen.randint(1, 60)))
+            if chosen.random() < 0.15:
+                key = None
+            if name == "iggy_typed":  # It knows no null.
+                value = value or b"x"
+            some.append((key, value))
+        records += append(one, some, name, 1_000_000 + number)
+        if chosen.random() < 0.3:
+            one.commit()
+    one.commit()
+    return records
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_compacted_log_holds_the_latest_record_of_each_key(tmp_path, seed):
+    chosen = random.Random(seed)
+    one = OneLog(tmp_path, **SMALL)
+    records = fill(one, chosen, 150)
+    for keys_max in (3, 1000):
+        end = one.log.closed_offset(1 << 62)
+        compaction = compact_log(one, keys_max=keys_max)
+        assert (compaction.done.walks > 1) == (keys_max == 3)
+        records = latest_of(records, end)
+        assert read_all(one.log) == records, seed
+        assert read_all(one.log, 1) == records, seed
+        records += fill(one, chosen, 60)
+        assert read_all(one.log) == records, seed
+    one.stop()
+    again = OneLog(tmp_path, **SMALL)
+    assert again.log.recovery.is_clean
+    assert read_all(again.log) == records, seed
+    for offset in range(again.log.log_end_offset):
+        (first, *_) = again.log.read(offset, 1)
+        assert first.base_offset <= offset < first.next_offset
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_view_holds_the_latest_and_the_log_holds_all(tmp_path, seed):
+    chosen = random.Random(seed)
+    one = OneLog(tmp_path, **SMALL)
+    records, wanted = [], []
+    for keys_max in (1000, 3, 1000):
+        new = fill(one, chosen, chosen.randint(1, 80), formats=("plain", "pulsar", "kafka"))
+        records += new
+        end = one.log.durable_offset
+        compact_view(one, keys_max=keys_max)
+        wanted = latest_of(wanted + new, end, empties_delete=True, drops_keyless=True)
+        assert read_view(one.log) == wanted, seed
+        assert read_all(one.log) == records, seed
+        assert one.log.view.horizon == end
+    behind = fill(one, chosen, 5)
+    assert read_view(one.log) == wanted + behind
+    one.stop()
+    again = OneLog(tmp_path, **SMALL)
+    assert read_view(again.log) == wanted + behind
+    assert len([name for name in os.listdir(again.folder) if name.endswith(".view")]) == 1
+
+
+def test_a_view_keeps_what_retention_dropped_from_the_log(tmp_path):
+    one = OneLog(tmp_path, **SMALL)
+    records = append(one, [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], "plain", 1)
+    one.commit()
+    compact_view(one)
+    one.log.drop()
+    one.commit()
+    assert one.log.log_start_offset == 3
+    assert read_view(one.log) == records[1:]
+    more = append(one, [(b"b", b"4")], "plain", 2)
+    one.commit()
+    compact_view(one)
+    assert read_view(one.log) == [records[2], *more]
+
+
+def test_small_segments_are_joined_and_old_files_go(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=2000)
+    for number in range(200):
+        append(one, [(b"k", b"%d" % number)], "kafka", number + 1)
+    one.commit()
+    before = one.log.size_bytes
+    assert len(segment_names(one.folder)) > 10
+    compact_log(one)
+    compact_log(one)  # The first one left files that are far smaller than a segment.
+    assert len(segment_names(one.folder)) <= 3
+    assert one.log.size_bytes < before / 8
+    last = read_all(one.log)
+    assert last[-1] == (199, b"k", b"199")
+    segments = one.log.segments()
+    assert segments[0][1] > 100  # Retention by age goes by the last append of what was joined.
+    one.stop()
+    again = OneLog(tmp_path, segment_bytes=2000)
+    assert again.log.segments()[0][1] == segments[0][1]
+    assert read_all(again.log) == last
+
+
+def test_tombstones_stay_for_their_delay_and_then_go(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=600, delete_retention_ms=3_600_000)
+
+    def roll():
+        for _ in range(2):
+            append(one, [(None, b"x" * 500)], "plain", 9)
+        one.commit()
+
+    first = append(one, [(b"a", b"1"), (b"a", None), (b"b", b"2")], "plain", 1)
+    roll()
+    compact_log(one, now_us=0)
+    assert read_all(one.log)[:2] == first[1:]
+    second = append(one, [(b"b", None)], "plain", 1)
+    roll()
+    compact_log(one, now_us=HOUR_US - 1)
+    kept = [record for record in read_all(one.log) if record[1] is not None]
+    assert kept == [first[1], *second]
+    one.stop()
+    one = OneLog(tmp_path, segment_bytes=600, delete_retention_ms=3_600_000)
+    compact_log(one, now_us=HOUR_US)
+    kept = [record for record in read_all(one.log) if record[1] is not None]
+    assert kept == second  # Seen as the latest for a shorter time.
+    compact_log(one, now_us=3 * HOUR_US)
+    assert not [record for record in read_all(one.log) if record[1] is not None]
+
+
+def test_a_tombstone_stays_while_something_older_cannot_be_opened(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=300, delete_retention_ms=0)
+    append(one, [(b"a", None)], "plain", 1)
+    one.append(b"not kafka's" * 30, 3)
+    one.append(b"another", 1)
+    one.commit()
+    one.append(b"x" * 500, 1)
+    one.commit()
+    before = one.all_bodies()
+    for _ in range(2):
+        compact_log(one, now_us=HOUR_US)
+    assert one.all_bodies() == before
+
+
+def test_compaction_gives_up_where_retention_took_its_segments(tmp_path):
+    one = OneLog(tmp_path, segment_bytes=600)
+    chosen = random.Random(1)
+    fill(one, chosen, 40, formats=("plain",))
+    compaction = LogCompaction(one.log, one.files, 0, one.log.closed_offset(1 << 62))
+    steps = compaction.steps()
+    writer = next(step for step in steps if step is not None)
+    one.log.drop()
+    one.commit()
+    assert not compaction.publish(writer)
+    steps.close()
+    assert not [name for name in os.listdir(one.folder) if name.endswith(".new")]
+
+
+def test_a_damaged_view_is_passed_over(tmp_path):
+    one = OneLog(tmp_path)
+    records = append(one, [(b"a", b"1"), (b"a", b"2")], "plain", 1)
+    one.commit()
+    compact_view(one)
+    assert read_view(one.log) == records[1:]
+    one.stop()
+    (name,) = [name for name in os.listdir(one.folder) if name.endswith(".view")]
+    flip(one.file(name), os.path.getsize(one.file(name)) - 1)
+    again = OneLog(tmp_path)
+    assert read_view(again.log) == records
+    again.log.drop_view()
+    again.commit()
+    assert read_view(again.log) == records
+    compact_view(again)
+    assert read_view(again.log) == records[1:]
