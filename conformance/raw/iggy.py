@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conformance.raw.wire import Wire
 
-PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET = 1, 38, 100, 101, 120, 121
+PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
 CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
@@ -45,10 +45,12 @@ def send_body(topic: str, messages: bytes, partitioning: bytes = TO_PARTITION_1)
     return identifier("default") + identifier(topic) + partitioning + messages
 
 
-def poll_body(topic: str, count: int, strategy: int, value: int, consumer: str) -> bytes:
-    """POLL of partition 1, nothing stored."""
+def poll_body(
+    topic: str, count: int, strategy: int, value: int, consumer: str, *, commits: bool = False
+) -> bytes:
+    """POLL of partition 1; with `commits`, what it gives is stored as consumed."""
     body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
-    return body + struct.pack("<IBQIB", 1, strategy, value, count, 0)
+    return body + struct.pack("<IBQIB", 1, strategy, value, count, commits)
 
 
 @dataclass(slots=True)
@@ -107,6 +109,11 @@ class IggyWire(Wire):
         answer = self.ok(POLL, poll_body(topic, count, strategy, value, consumer))
         return polled_messages(answer[POLL_HEAD_BYTES:])
 
+    def poll_next(self, topic: str, count: int, consumer: str) -> list[int]:
+        """Offsets of the next messages of a consumer, which are stored as consumed."""
+        body = poll_body(topic, count, NEXT, 0, consumer, commits=True)
+        return [one.offset for one in polled_messages(self.ok(POLL, body)[POLL_HEAD_BYTES:])]
+
     def store_offset(self, topic: str, consumer: str, offset: int) -> None:
         """The last consumed offset of partition 1."""
         body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
@@ -117,6 +124,11 @@ class IggyWire(Wire):
         body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
         answer = self.ok(GET_OFFSET, body + struct.pack("<I", 1))
         return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
+
+    def delete_offset(self, topic: str, consumer: str) -> None:
+        """Back to nothing stored."""
+        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
+        self.ok(DELETE_OFFSET, body + struct.pack("<I", 1))
 
 
 def polled_messages(answer: bytes) -> list[Polled]:

@@ -11,7 +11,7 @@ Fields = list[tuple[int, Value]]
 
 CONNECT, SUBSCRIBE, PRODUCER, SEND, RECEIPT, MESSAGE, ACK, FLOW = 2, 4, 5, 6, 7, 9, 10, 11
 SUCCESS, ERROR, PING, PONG, SEND_ERROR = 13, 14, 18, 19, 8
-_FIELD_OF = {CONNECT: 2, SUBSCRIBE: 4, PRODUCER: 5, SEND: 6, ACK: 10, FLOW: 11, PONG: 19}
+UNSUBSCRIBE, CLOSE_CONSUMER, REDELIVER, SEEK, ACTIVE, ACK_RESPONSE = 12, 16, 20, 28, 31, 38
 
 
 def varint(number: int) -> bytes:
@@ -70,7 +70,7 @@ def field_of(fields: Fields, number: int) -> Value | None:
 
 def frame(kind: int, fields: Fields, payload: bytes = b"") -> bytes:
     """A whole command, with the payload section of a SEND behind it."""
-    command = encode([(1, kind), (_FIELD_OF[kind], encode(fields))])
+    command = encode([(1, kind), (kind, encode(fields))])
     head = struct.pack(">II", 4 + len(command) + len(payload), len(command))
     return head + command + payload
 

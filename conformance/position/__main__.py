@@ -1,0 +1,76 @@
+"""`python -m conformance.position [--runs N] [--first N] [--report FILE]`: random steps of all
+protocols on one position, a broker that is stopped and killed between them, and the model.
+
+A run's steps depend on its number alone; what is on disk at a kill depends on the machine, too.
+"""
+
+import argparse
+import datetime
+import sys
+from collections import Counter
+from pathlib import Path
+
+from conformance.position.machine import Difference, Machine
+from conformance.server import RunningBroker
+
+STEPS = 40
+KILL_CHANCE, RESTART_CHANCE = 0.05, 0.02
+
+
+def run(broker: RunningBroker, number: int, steps: int, *, kills: bool) -> Counter[str]:
+    """How often each step was made on a topic of its own. Raises Difference."""
+    machine = Machine(broker, f"position-{number}", number)
+    for _ in range(steps):
+        machine.step()
+        chance = machine.random.random()
+        if kills and chance < KILL_CHANCE:
+            machine.kill()
+        elif kills and chance < KILL_CHANCE + RESTART_CHANCE:
+            machine.restart()
+    return Counter(machine.steps)
+
+
+def main() -> int:
+    """Exit code 1 where broker and model differ."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.position", description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of each run")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
+    arguments = parser.parse_args()
+    made: Counter[str] = Counter()
+    differences: list[str] = []
+    with RunningBroker() as broker:
+        for done in range(1, arguments.runs + 1):
+            number = arguments.first + done - 1
+            try:
+                made += run(broker, number, arguments.steps, kills=True)
+            except Difference as difference:
+                differences.append(f"run {number}: {difference}")
+            print(f"run {number}: {len(differences)} differences", flush=True)
+            if arguments.report:
+                arguments.report.write_text(_report(arguments.first, done, made, differences))
+    return int(bool(differences))
+
+
+def _report(first: int, done: int, made: Counter[str], differences: list[str]) -> str:
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    lines = [
+        "# One position, four protocols",
+        "",
+        f"`python -m conformance.position --first {first} --runs {done}`, {today}: {made.total()}"
+        f" steps, {len(differences)} differences between the broker and the model"
+        " (`conformance/position/model.py`). After each step Kafka's OffsetFetch, Iggy's stored"
+        " offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared.",
+        "",
+        "| step | times |",
+        "| --- | --- |",
+        *(f"| {name} | {times} |" for name, times in made.most_common()),
+        "",
+        *differences,
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

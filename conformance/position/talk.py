@@ -1,0 +1,190 @@
+"""What each protocol's clients do to a position, over sockets, and what they read back."""
+
+import base64
+import http.client
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from conformance.position.model import Entry, Told
+from conformance.raw.iggy import IggyWire
+from conformance.raw.kafka import KafkaWire
+from conformance.raw.pulsar import (
+    ACK,
+    ACK_RESPONSE,
+    ACTIVE,
+    CLOSE_CONSUMER,
+    FLOW,
+    MESSAGE,
+    SEEK,
+    SUBSCRIBE,
+    SUCCESS,
+    UNSUBSCRIBE,
+    Fields,
+    PulsarWire,
+    Value,
+    encode,
+    field_of,
+    parse,
+)
+
+EXCLUSIVE, EARLIEST = 0, 1
+INDIVIDUAL, CUMULATIVE = 0, 1
+PERMITS = 1000
+HTTP_S = 60.0
+
+
+class Addressed(Protocol):
+    """A broker whose listeners have addresses: `conformance.server.RunningBroker`, for one."""
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port."""
+
+
+class PulsarPlace(PulsarWire):
+    """The only consumer of a subscription, from the earliest message where it is new."""
+
+    def __init__(self, address: tuple[str, int], topic: str, subscription: str) -> None:
+        super().__init__(address)
+        self._requests = 1
+        name = f"persistent://public/default/{topic}".encode()
+        fields: Fields = [(1, name), (2, subscription.encode()), (3, EXCLUSIVE), (4, 0), (5, 1)]
+        self.command(SUBSCRIBE, [*fields, (13, EARLIEST)])
+        self._succeeds(SUCCESS)
+
+    def ack(self, kind: int, ids: Iterable[bytes], *, answered: bool) -> None:
+        """Acknowledge; with an answer it is on disk when this returns."""
+        fields: Fields = [(1, 0), (2, kind), *((3, one) for one in ids)]
+        if not answered:
+            self.command(ACK, fields)
+            return
+        self._requests += 1
+        self.command(ACK, [*fields, (8, self._requests)])
+        error = field_of(self._succeeds(ACK_RESPONSE), 4)
+        assert error is None, f"ACK: error {error!r}"
+
+    def seek(self, message_id: bytes) -> None:
+        """Go on at the first entry at or behind it; the broker closes this consumer."""
+        self._asked(SEEK, [(3, message_id)])
+
+    def unsubscribe(self) -> None:
+        """End the cursor."""
+        self._asked(UNSUBSCRIBE, [])
+
+    def leave(self) -> None:
+        """Close the consumer, and wait until it is closed: acks on the way come first."""
+        self._asked(CLOSE_CONSUMER, [])
+        self.close()
+
+    def deliveries(self, count: int) -> list[tuple[int, tuple[int, ...]]]:
+        """(Entry id, ack set) of the next messages."""
+        self.command(FLOW, [(1, 0), (2, PERMITS)])
+        found = []
+        for _ in range(count):
+            fields = self._succeeds(MESSAGE)
+            message_id = field_of(fields, 2)
+            assert isinstance(message_id, bytes)
+            entry = field_of(parse(message_id), 2)
+            words = [value for number, value in fields if number == 4]
+            assert isinstance(entry, int)
+            found.append((entry, tuple(words)))
+        return found  # type: ignore[return-value]
+
+    def _asked(self, kind: int, fields: Fields) -> None:
+        self._requests += 1
+        self.command(kind, [(1, 0), (2, self._requests), *fields])
+        self._succeeds(SUCCESS)
+
+    def _succeeds(self, kind: int) -> Fields:
+        while True:
+            found, fields, _ = self.take_command()
+            if found == kind:
+                return fields
+            passed = {ACTIVE, CLOSE_CONSUMER, *([] if kind == MESSAGE else [MESSAGE])}
+            assert found in passed, f"command {found} {fields}, expected {kind}"
+
+
+def pulsar_id(ledger: int, entry: Entry, acked: Sequence[int] | None = None) -> bytes:
+    """The id of an entry; with `acked`, of those of its records alone."""
+    fields: list[tuple[int, Value]] = [(1, ledger), (2, entry.offset)]
+    if acked is not None:
+        fields += [(5, word) for word in ack_set(entry, acked)]
+    return encode(fields)
+
+
+def ack_set(entry: Entry, acked: Iterable[int]) -> tuple[int, ...]:
+    """Words of 64 bits: a bit for each record that is still wanted."""
+    wanted = (1 << entry.count) - 1
+    for offset in acked:
+        wanted &= ~(1 << (offset - entry.offset))
+    return tuple(wanted >> (64 * word) & ((1 << 64) - 1) for word in range(-(-entry.count // 64)))
+
+
+class HttpPlace:
+    """The cursor of a subscription over HTTP."""
+
+    def __init__(self, address: tuple[str, int], topic: str, subscription: str) -> None:
+        self._address = address
+        self._path = f"/topics/public/default/{topic}/subscription/{subscription}/cursor"
+
+    def change(self, kind: str, **fields: Any) -> int:
+        """The status of a POST."""
+        return self._ask("POST", {"type": kind, **fields})[0]
+
+    def told(self) -> dict[str, Any] | None:
+        """The cursor of partition 0; None: there is no such subscription."""
+        status, answer = self._ask("GET", None)
+        if status == 404:
+            return None
+        assert status == 200, answer
+        found: dict[str, Any] = answer["cursor"]["partitions"][0]
+        return found
+
+    def _ask(self, method: str, body: object) -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection(*self._address, timeout=HTTP_S)
+        try:
+            packed = None if body is None else json.dumps(body)
+            connection.request(method, self._path, packed, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"{}")
+        finally:
+            connection.close()
+
+
+def http_id(ledger: int, entry: int, index: int = -1) -> str:
+    """A message id as text."""
+    fields: Fields = [(1, ledger), (2, entry)]
+    if index >= 0:
+        fields.append((4, index))
+    return base64.b64encode(encode(fields)).decode()
+
+
+def told(broker: Addressed, topic: str, group: str) -> Told:
+    """What every protocol reads back of the position."""
+    with KafkaWire(broker.address("kafka")) as kafka:
+        committed = kafka.committed(group, topic)
+    with IggyWire(broker.address("iggy")) as iggy:
+        stored = iggy.stored_offset(topic, group)
+    found = HttpPlace(broker.address("http"), topic, group).told()
+    if found is None:
+        return Told(committed, stored, None, None, None)
+    acked = tuple((first, last) for first, last in found["individually_acked"])
+    mark = None if found["mark_delete"] is None else _place_of(found["mark_delete"])
+    return Told(committed, stored, acked, found["backlog"], mark)
+
+
+def _place_of(text: str) -> tuple[int, int]:
+    fields = dict(parse(base64.b64decode(text)))
+    entry, index = fields[2], fields.get(4, -1)
+    assert isinstance(entry, int) and isinstance(index, int)
+    return entry, index
+
+
+def batch_payload(values: Sequence[bytes]) -> bytes:
+    """The payload of a Pulsar batch."""
+    parts = []
+    for value in values:
+        head = encode([(3, len(value))])
+        parts.append(struct.pack(">I", len(head)) + head + value)
+    return b"".join(parts)

@@ -1,0 +1,129 @@
+"""Two protocols on one subscription at the same time, as docs/positions.md has it in its table."""
+
+import base64
+import itertools
+
+import pytest
+
+from conformance.position.model import Entry
+from conformance.position.talk import (
+    CUMULATIVE,
+    INDIVIDUAL,
+    HttpPlace,
+    PulsarPlace,
+    http_id,
+    pulsar_id,
+    told,
+)
+from conformance.raw.iggy import IggyWire
+from conformance.raw.kafka import KafkaWire, message
+from conformance.raw.pulsar import CLOSE_CONSUMER, REDELIVER, field_of, parse
+from conformance.server import RunningBroker
+
+pytestmark = pytest.mark.slow
+GROUP = "both"
+COUNT = 10
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def running():
+    with RunningBroker() as broker:
+        yield broker
+
+
+class Both:
+    """A Pulsar consumer that holds all records of a topic, and the other protocols."""
+
+    def __init__(self, broker):
+        self.broker, self.topic = broker, f"both-{next(numbers)}"
+        self.kafka = KafkaWire(broker.address("kafka"))
+        self.kafka.create(self.topic)
+        self.iggy = IggyWire(broker.address("iggy"))
+        self.kafka.produce(self.topic, message(None, b"v") * COUNT)
+        self.pulsar = self.consumer()
+        self.ledger = None
+        assert self.pulsar.deliveries(COUNT) == [(at, ()) for at in range(COUNT)]
+
+    def consumer(self):
+        return PulsarPlace(self.broker.address("pulsar"), self.topic, GROUP)
+
+    def ids(self, *offsets):
+        if self.ledger is None:
+            found = HttpPlace(self.broker.address("http"), self.topic, GROUP).told()
+            self.ledger = ledger_of(found["read_position"])
+        return [pulsar_id(self.ledger, Entry(at)) for at in offsets]
+
+    def commit(self, offset):
+        assert self.kafka.commit(GROUP, self.topic, offset) == 0
+
+    def position(self):
+        return told(self.broker, self.topic, GROUP).kafka
+
+    def redelivered(self, count):
+        """Entry ids that come again when all that the consumer holds is handed back."""
+        self.pulsar.command(REDELIVER, [(1, 0)])
+        return [entry for entry, _ in self.pulsar.deliveries(count)]
+
+
+def ledger_of(text):
+    return field_of(parse(base64.b64decode(text)), 1)
+
+
+@pytest.fixture
+def both(running):
+    one = Both(running)
+    yield one
+    for wire in (one.kafka, one.iggy, one.pulsar):
+        wire.close()
+
+
+def test_a_forward_commit_takes_what_a_pulsar_consumer_holds_from_it(both):
+    both.commit(6)
+    assert both.redelivered(COUNT - 6) == [6, 7, 8, 9]
+
+
+def test_an_ack_below_a_commit_changes_nothing_and_one_above_is_kept(both):
+    both.commit(6)
+    both.pulsar.ack(INDIVIDUAL, both.ids(2, 7), answered=True)
+    assert both.position() == 6
+    assert told(both.broker, both.topic, GROUP).acked == ((7, 7),)
+    both.commit(7)
+    after = told(both.broker, both.topic, GROUP)
+    assert (after.kafka, after.iggy) == (7, 7)  # Its own number; the position is 8.
+
+
+def test_a_backward_commit_closes_the_pulsar_consumer_and_all_comes_again(both):
+    both.pulsar.ack(CUMULATIVE, both.ids(6), answered=True)
+    both.commit(3)
+    kind, *_ = both.pulsar.take_command()
+    assert kind == CLOSE_CONSUMER
+    both.pulsar.close()
+    both.pulsar = both.consumer()
+    assert [entry for entry, _ in both.pulsar.deliveries(COUNT - 3)] == list(range(3, COUNT))
+
+
+def test_a_commit_to_where_the_position_is_leaves_the_pulsar_consumer_alone(both):
+    both.pulsar.ack(CUMULATIVE, both.ids(3), answered=True)
+    both.commit(4)
+    assert both.redelivered(COUNT - 4) == list(range(4, COUNT))
+
+
+def test_iggy_polls_what_pulsar_has_not_acknowledged_and_its_commit_covers_the_holes(both):
+    both.pulsar.ack(INDIVIDUAL, both.ids(1, 3), answered=True)
+    assert both.iggy.poll_next(both.topic, 3, GROUP) == [0, 2, 4]
+    assert both.position() == 5
+    assert both.redelivered(COUNT - 5) == list(range(5, COUNT))
+
+
+def test_what_is_acknowledged_over_http_is_not_delivered_again(both):
+    both.ids()
+    place = HttpPlace(both.broker.address("http"), both.topic, GROUP)
+    assert place.change("Individual", messageIds=[http_id(both.ledger, 4)]) == 200
+    assert both.redelivered(COUNT - 1) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_new_records_go_on_to_the_consumer_from_above_a_commit_beyond_the_end(both):
+    both.commit(COUNT + 2)
+    both.kafka.produce(both.topic, message(None, b"n") * 4)
+    assert [entry for entry, _ in both.pulsar.deliveries(2)] == [COUNT + 2, COUNT + 3]
