@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from storage.codecs.api import BodyInfo, Buffer, Prepared
-from storage.codecs.iggy import NO_ID, ROWS, ROWS_BYTES_MIN, fresh_ids, headers_of, pack_key
+from storage.codecs.iggy import (
+    HEADER_BYTES_MAX,
+    NO_ID,
+    PAYLOAD_BYTES_MAX,
+    ROWS,
+    ROWS_BYTES_MIN,
+    fresh_ids,
+    headers_of,
+    pack_key,
+)
 from storage.codecs.iggy_typed import (
     CHECKED_POS,
     HEAD,
@@ -24,6 +33,7 @@ from storage.codecs.iggy_typed import (
     pack_header,
     record_end,
 )
+from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import HeaderKind
 from storage.errors import CorruptBody
 
@@ -35,6 +45,7 @@ U32 = struct.Struct("<I")
 # checksum, messages; zeros up to BATCH_HEAD_BYTES.
 BATCH_HEAD = struct.Struct("<QQQQQQI")
 BATCH_HEAD_BYTES = 256
+BATCH_RESERVED = bytes(BATCH_HEAD_BYTES - BATCH_HEAD.size)
 BATCH_CHECKED = struct.Struct("<QQQQQI")  # What a batch's checksum covers before those of frames.
 # checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved.
 FRAME_HEAD = struct.Struct("<Q16sIIIIQ")
@@ -137,6 +148,12 @@ def body_from_batch(
     """
     view, head = memoryview(batch), pack_key(key)
     sent_us = _check_batch(view, count)
+    if SPEEDUPS is not None:
+        limits = (PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
+        quick = SPEEDUPS.iggy_batch_body(view, head, base_offset, append_us, *limits)
+        if quick is not None:
+            body, messages, first_us, latest_us = quick
+            return Prepared(body, BodyInfo(messages, first_us or None, latest_us or None))
     rows = ROWS.get() if len(view) >= ROWS_BYTES_MIN else None
     made = rows.body_of_batch(view, head, base_offset, append_us) if rows is not None else None
     if made is None:
@@ -285,7 +302,7 @@ def _check_batch(view: memoryview, count: int) -> int:
         raise BrokenRule("offset", "a batch to send has no partition and offset")
     if append_us:
         raise BrokenRule("timestamp", "a batch to send has no time of the server's")
-    if any(view[BATCH_HEAD.size : BATCH_HEAD_BYTES]):
+    if view[BATCH_HEAD.size : BATCH_HEAD_BYTES] != BATCH_RESERVED:
         raise CorruptBody("reserved bytes of a batch are not zero")
     return int(sent_us)
 

@@ -155,6 +155,96 @@ static uint32_t crc32c_of(const uint8_t *at, size_t size)
     return ~by_table(crc32c_table, 0xffffffff, at, size);
 }
 
+/* XXH3 of 64 bits without a seed, of 17 bytes and more: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. */
+
+enum { XXH_STRIPE = 64, XXH_STRIPES = 16, XXH_SECRET = 192 };
+
+static const uint8_t xxh_secret[XXH_SECRET] = {
+    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233,
+    131, 144, 151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120,
+    130, 90, 208, 125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230,
+    129, 58, 38, 76, 60, 40, 82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163,
+    113, 100, 72, 151, 162, 13, 249, 78, 56, 25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63,
+    227, 156, 52, 63, 249, 220, 187, 199, 199, 11, 79, 29, 138, 81, 224, 75, 205, 180, 89, 49,
+    200, 159, 126, 201, 217, 120, 115, 100, 234, 197, 172, 131, 52, 211, 235, 195, 197, 129, 160, 255,
+    250, 19, 99, 235, 23, 13, 221, 81, 183, 240, 218, 73, 211, 22, 85, 38, 41, 212, 104, 158,
+    43, 22, 190, 88, 125, 71, 161, 252, 143, 248, 184, 209, 122, 208, 49, 206, 69, 203, 58, 143,
+    149, 22, 4, 40, 175, 215, 251, 202, 187, 75, 64, 126,
+};
+
+static const uint64_t xxh_1 = 0x9e3779b185ebca87, xxh_2 = 0xc2b2ae3d27d4eb4f,
+                      xxh_3 = 0x165667b19e3779f9, xxh_4 = 0x85ebca77c2b2ae63,
+                      xxh_5 = 0x27d4eb2f165667c5, xxh_mix = 0x165667919e3779f9;
+static const uint32_t xxh32_1 = 0x9e3779b1, xxh32_2 = 0x85ebca77, xxh32_3 = 0xc2b2ae3d;
+
+static inline uint64_t le64(const uint8_t *at)
+{
+    return le32(at) | (uint64_t)le32(at + 4) << 32;
+}
+
+/* Both halves of the product, one over the other. */
+static inline uint64_t folded(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static inline uint64_t mixed(const uint8_t *at, const uint8_t *secret)
+{
+    return folded(le64(at) ^ le64(secret), le64(at + 8) ^ le64(secret + 8));
+}
+
+static inline uint64_t avalanche(uint64_t hash)
+{
+    hash = (hash ^ hash >> 37) * xxh_mix;
+    return hash ^ hash >> 32;
+}
+
+static inline void accumulate(uint64_t *lanes, const uint8_t *at, const uint8_t *secret)
+{
+    for (int i = 0; i < 8; i++) {
+        uint64_t data = le64(at + 8 * i), keyed = data ^ le64(secret + 8 * i);
+        lanes[i ^ 1] += data;
+        lanes[i] += (keyed & 0xffffffff) * (keyed >> 32);
+    }
+}
+
+static uint64_t xxh3_long(const uint8_t *at, size_t size)
+{
+    uint64_t lanes[8] = {xxh32_3, xxh_1, xxh_2, xxh_3, xxh_4, xxh32_2, xxh_5, xxh32_1};
+    size_t stripes = (size - 1) / XXH_STRIPE;
+    for (size_t n = 0; n < stripes; n++) {
+        accumulate(lanes, at + XXH_STRIPE * n, xxh_secret + 8 * (n % XXH_STRIPES));
+        for (int i = 0; n % XXH_STRIPES == XXH_STRIPES - 1 && i < 8; i++)
+            lanes[i] = (lanes[i] ^ lanes[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * xxh32_1;
+    }
+    accumulate(lanes, at + size - XXH_STRIPE, xxh_secret + XXH_SECRET - XXH_STRIPE - 7);
+    uint64_t hash = size * xxh_1;
+    for (int i = 0; i < 8; i += 2)
+        hash += folded(lanes[i] ^ le64(xxh_secret + 11 + 8 * i),
+                       lanes[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
+    return avalanche(hash);
+}
+
+static uint64_t xxh3_of(const uint8_t *at, size_t size)
+{
+    uint64_t hash = size * xxh_1;
+    if (size > 240)
+        return xxh3_long(at, size);
+    if (size <= 128) { /* Pairs from both ends inwards. */
+        for (size_t i = (size - 1) / 32 + 1; i-- > 0;)
+            hash += mixed(at + 16 * i, xxh_secret + 32 * i)
+                + mixed(at + size - 16 * (i + 1), xxh_secret + 32 * i + 16);
+        return avalanche(hash);
+    }
+    for (size_t i = 0; i < 8; i++)
+        hash += mixed(at + 16 * i, xxh_secret + 16 * i);
+    hash = avalanche(hash);
+    for (size_t i = 8; i < size / 16; i++)
+        hash += mixed(at + 16 * i, xxh_secret + 16 * (i - 8) + 3);
+    return avalanche(hash + mixed(at + size - 16, xxh_secret + 136 - 17));
+}
+
 static PyObject *py_crc32(PyObject *self, PyObject *data)
 {
     Py_buffer view;
@@ -458,13 +548,16 @@ static PyObject *cut_sends(PyObject *self, PyObject *args)
 
 enum { SENT_HEAD = 24, RECORD_HEAD = 37, TEXT_MAX = 255, KIND_MAX = 15 };
 
-/* Bytes of all values of a block of headers; -1 for what Python has to look at. */
-static Py_ssize_t header_bytes(const uint8_t *at, Py_ssize_t size)
+/* Bytes of all values of a block of headers; -1 for what Python has to look at. `typed`: 1 where each
+ * name has its kind before it, else 0. */
+static Py_ssize_t header_bytes(const uint8_t *at, Py_ssize_t size, int typed)
 {
     Py_ssize_t total = 0;
     while (size > 0) {
-        if (size < 4)
+        if (size < 4 + typed || (typed && (at[0] < 1 || at[0] > KIND_MAX)))
             return -1;
+        at += typed;
+        size -= typed;
         Py_ssize_t name = le32(at);
         if (name < 1 || name > TEXT_MAX || size < 4 + name + 5)
             return -1;
@@ -503,7 +596,7 @@ static int check_sent(const uint8_t *at, Py_ssize_t end, Sent *sent)
         if (!size || size > end - payload_pos)
             return 0;
         if (headers) {
-            Py_ssize_t values = header_bytes(at + pos + 20, headers);
+            Py_ssize_t values = header_bytes(at + pos + 20, headers, 0);
             if (values < 0)
                 return 0;
             sent->headers += values;
@@ -580,6 +673,112 @@ done:
     return result;
 }
 
+/* Iggy's batches of crate 0.11: `iggy_forms.py`. Head 256: times and sizes, messages' number at 48. A
+ * frame: checksum 8, id 16, number 4, time 4, headers' size 4, payload's size 4, zeros 8, payload,
+ * headers. Stored: checksum 8, id 16, offset 8, append time 8, client's time 8, both sizes, zeros 8. */
+
+enum { BATCH_HEAD = 256, BATCH_SUMS = 44, FRAME_HEAD = 48, TYPED_HEAD = 64 };
+
+typedef struct {
+    Py_ssize_t count, payloads, headers;
+    uint64_t first_us, latest_us; /* 0: none has a time */
+} Batch;
+
+/* `sums` gets the checksums of the frames. */
+static int check_frames(const uint8_t *at, Py_ssize_t end, uint8_t *sums, Batch *batch)
+{
+    uint64_t earliest_us = le64(at + 24);
+    memset(batch, 0, sizeof *batch);
+    for (Py_ssize_t pos = BATCH_HEAD; pos < end; batch->count++) {
+        const uint8_t *frame = at + pos;
+        if (end - pos < FRAME_HEAD)
+            return 0;
+        uint64_t headers = le32(frame + 32), payload = le32(frame + 36);
+        uint64_t size = FRAME_HEAD + headers + payload, time_us = earliest_us + le32(frame + 28);
+        if (size > (uint64_t)(end - pos) || le32(frame + 24) != batch->count || le64(frame + 40)
+            || earliest_us >> 63 || time_us >> 63 || xxh3_of(frame + 8, (size_t)size - 8) != le64(frame))
+            return 0;
+        if (headers) {
+            Py_ssize_t values = header_bytes(frame + size - headers, (Py_ssize_t)headers, 1);
+            if (values < 0)
+                return 0;
+            batch->headers += values;
+        }
+        batch->payloads += (Py_ssize_t)payload;
+        if (!batch->first_us)
+            batch->first_us = time_us;
+        if (time_us > batch->latest_us)
+            batch->latest_us = time_us;
+        memcpy(sums + 8 * batch->count, frame, 8);
+        pos += (Py_ssize_t)size;
+    }
+    return batch->count > 0 && batch->count == le32(at + 48);
+}
+
+static void fill_typed(const uint8_t *at, const uint8_t *end, uint64_t offset, uint64_t append_us,
+                       uint8_t *record)
+{
+    uint64_t earliest_us = le64(at + 24);
+    for (at += BATCH_HEAD; at < end; offset++) {
+        size_t rest = (size_t)le32(at + 32) + le32(at + 36);
+        memcpy(record + 8, at + 8, 16);
+        put_le(record + 24, offset, 8);
+        put_le(record + 32, append_us, 8);
+        put_le(record + 40, earliest_us + le32(at + 28), 8);
+        memcpy(record + 48, at + 32, 16); /* sizes and zeros */
+        memcpy(record + TYPED_HEAD, at + FRAME_HEAD, rest);
+        put_le(record, xxh3_of(record + 8, TYPED_HEAD - 8 + rest), 8);
+        at += FRAME_HEAD + rest;
+        record += TYPED_HEAD + rest;
+    }
+}
+
+/* As iggy_body, of a batch whose head is sound: (body, messages, first and latest time; 0: none). */
+static PyObject *iggy_batch_body(PyObject *self, PyObject *args)
+{
+    Py_buffer view, head;
+    long long base_offset, append_us;
+    Py_ssize_t payloads_max, headers_max;
+    PyObject *result = NULL, *body = NULL;
+    Batch batch;
+    if (!PyArg_ParseTuple(args, "y*y*LLnn", &view, &head, &base_offset, &append_us, &payloads_max,
+                          &headers_max))
+        return NULL;
+    const uint8_t *at = view.buf;
+    Py_ssize_t room = view.len < BATCH_HEAD ? 0 : (view.len - BATCH_HEAD) / FRAME_HEAD;
+    uint8_t *checked = PyMem_Malloc((size_t)(BATCH_SUMS + 8 * room));
+    if (checked == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (!room || !check_frames(at, view.len, checked + BATCH_SUMS, &batch)
+        || batch.payloads > payloads_max || batch.headers > headers_max) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    memcpy(checked, at, 40);
+    memcpy(checked + 40, at + 48, 4);
+    if (xxh3_of(checked, (size_t)(BATCH_SUMS + 8 * batch.count)) != le64(at + 40)) {
+        result = Py_NewRef(Py_None);
+        goto done;
+    }
+    body = PyByteArray_FromStringAndSize(
+        NULL, head.len + view.len - BATCH_HEAD + batch.count * (TYPED_HEAD - FRAME_HEAD));
+    if (body == NULL)
+        goto done;
+    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(body);
+    memcpy(to, head.buf, (size_t)head.len);
+    fill_typed(at, at + view.len, (uint64_t)base_offset, (uint64_t)append_us, to + head.len);
+    result = Py_BuildValue("OnKK", body, batch.count, (unsigned long long)batch.first_us,
+                           (unsigned long long)batch.latest_us);
+done:
+    PyMem_Free(checked);
+    Py_XDECREF(body);
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&head);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"crc32", py_crc32, METH_O, "CRC-32 of bytes."},
     {"crc32c", py_crc32c, METH_O, "CRC-32C of bytes."},
@@ -594,6 +793,9 @@ static PyMethodDef methods[] = {
     {"iggy_body", iggy_body, METH_VARARGS,
      "(messages, head, base offset, append us, payloads and headers at most, random bytes)"
      " -> (body, count) or None"},
+    {"iggy_batch_body", iggy_batch_body, METH_VARARGS,
+     "(batch, head, base offset, append us, payloads and headers at most)"
+     " -> (body, count, first us, latest us) or None"},
     {NULL, NULL, 0, NULL},
 };
 
