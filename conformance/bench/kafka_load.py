@@ -1,6 +1,7 @@
 """Kafka 0.8 load from prepared frames: the sender does nothing per message."""
 
 import itertools
+import ssl
 import struct
 import time
 import zlib
@@ -45,7 +46,12 @@ def check_produced(answer: bytes) -> None:
 
 
 def pipelined_produce(
-    address: tuple[str, int], topic: str, bodies: Sequence[bytes], seconds: float, depth: int
+    address: tuple[str, int],
+    topic: str,
+    bodies: Sequence[bytes],
+    seconds: float,
+    depth: int,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     """Produce the sets in turn, again and again, `depth` requests in flight; returns sets
     acknowledged.
@@ -53,7 +59,7 @@ def pipelined_produce(
     frames = itertools.cycle([produce_frame(topic, 0, body) for body in bodies])
     size = produce_answer_bytes(topic)
     done = 0
-    with KafkaWire(address) as wire:
+    with KafkaWire(address, tls) as wire:
         wire.create(topic)
         deadline = time.perf_counter() + seconds
         for _ in range(depth):
@@ -68,7 +74,14 @@ def pipelined_produce(
     return done
 
 
-def fetch_all(address: tuple[str, int], topic: str, log_end: int, step: int, bytes_max: int) -> int:
+def fetch_all(
+    address: tuple[str, int],
+    topic: str,
+    log_end: int,
+    step: int,
+    bytes_max: int,
+    tls: ssl.SSLContext | None = None,
+) -> int:
     """Fetch in `bytes_max` requests from the beginning until `log_end`; bytes of message sets
     taken.
 
@@ -78,7 +91,7 @@ def fetch_all(address: tuple[str, int], topic: str, log_end: int, step: int, byt
     view = memoryview(buffer)
     head = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 4
     taken = offset = 0
-    with KafkaWire(address) as wire:
+    with KafkaWire(address, tls) as wire:
         while offset < log_end:
             wire.send(fetch_frame(topic, offset, bytes_max))
             got = 0

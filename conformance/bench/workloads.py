@@ -3,7 +3,7 @@
 A goal is a ratio, unless it has a unit; `CPU` is the broker's processor time for a message.
 """
 
-from conformance.bench import http_load, moving, waiting
+from conformance.bench import encrypted, http_load, moving, waiting
 from conformance.bench.iggy_load import D2, D5, V
 from conformance.bench.mixed import MixedD2
 from conformance.bench.sample import Workload
@@ -37,6 +37,13 @@ WORKLOADS = [
         moving.kafka_fetch(1000, 256 * 1024),
         "0.5",
     ),
+    Workload("kafka-produce-1k-tls", _SETS, encrypted.kafka_produce(1000, 8), "CPU of plain x 2.5"),
+    Workload(
+        "kafka-fetch-1k-tls",
+        "1 conn, 1 part, 1 MiB a fetch",
+        encrypted.kafka_fetch(1000),
+        "CPU of plain x 2.5",
+    ),
     Workload(
         "pulsar-send-100",
         "1 conn, 1 part, 1000 unbatched in flight",
@@ -67,6 +74,7 @@ WORKLOADS = [
     Workload("iggy-v-send-100", _SENDS, moving.iggy_sends(100, 1000, V()), "CPU of D2 x 1.3"),
     Workload("iggy-poll-100", _POLLS, moving.iggy_polls(100, D2(), D2()), "CPU 0.15"),
     Workload("iggy-poll-1k", _POLLS, moving.iggy_polls(1000, D2(), D2()), "CPU 0.6"),
+    Workload("iggy-d5-poll-1k", _POLLS, moving.iggy_polls(1000, D5(), D5()), "kafka-fetch-256k"),
     Workload("iggy-d5-poll-100", _POLLS, moving.iggy_polls(100, D5(), D5()), "as iggy-poll-100"),
     Workload("iggy-v-poll-100", _POLLS, moving.iggy_polls(100, V(), V()), "as kafka-to-iggy"),
     Workload("iggy-d2-to-v", _POLLS, moving.iggy_polls(100, V(), D2()), "as kafka-to-iggy"),

@@ -1,6 +1,7 @@
 """A blocking socket that sends and takes whole frames. Knows no protocol."""
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Self
@@ -11,9 +12,11 @@ TIMEOUT_S = 60.0  # A broker that takes so long hangs.
 class Wire:
     """One connection; also a context manager."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
 
     def send(self, data: bytes) -> None:
         """All of it."""
