@@ -127,7 +127,13 @@ class Broker:
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
         """Users, permissions and what watches over them."""
         access = self.config.access
-        self.users = Users(self.catalogue, now_us=self.now_us, clock_s=trio.current_time)
+        self.users = Users(
+            self.catalogue,
+            now_us=self.now_us,
+            clock_s=trio.current_time,
+            slows_down=access.slow_down,
+            hashed=self.metrics.number("braidlog_password_hashes").inc,
+        )
         self.permissions = GrantedRules(self.catalogue, access.superusers)
         self.audit = audit.AuditLog(
             _audit_file(self.config),

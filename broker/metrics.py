@@ -29,6 +29,7 @@ COUNTERS = {
     "braidlog_bytes_in": ("Bytes of stored bodies.", ("protocol", "topic")),
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
+    "braidlog_password_hashes": ("Passwords hashed, which costs some 20 ms each.", ()),
     "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
     "braidlog_objects": ("Objects of the shared store put or deleted.", ("op", "kind")),
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),

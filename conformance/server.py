@@ -57,6 +57,7 @@ class RunningBroker:
         self.data_dir = folder / "data"
         self.ready_file = folder / "ready.json"
         self.addresses: dict[str, str] = {}
+        self.http_headers: dict[str, str] = {}  # With which others ask its HTTP listener.
         self.process: subprocess.Popen[bytes] | None = None
         self._listen = dict.fromkeys(DOORS, ANY_PORT if others else "off") | dict(listen or {})
         self._ports: dict[str, str] = {}

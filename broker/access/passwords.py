@@ -45,7 +45,9 @@ Ts = TypeVarTuple("Ts")
 class Passwords:
     """Makes and checks what is kept of passwords."""
 
-    def __init__(self) -> None:
+    def __init__(self, hashed: Callable[[], object] = lambda: None) -> None:
+        """`hashed` is called for each hash that is made."""
+        self._hashed = hashed
         self._hasher = argon2.PasswordHasher(
             time_cost=HASH_PASSES, memory_cost=HASH_MEMORY_KIB, parallelism=HASH_LANES
         )
@@ -113,6 +115,7 @@ class Passwords:
         if self._waiting >= HASHES_WAITING_MAX:
             raise LimitExceeded("too many logins at once: try again")
         self._waiting += 1
+        self._hashed()
         try:
             return await trio.to_thread.run_sync(
                 work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True

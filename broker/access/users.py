@@ -55,13 +55,22 @@ class Users:
     """All users."""
 
     def __init__(
-        self, catalogue: UserCatalogue, *, now_us: Callable[[], int], clock_s: Callable[[], float]
+        self,
+        catalogue: UserCatalogue,
+        *,
+        now_us: Callable[[], int],
+        clock_s: Callable[[], float],
+        slows_down: bool = True,
+        hashed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds."""
+        """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds.
+        `slows_down`: whether those wait who fail often; `hashed` is called for each password that
+        is hashed, which is what a login costs.
+        """
         self._catalogue = catalogue
         self._book = catalogue.users
-        self._passwords = Passwords()
-        self._brake = Brake()
+        self._passwords = Passwords(hashed)
+        self._brake = Brake(is_on=slows_down)
         self._now_us = now_us
         self._clock_s = clock_s
 
@@ -118,13 +127,10 @@ class Users:
 
         Raises NotAuthenticated.
         """
-        keys = (f"address {address}",)
-        if self._brake.wait_s(keys, self._clock_s()) > 0:
-            raise errors.NotAuthenticated("too many failed logins: try again later")
         digest = token_digest(token)
         user = self._book.by_token(digest)
-        if user is None:
-            self._brake.failed(keys, self._clock_s())
+        if user is None:  # Nobody guesses one: a right one waits for nobody's failures.
+            self._brake.failed((f"address {address}",), self._clock_s())
             raise errors.NotAuthenticated("unknown token")
         kept = next(one for one in user.tokens if one.digest == digest)
         if kept.expires_us is not None and kept.expires_us <= self._now_us():

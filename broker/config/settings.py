@@ -99,6 +99,8 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
     token_audience: str | None = None
     token_claim: str = "sub"  # What in a token is the user's name.
+    # Whether names and addresses wait after failed logins. Off for tests that try very many alone.
+    slow_down: bool = True
     # Where `required`: who did what, as JSON lines. None: `audit.jsonl` in the data directory.
     audit: bool = True
     audit_file: str | None = None

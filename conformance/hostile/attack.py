@@ -66,7 +66,8 @@ def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | s
 
 def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
     """Requests that reached a handler so far, by command."""
-    with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
+    asked = urllib.request.Request(f"{broker.url}/metrics", headers=broker.http_headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     found = (REQUESTS.match(line) for line in lines)
     return Counter(

@@ -195,3 +195,19 @@ async def test_a_password_too_long_to_be_one_is_not_hashed():
     kept.users._passwords._hasher = None
     with pytest.raises(errors.NotAuthenticated):
         await kept.users.verify("anna", "x" * 2000, HERE)
+
+
+async def test_ten_thousand_wrong_passwords_in_a_minute_are_hardly_hashed():
+    hashes = []
+    kept, anna = await with_anna()
+    kept.users._passwords._hashed = lambda: hashes.append(1)
+    kept.users._passwords._matches = lambda password_hash, password: password == "secret one"
+    await kept.users.verify("anna", "secret one", "10.0.0.7")
+    token, _ = await kept.users.create_token(anna, "ci", None)
+    for number in range(10_000):
+        name = "anna" if number % 2 else f"nobody-{number % 100}"
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify(name, f"wrong {number}", f"10.0.0.{number % 5}")
+        kept.clock_s += 0.006
+    assert len(hashes) < 300
+    assert kept.users.verify_token(token, "10.0.0.1").name == "anna"

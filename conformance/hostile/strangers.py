@@ -1,0 +1,242 @@
+"""Strangers at a broker that asks who its clients are: no frame reaches more than the login.
+
+`python -m conformance.hostile.strangers --frames 200000` sends mutated handshakes of each family of
+mechanisms with the slow-down of failed logins off, then every command of every protocol before a
+login, then wrong passwords by the thousand with it on. Ends with 1 at the first finding.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import trustme
+
+from conformance.bench.process import cpu_seconds
+from conformance.hostile import rows_login
+from conformance.hostile.attack import Sent, attack
+from conformance.hostile.commands import protocols
+from conformance.hostile.judge import check_log, log_size, open_files
+from conformance.hostile.rows import Protocol, Talk
+from conformance.raw.iggy import LOGIN, text8
+from conformance.raw.iggy import frame as iggy_frame
+from conformance.raw.wire import Wire
+from conformance.server import RunningBroker
+
+MIB = 1 << 20
+GROWTH_BYTES_MAX = 60 * MIB
+QUIET_S = 30.0
+# What a stranger's frames may reach, by the names of the metrics; HTTP counts what it refused too.
+OPEN = {
+    "kafka": {"api_versions", "sasl_handshake", "sasl_authenticate"},
+    "pulsar": {"CONNECT", "PING", "PONG", "AUTH_RESPONSE"},
+    "iggy": {"ping", "login_user", "login_with_token"},
+}
+WRONG_CONNECTIONS = 50  # That try passwords at a time.
+HASH_MESSAGE = "braidlog_password_hashes_total "
+
+
+@dataclass(slots=True)
+class Secured:
+    """A broker with users, and what its operator asks of it."""
+
+    broker: RunningBroker
+    waits_s: list[float] = field(default_factory=list)  # of the operator's own questions
+
+    def ask(self, path: str) -> bytes:
+        """What HTTP answers the operator. Raises AssertionError unless that is a success."""
+        host, port = self.broker.address("http")
+        connection = http.client.HTTPConnection(host, port, timeout=60)
+        begun = time.monotonic()
+        connection.request("GET", path, headers=self.broker.http_headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        self.waits_s.append(time.monotonic() - begun)
+        assert answer.status == 200, (answer.status, body)
+        return body
+
+    def state(self) -> list[object]:
+        """What no stranger may change."""
+        paths = ("topics", "users", "permissions", "groups")
+        return [json.loads(self.ask(f"/api/v1/{path}")) for path in paths]
+
+    def hashes(self) -> int:
+        """Passwords that were hashed so far."""
+        lines = self.ask("/metrics").decode().splitlines()
+        return int(float(next(one for one in lines if one.startswith(HASH_MESSAGE)).split()[1]))
+
+
+@contextmanager
+def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
+    """A broker that asks everybody, with a user who may do nothing."""
+    secret, certificate = folder / "token.secret", folder / "server.pem"
+    secret.write_bytes(rows_login.SECRET)
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    settings = (
+        "access.required=true",
+        f"access.token_secret_file={secret}",
+        f"access.slow_down={str(slows_down).lower()}",
+        "listeners.kafka-tls.protocol=kafka",
+        "listeners.kafka-tls.listen=127.0.0.1:0",
+        f"listeners.kafka-tls.tls.certificate_file={certificate}",
+        "log_format=json",
+    )
+    with RunningBroker(folder / "broker", settings=settings) as broker:
+        password = (broker.data_dir / "admin-password").read_text().strip()
+        _braidlog(broker, password, "users", "create", rows_login.USER, secret=rows_login.PASSWORD)
+        token = _braidlog(broker, password, "tokens", "create", "admin", "watch")
+        broker.http_headers = {"Authorization": f"Bearer {token}"}
+        yield Secured(broker)
+
+
+@contextmanager
+def unchanged(one: Secured) -> Iterator[None]:
+    """Attack inside. Raises AssertionError for whatever is not as it was."""
+    broker = one.broker
+    before, logged, memory = one.state(), log_size(broker), broker.resident_bytes()
+    files = open_files(broker)
+    yield
+    deadline = time.monotonic() + QUIET_S
+    while open_files(broker) > files and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert open_files(broker) <= files
+    assert one.state() == before
+    assert broker.resident_bytes() - memory <= GROWTH_BYTES_MAX
+    check_log(broker, logged)
+
+
+def handshakes(one: Secured, family: str, frames: int, seed: int) -> Sent:
+    """Send mutated handshakes of a family of mechanisms."""
+    protocol = rows_login.families()[family]
+    with unchanged(one):
+        sent = attack(one.broker, protocol, frames, seed)
+    _check_reached(protocol, sent)
+    return sent
+
+
+def before_login(one: Secured, name: str, frames: int, seed: int) -> Sent:
+    """Send mutated frames of every command of a protocol on connections that never log in."""
+    known = protocols()[name]
+    talks = [replace(talk, opening=[], opening_apis=[], session=None) for talk in known.talks]
+    with unchanged(one):
+        sent = attack(one.broker, Protocol(name, _numbered(talks)), frames, seed)
+    _check_reached(known, sent)
+    return sent
+
+
+def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
+    """Try wrong passwords of names that are there and not, on many connections: how many of them
+    were hashed, seconds it took, and the longest wait of the operator meanwhile.
+    """
+    broker, hashes = one.broker, one.hashes()
+    one.waits_s.clear()
+    ended = threading.Event()
+    left = iter(range(tries))
+    lock = threading.Lock()
+
+    def guess() -> None:
+        with Wire(broker.address("iggy")) as wire:
+            while True:
+                with lock:
+                    number = next(left, None)
+                if number is None:
+                    return
+                name = rows_login.USER if number % 2 else f"nobody-{number % 1000}"
+                wire.send(iggy_frame(LOGIN, text8(name) + text8(f"wrong-{number}")))
+                size = int.from_bytes(wire.take(8)[4:], "little")
+                wire.take(size)
+
+    def watch() -> None:
+        while not ended.is_set():
+            one.ask("/api/v1/topics")
+            ended.wait(0.05)
+
+    begun = time.monotonic()
+    guessing = [threading.Thread(target=guess) for _ in range(WRONG_CONNECTIONS)]
+    watching = threading.Thread(target=watch)
+    for thread in (*guessing, watching):
+        thread.start()
+    for thread in guessing:
+        thread.join()
+    seconds = time.monotonic() - begun
+    ended.set()
+    watching.join()
+    return one.hashes() - hashes, seconds, max(one.waits_s)
+
+
+def _numbered(talks: Sequence[Talk]) -> list[Talk]:
+    return [talk for talk in talks if talk.commands]
+
+
+def _check_reached(protocol: Protocol, sent: Sent) -> None:
+    assert not sent.hung, f"{sent.hung} connections were never closed"
+    if protocol.name in OPEN:
+        assert set(sent.handled) <= OPEN[protocol.name], sent.handled
+
+
+def _braidlog(broker: RunningBroker, password: str, *arguments: str, secret: str = "") -> str:
+    environment = {"BRAIDLOG_URL": broker.url, "BRAIDLOG_USER": "admin"}
+    environment["BRAIDLOG_PASSWORD"] = password
+    more = []
+    if secret:
+        file = broker.folder / "password"
+        file.write_text(secret + "\n")
+        more = ["--password-file", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "broker.cli.main", *arguments, *more],
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.hostile.strangers")
+    parser.add_argument("--family", choices=[*rows_login.families()], action="append")
+    parser.add_argument("--frames", type=int, default=20_000, help="of each family and protocol")
+    parser.add_argument("--tries", type=int, default=10_000, help="wrong passwords")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    print(f"seed {options.seed}", flush=True)
+    wanted = options.family or [*rows_login.families()]
+    with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=False) as one:
+        for family in wanted:
+            _tell(f"{family}, handshakes", handshakes(one, family, options.frames, options.seed))
+        for name in () if options.family else protocols():
+            _tell(f"{name}, no login", before_login(one, name, options.frames, options.seed))
+    if not options.family:
+        with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=True) as one:
+            cpu = cpu_seconds(one.broker.pid)
+            hashed, seconds, wait_s = wrong_passwords(one, options.tries)
+            cpu = cpu_seconds(one.broker.pid) - cpu
+            print(
+                f"{options.tries} wrong passwords in {seconds:.1f} s: {hashed} hashed, {cpu:.1f} s"
+                f" of processor time, longest wait of the operator {wait_s:.2f} s",
+                flush=True,
+            )
+    return 0
+
+
+def _tell(what: str, sent: Sent) -> None:
+    reached = ", ".join(f"{name} {count}" for name, count in sent.handled.most_common(5))
+    print(f"{what}: {sent.total} frames in {sent.seconds:.1f} s; reached: {reached}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

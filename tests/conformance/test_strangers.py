@@ -1,0 +1,39 @@
+"""Before a login no frame reaches more than the login: the short form."""
+
+import pytest
+
+from conformance.hostile.commands import protocols
+from conformance.hostile.rows_login import families
+from conformance.hostile.strangers import (
+    before_login,
+    handshakes,
+    secured,
+    wrong_passwords,
+)
+
+pytestmark = pytest.mark.slow
+FRAMES = 150
+TRIES = 3000
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """One broker for all of it, whose failed logins are slowed down."""
+    with secured(tmp_path_factory.mktemp("secured"), slows_down=True) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("family", families())
+def test_handshakes(one, family):
+    assert handshakes(one, family, FRAMES, SEED).total == FRAMES
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_commands_before_a_login(one, name):
+    assert before_login(one, name, FRAMES, SEED).total == FRAMES
+
+
+def test_wrong_passwords_are_refused_without_hashing_and_hold_nobody_up(one):
+    hashed, _, _ = wrong_passwords(one, TRIES)  # Its operator is answered meanwhile.
+    assert hashed <= TRIES / 20
