@@ -28,6 +28,7 @@ from broker.commit.waiters import Awaited, Waiters
 from broker.config.logging import ThrottledLog
 from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
+from broker.live.topics import LiveTopics
 from broker.metrics import Metrics
 from broker.server.admission import Admission
 from broker.server.loop_turns import measuring_turns
@@ -108,6 +109,9 @@ class Broker:
         )
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
         self.namespaces = Namespaces(self.catalogue, self.now_us)
+        self.live = LiveTopics(
+            self.topics, self.namespaces, placement=self.placement, now_us=self.now_us
+        )
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
         self.producers = ProducerNumbers(self.catalogue)
@@ -187,6 +191,7 @@ class Broker:
                 nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.producers.run)
                 nursery.start_soon(self.dispatchers.run)
+                nursery.start_soon(self.live.run)
                 nursery.start_soon(self.audit.run)
                 await self.durability.run()
 

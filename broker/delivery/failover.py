@@ -7,6 +7,7 @@ of apache/pulsar, so that the partitions of a topic are spread over its consumer
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -63,14 +64,26 @@ class FailoverDispatcher(OrderedDispatcher):
             consumer.active_changed(is_active=consumer is self.active)
 
     def _chosen(self) -> Consumer:
-        best = min(consumer.priority for consumer in self.consumers)
-        able = [consumer for consumer in self.consumers if consumer.priority == best]
-        able.sort(key=_name)
         topic = self.partition.topic
-        if topic.partitioned:
-            return able[self.partition.index % len(able)]
-        place = _hash(f"persistent://{topic.name.full}")
-        return min(able, key=lambda consumer: _distance(place, consumer.name))
+        index = self.partition.index if topic.partitioned else None
+        chosen = choose_active(self.consumers, f"persistent://{topic.name.full}", index)
+        assert chosen is not None
+        return chosen
+
+
+def choose_active(consumers: Sequence[Consumer], topic: str, index: int | None) -> Consumer | None:
+    """Which of the consumers is sent everything; None if there are none. `topic` is its full name,
+    `index` the partition's number where it has partitions.
+    """
+    if not consumers:
+        return None
+    best = min(consumer.priority for consumer in consumers)
+    able = [consumer for consumer in consumers if consumer.priority == best]
+    able.sort(key=_name)
+    if index is not None:
+        return able[index % len(able)]
+    place = _hash(topic)
+    return min(able, key=lambda consumer: _distance(place, consumer.name))
 
 
 def _name(consumer: Consumer) -> str:

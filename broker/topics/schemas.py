@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.live.topic import LiveTopic
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.schema_rules import (
     TRANSITIVE,
@@ -77,5 +78,8 @@ class Schemas:
             if len(topic.meta.schemas) >= SCHEMAS_MAX:
                 raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
             version = len(topic.meta.schemas)
+            if isinstance(topic, LiveTopic):  # Nothing of it is kept on disk.
+                topic.meta.schemas.append(schema)
+                return version, 0
             self._catalogue.add_schema(topic.meta.topic_id, schema)
         return version, self._catalogue.ticket

@@ -118,6 +118,7 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip/1", None
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
+    yield from _live()
     schemas = f"{ADMIN}/schemas/{PLACE}"
     posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
     yield "GET", f"{schemas}/schema", None
@@ -127,6 +128,25 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{schemas}/schemas", None
     yield "POST", f"{schemas}/compatibility", posted
     yield "GET", f"{ADMIN}/no-such", None
+
+
+def _live() -> Iterator[Row]:
+    """Non-persistent topics."""
+    live = f"{ADMIN}/non-persistent/{MADE}"
+    yield "GET", f"{ADMIN}/non-persistent/public/default", None
+    yield "GET", f"{ADMIN}/non-persistent/public/default/partitioned", None
+    yield "GET", f"/lookup/v2/topic/non-persistent/{MADE}", None
+    yield "PUT", live, None
+    for path in ("stats", "internalStats", "subscriptions", "partitions"):
+        yield "GET", f"{live}/{path}", None
+    yield "DELETE", f"{live}/subscription/s?force=true", None
+    yield "GET", f"{live}/lastMessageId", None
+    yield "PUT", f"{live}/unload", None
+    yield "DELETE", f"{live}?force=true", None
+    yield "PUT", f"{live}-p/partitions", 2
+    yield "POST", f"{live}-p/partitions", 3
+    yield "GET", f"{live}-p/partitioned-stats?perPartition=true", None
+    yield "DELETE", f"{live}-p/partitions", None
 
 
 def request(method: str, path: str, body: object, *more: str) -> bytes:

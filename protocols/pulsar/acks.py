@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError
+from broker.live.subscription import LiveSubscription
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.positions import entry_id, whole_entries
@@ -18,9 +19,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.delivery.dispatcher import Dispatcher
     from protocols.pulsar.client import Client
-    from protocols.pulsar.consumer import PulsarConsumer
+    from protocols.pulsar.consumer import Delivery, PulsarConsumer
 
 
 async def ack(client: Client, command: CommandAck) -> None:
@@ -48,8 +48,10 @@ async def ack(client: Client, command: CommandAck) -> None:
 
 
 async def _acknowledge(
-    consumer: PulsarConsumer, dispatcher: Dispatcher, command: CommandAck, lazy: bool
+    consumer: PulsarConsumer, dispatcher: Delivery, command: CommandAck, lazy: bool
 ) -> int:
+    if isinstance(dispatcher, LiveSubscription):  # Nothing of it comes again.
+        return 0
     named = command.message_id
     if command.ack_type == CommandAck.Individual:
         entries, others = whole_entries(named, dispatcher.partition.partition_id)
@@ -63,6 +65,8 @@ def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -
     """Send again what the consumer has and did not acknowledge: these entries, or all."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
+        return
+    if isinstance(consumer.dispatcher, LiveSubscription):
         return
     if command.HasField("consumer_epoch") and not command.message_ids:
         # A lower one redelivers too, under the higher number.

@@ -10,20 +10,24 @@ import trio
 
 from broker.access.rights import Action, Resource
 from broker.errors import NotAuthorized
+from broker.live.subscription import LiveSubscription
+from broker.live.topic import LiveTopic
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.lanes import Lanes
 from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State
 from protocols.pulsar.messages import NO_ENTRY
+from protocols.pulsar.names import figures_name
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
+    from broker.delivery.consumer import Consumer
     from broker.errors import BrokerError
     from broker.metrics import Number
     from broker.server.connection import Connection
     from broker.topics.partition import Partition
-    from protocols.pulsar.consumer import PulsarConsumer
+    from protocols.pulsar.consumer import Delivery, PulsarConsumer
     from protocols.pulsar.options import PulsarOptions
     from protocols.pulsar.registry import Producer
     from protocols.pulsar.shared import SharedState
@@ -109,6 +113,8 @@ class Client:
         if self.producers.get(producer.producer_id) is producer:
             del self.producers[producer.producer_id]
             self.producers_on(producer.partition).dec()
+            if isinstance(producer.partition, LiveTopic):
+                producer.partition.producer_left()
         if producer.holds_layout:
             producer.holds_layout = False
             producer.topic.layout_users -= 1
@@ -117,9 +123,9 @@ class Client:
             self.broker.producers.release(producer.name.encode())
         self.shared.producers.remove(producer)
 
-    def producers_on(self, partition: Partition) -> Number:
+    def producers_on(self, partition: Partition | LiveTopic) -> Number:
         """How many producers the topic of a partition has, for whoever watches."""
-        protocol, topic = self.connection.protocol, partition.topic.name.full
+        protocol, topic = self.connection.protocol, figures_name(partition)
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
@@ -186,7 +192,14 @@ class Client:
             if consumer.holds_layout is not None:
                 consumer.holds_layout.layout_users -= 1
                 consumer.holds_layout = None
-            self.shared.dispatchers.detach(consumer.dispatcher, consumer)
+            self.detach(consumer.dispatcher, consumer)
+
+    def detach(self, delivery: Delivery, consumer: Consumer) -> None:
+        """Take a consumer off what delivers to it."""
+        if isinstance(delivery, LiveSubscription):
+            delivery.detach(consumer)
+        else:
+            self.shared.dispatchers.detach(delivery, consumer)
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
         """Count records that were handed to a consumer."""

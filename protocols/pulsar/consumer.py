@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from broker.delivery.consumer import Consumer
 from broker.delivery.entries import Entry
 from broker.delivery.rates import RateMeter, Rates
+from broker.live.topic import LIVE_ID, LiveTopic
 from protocols.pulsar import messages
 from protocols.pulsar.machine import FRAME_BYTES_MAX
-from protocols.pulsar.names import partition_number
+from protocols.pulsar.names import figures_name, partition_number
 from protocols.pulsar.oversize import pieces
 from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
+    from broker.live.subscription import LiveSubscription
     from broker.server.outbox import Outbox
     from broker.topics.topic import Topic
+
+Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # What delivers to a consumer.
 
 # What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
@@ -63,7 +67,7 @@ class PulsarConsumer(Consumer):
 
     owner: ConsumerOwner
     consumer_id: int
-    dispatcher: Dispatcher | None = None
+    dispatcher: Delivery | None = None
     writer: messages.MessageWriter | None = None
     epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
     # The topic without partitions that it was opened by the name of, which is to stay so for it.
@@ -76,13 +80,12 @@ class PulsarConsumer(Consumer):
         self.meter = self.meter or RateMeter(self.connected_at_us)
         return self.meter.look(self, now_us)
 
-    def attached_to(self, dispatcher: Dispatcher) -> None:
+    def attached_to(self, dispatcher: Delivery) -> None:
         """It is served from here on."""
         partition = dispatcher.partition
         self.dispatcher = dispatcher
-        self.writer = messages.MessageWriter(
-            self.consumer_id, partition.partition_id, partition_number(partition)
-        )
+        ledger = LIVE_ID if isinstance(partition, LiveTopic) else partition.partition_id
+        self.writer = messages.MessageWriter(self.consumer_id, ledger, partition_number(partition))
         self.set_epoch(self.epoch)
 
     def set_epoch(self, epoch: int | None) -> None:
@@ -100,7 +103,7 @@ class PulsarConsumer(Consumer):
             return
         owner.outbox.put(frames(self, self.writer, entries))
         records = sum([entry.record_count for entry in entries])
-        owner.sent(dispatcher.partition.topic.name.full, records, size)
+        owner.sent(figures_name(dispatcher.partition), records, size)
 
     def takes_more(self) -> bool:
         """Whether the socket takes what is sent; the owner wakes the dispatcher when it does."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.access.rights import Action, Resource
 from broker.delivery.cursor import SubscriptionCursor
 from broker.errors import BrokerError
+from broker.live.subscription import LiveSubscription
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
@@ -22,9 +23,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.delivery.dispatcher import Dispatcher
     from protocols.pulsar.client import Client
-    from protocols.pulsar.consumer import PulsarConsumer
+    from protocols.pulsar.consumer import Delivery, PulsarConsumer
 
 LANE: Final = "consumer"
 
@@ -71,19 +71,22 @@ def _unsubscribe(client: Client, command: CommandUnsubscribe) -> None:
         for other in others:
             dispatcher.detach(other)
             other.disconnect()
-        client.shared.dispatchers.release(dispatcher)
         ticket = 0
-        if isinstance(dispatcher.cursor, SubscriptionCursor):
-            cursor = dispatcher.cursor
-            ticket = cursor.subscription.delete_cursor(cursor.index)
+        if isinstance(dispatcher, LiveSubscription):
+            dispatcher.partition.unsubscribe(dispatcher)
+        else:
+            client.shared.dispatchers.release(dispatcher)
+            if isinstance(dispatcher.cursor, SubscriptionCursor):
+                cursor = dispatcher.cursor
+                ticket = cursor.subscription.delete_cursor(cursor.index)
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
         client.outbox.answer([messages.success(command.request_id)], ticket)
 
 
-def attached(client: Client, consumer_id: int) -> tuple[PulsarConsumer, Dispatcher]:
-    """The consumer of that number and its dispatcher, if the client may still consume there.
+def attached(client: Client, consumer_id: int) -> tuple[PulsarConsumer, Delivery]:
+    """The consumer of that number and what delivers to it, if the client may still consume there.
 
     Raises Refused if it is not attached, NotAuthorized.
     """

@@ -18,7 +18,7 @@ from broker.server.connection import address_text
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import full_names, is_coordinator, is_missing
+from protocols.pulsar.names import full_names, is_coordinator, is_live, is_missing
 from protocols.pulsar.resolving import make_missing, resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
@@ -29,6 +29,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from protocols.pulsar.client import Client
+    from storage.metadata.names import TopicName
 
 LANE = "discovery"
 SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
@@ -80,6 +81,9 @@ def _tell_partitions(
     topics = client.broker.topics
     try:
         name, index = resolve(client, Action.DESCRIBE, command.topic)
+        if is_live(command.topic):
+            _tell_live_partitions(client, command, name, index)
+            return
         topic = topics.find(name)
         if topic is None and not _may_create(command):
             raise TopicNotFound("")
@@ -91,6 +95,20 @@ def _tell_partitions(
     is_partitioned = topic is not None and topic.partitioned and index is None
     count = len(topic.partitions) if topic is not None and is_partitioned else 0
     client.outbox.answer([messages.partitions(command.request_id, count)], ticket)
+
+
+def _tell_live_partitions(
+    client: Client, command: CommandPartitionedTopicMetadata, name: TopicName, index: int | None
+) -> None:
+    """The same of a non-persistent topic. Raises TopicNotFound, PartitionNotFound."""
+    live = client.broker.live
+    if not live.exists(name) and not _may_create(command):
+        raise TopicNotFound("")
+    count = live.partitions(name)
+    if count and index is not None and index >= count:
+        raise PartitionNotFound(f"{name} has no partition {index}")
+    answer = messages.partitions(command.request_id, count if index is None else 0)
+    client.outbox.answer([answer])
 
 
 def _refuse_partitions(
@@ -148,6 +166,8 @@ def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) ->
             if not topic.name.topic.startswith(SYSTEM_PREFIX):
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
+    if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
+        names += client.broker.live.list(*parts)
     digest = topics_hash(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
     answer = messages.topics_of_namespace(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError
-from protocols.pulsar.errors import Refused
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from broker.live.topic import LiveTopic
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topics import Topics
 
+PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
 # Where clients look for the transaction coordinator. They are told that it is here, so that their
 # next command ends with "Transactions are not enabled" instead of a missing namespace.
@@ -24,25 +24,29 @@ def is_coordinator(text: str) -> bool:
     return text == COORDINATOR or text.startswith(COORDINATOR + "-partition-")
 
 
-def parse(topics: Topics, text: str) -> tuple[TopicName, int | None]:
-    """The topic that a name means, and the partition's number if the name has one.
+def is_live(text: str) -> bool:
+    """Whether the name is that of a non-persistent topic, which keeps nothing."""
+    return text.startswith(NON_PERSISTENT)
 
-    Raises InvalidName; Refused for non-persistent topics, which are not served.
+
+def parse(topics: Topics, text: str) -> tuple[TopicName, int | None]:
+    """The topic that a name means, persistent or not, and the partition's number if the name has
+    one. Raises InvalidName.
     """
-    if text.startswith("non-persistent://"):
-        raise Refused(ServerError.NotAllowedError, "non-persistent topics are not served")
+    if is_live(text):
+        text = PERSISTENT + text[len(NON_PERSISTENT) :]
     return topics.resolve_pulsar(text)
 
 
 def is_missing(topics: Topics, text: str) -> bool:
-    """Whether the name is that of a topic that is not there."""
+    """Whether the name is that of a persistent topic that is not there."""
     try:
-        return topics.find(parse(topics, text)[0]) is None
-    except (BrokerError, Refused):
+        return not is_live(text) and topics.find(parse(topics, text)[0]) is None
+    except BrokerError:
         return False
 
 
-def partition_number(partition: Partition) -> int:
+def partition_number(partition: Partition | LiveTopic) -> int:
     """The partition's number in message ids."""
     return partition.index if partition.topic.partitioned else UNPARTITIONED
 
@@ -53,3 +57,8 @@ def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> l
     if not partitioned:
         return [full]
     return [f"{full}-partition-{index}" for index in range(partition_count)]
+
+
+def figures_name(partition: Partition | LiveTopic) -> str:
+    """What its topic is called in figures: all partitions of a persistent one count as one."""
+    return partition.full if isinstance(partition, LiveTopic) else partition.topic.name.full

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.delivery import entries
 from broker.delivery.entries import EntryId
 from broker.errors import BrokerError, NotAuthorized
+from broker.live.subscription import LiveSubscription
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.consumers import LANE, attached
@@ -57,6 +58,9 @@ async def _seek(client: Client, command: CommandSeek) -> None:
     dispatchers = client.shared.dispatchers
     try:
         _, dispatcher = attached(client, command.consumer_id)
+        if isinstance(dispatcher, LiveSubscription):  # As Apache answers: there is nothing to seek.
+            client.outbox.answer([messages.success(command.request_id)])
+            return
         partition = dispatcher.partition
         if command.HasField("message_id"):
             resolve = partial(entries.resolve_seek, partition, entry_id(command.message_id))
@@ -86,6 +90,8 @@ def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
 async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
     try:
         _, dispatcher = attached(client, command.consumer_id)
+        if isinstance(dispatcher, LiveSubscription):
+            raise Refused(ServerError.NotAllowedError, "A non-persistent topic has no last message")
         partition = dispatcher.partition
         last = await _last_id(partition)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
@@ -121,7 +127,9 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
     connected_at = datetime.fromtimestamp(consumer.connected_at_us / 1_000_000, UTC)
     rates = consumer.rates(client.broker.now_us())
-    behind = max(0, dispatcher.partition.high_watermark - dispatcher.cursor.position)
+    behind = 0
+    if not isinstance(dispatcher, LiveSubscription):
+        behind = max(0, dispatcher.partition.high_watermark - dispatcher.cursor.position)
     stats: dict[str, float | int | str | bool] = {
         "consumerName": consumer.name,
         "availablePermits": messages.unsigned(consumer.permits),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
+from broker.live.topic import LiveTopic
 from protocols.pulsar import messages, names, resolving, schemas
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import PRODUCERS_MAX
@@ -14,7 +15,9 @@ from protocols.pulsar.registry import AccessMode, Producer
 from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
 
 if TYPE_CHECKING:
+    from broker.topics.partition import Partition
     from broker.topics.producer_memory import SequenceTable
+    from broker.topics.topic import Topic
     from protocols.pulsar.client import Client
 
 LANE = "producer"
@@ -94,28 +97,38 @@ async def _open_after_probe(
 
 def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
     """The producer that is asked for, not yet let in, and what its answer waits for."""
-    named = resolving.named_partition(client, Action.PRODUCE, command.topic)
-    topic = named.topic
+    topic, partition, holds_layout = _place(client, command.topic)
     # A client whose SEND is refused connects again, and its own timeout begins anew with every
     # success (C++ and all that are made of it): it would never hear that the disk is full.
-    named.partition.check_room()
-    named.partition.check_open()
+    partition.check_room()
+    partition.check_open()
     opened = Producer(
         client,
         topic,
-        named.partition,
+        partition,
         command.producer_id,
         command.producer_name or client.shared.producer_name(),
         command.epoch,
         AccessMode(command.producer_access_mode),
         command.request_id,
-        holds_layout=named.holds_layout,
+        holds_layout=holds_layout,
     )
     ticket = topic.ticket
     if command.HasField("schema"):
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket
+
+
+def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, bool]:
+    """Topic and partition that a name means, a live topic being both; and whether the topic has to
+    stay without partitions for it. Raises what resolving raises.
+    """
+    if names.is_live(text):
+        live = resolving.live_topic(client, Action.PRODUCE, text, make=True)
+        return live, live, False
+    named = resolving.named_partition(client, Action.PRODUCE, text)
+    return named.topic, named.partition, named.holds_layout
 
 
 def _admit(
@@ -125,6 +138,8 @@ def _admit(
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
     opened.topic.layout_users += opened.holds_layout
+    if isinstance(opened.partition, LiveTopic):
+        opened.partition.producers += 1
     client.producers[opened.producer_id] = opened
     client.producers_on(opened.partition).inc()
     try:
@@ -144,22 +159,25 @@ def _register(
 ) -> int:
     """What the catalogue and the cursors are to know of the producer. Returns a ticket."""
     ticket = 0
+    if isinstance(opened.partition, LiveTopic):  # Of which nothing is kept.
+        return ticket
     if is_remembered or (command.producer_name and command.user_provided_producer_name):
         opened.number, ticket = client.broker.producers.number(opened.name.encode())
         opened.holds_number = True
     elif opened.topic_epoch is not None:
         ticket = client.broker.producers.ticket
     if command.initial_subscription_name:
-        ticket = max(ticket, _make_subscription(client, command, opened))
+        ticket = max(ticket, _make_subscription(client, command, opened, opened.partition))
     return ticket
 
 
-def _make_subscription(client: Client, command: CommandProducer, opened: Producer) -> int:
+def _make_subscription(
+    client: Client, command: CommandProducer, opened: Producer, partition: Partition
+) -> int:
     """The subscription that a dead letter producer wants, from the first entry on."""
     name = command.initial_subscription_name.encode()
     client.connection.check(Action.CONSUME, Resource.of_group(name, opened.topic.name))
     subscription = client.broker.subscriptions.open(opened.topic, name)
-    partition = opened.partition
     return subscription.start(partition.index, partition.log_start_offset)
 
 

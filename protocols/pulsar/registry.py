@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.errors import ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
+    from broker.live.topic import LiveTopic
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
 
@@ -53,7 +54,7 @@ class Producer:
 
     owner: ProducerOwner
     topic: Topic
-    partition: Partition
+    partition: Partition | LiveTopic
     producer_id: int
     name: str
     epoch: int
@@ -128,13 +129,13 @@ class ProducerRegistry:
             heir.owner.granted(heir)
         self._tidy(producer.partition)
 
-    def close_all(self, partition: Partition) -> None:
+    def close_all(self, partition: Partition | LiveTopic) -> None:
         """End every producer of a partition that is gone or takes nothing more."""
         there = self._partitions.pop(partition.partition_id, None)
         for producer in list(there.by_name.values()) if there else ():
             producer.owner.close_producer(producer)
 
-    def count(self, partition: Partition) -> int:
+    def count(self, partition: Partition | LiveTopic) -> int:
         """How many producers a partition has."""
         there = self._partitions.get(partition.partition_id)
         return len(there.by_name) if there else 0
@@ -193,7 +194,7 @@ class ProducerRegistry:
         elif not producer.is_ready:
             there.waiting.remove(producer)
 
-    def _tidy(self, partition: Partition) -> None:
+    def _tidy(self, partition: Partition | LiveTopic) -> None:
         there = self._partitions.get(partition.partition_id)
         if there is not None and not there.by_name:
             del self._partitions[partition.partition_id]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from protocols.pulsar.errors import Refused
-from protocols.pulsar.names import parse
+from protocols.pulsar.names import is_live, parse
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
+    from broker.live.topic import LiveTopic
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from protocols.pulsar.client import Client
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
 
 
 def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
-    """The topic that is meant, for that action, and the partition's number if the name has one.
-
-    Raises InvalidName; NotAuthorized; NamespaceNotFound; Refused for non-persistent topics, which
-    are not served.
+    """The topic that is meant, persistent or not, for that action, and the partition's number if
+    the name has one. Raises InvalidName, NotAuthorized, NamespaceNotFound.
     """
     name, index = parse(client.broker.topics, text)
     client.connection.check(action, Resource.of_topic(name))
@@ -36,9 +35,11 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
 def is_deduplicated(client: Client, text: str) -> bool:
     """Whether the name is that of a topic that is there, and stores nothing twice."""
     topics = client.broker.topics
+    if is_live(text):
+        return False
     try:
         topic = topics.find(parse(topics, text)[0])
-    except (BrokerError, Refused):
+    except BrokerError:
         return False
     return topic is not None and topics.is_deduplicated(topic)
 
@@ -69,7 +70,7 @@ class Named:
 
 
 def named_partition(client: Client, action: Action, text: str) -> Named:
-    """The partition that a producer or consumer means.
+    """The partition of a persistent topic that a producer or consumer means.
 
     Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
     """
@@ -83,3 +84,18 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
     except InvalidRequest as error:
         raise Refused(ServerError.NotAllowedError, str(error)) from error
     return Named(topic, partition, index is None and not topic.partitioned)
+
+
+def live_topic(client: Client, action: Action, text: str, *, make: bool) -> LiveTopic:
+    """The non-persistent topic, or the partition of one, that is meant, made if it is missing and
+    may be made. Raises what `resolve` raises; TopicNotFound, PartitionNotFound, LimitExceeded,
+    Refused.
+    """
+    live = client.broker.live
+    name, index = resolve(client, action, text)
+    if make and live.find(name, index) is None and not live.partitions(name):
+        client.connection.check(Action.CREATE, Resource.of_topic(name))
+    try:
+        return live.get(name, index, make=make)
+    except InvalidRequest as error:
+        raise Refused(ServerError.NotAllowedError, str(error)) from error

@@ -6,6 +6,7 @@ Definitions are kept and returned byte for byte; which may follow which is the b
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.access.rights import Action
@@ -13,7 +14,8 @@ from broker.errors import BrokerError, TopicNotFound
 from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.resolving import resolve
+from protocols.pulsar.names import is_live
+from protocols.pulsar.resolving import live_topic, resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -75,7 +77,9 @@ def get_schema(client: Client, command: CommandGetSchema) -> None:
 def _find(client: Client, command: CommandGetSchema) -> tuple[Schema, bytes]:
     name, _ = resolve(client, Action.DESCRIBE, command.topic)
     topic = client.broker.topics.find(name)
-    schemas = topic.meta.schemas if topic is not None else []
+    schemas: Sequence[SchemaMeta] = topic.meta.schemas if topic is not None else ()
+    if is_live(command.topic):
+        schemas = client.broker.live.schemas(name)
     number = len(schemas) - 1
     if command.HasField("schema_version"):
         if not command.schema_version:
@@ -94,8 +98,7 @@ def _find(client: Client, command: CommandGetSchema) -> tuple[Schema, bytes]:
 def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> None:
     """Like a producer's schema, for a topic that is there."""
     try:
-        name, _ = resolve(client, Action.PRODUCE, command.topic)
-        topic = client.broker.topics.get(name)
+        topic = _there(client, command.topic)
         version, ticket = of_producer(client, topic, command.schema)
     except (BrokerError, Refused) as error:
         refused = refusal(error)
@@ -103,6 +106,14 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
         client.outbox.put([answer])
     else:
         client.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
+
+
+def _there(client: Client, text: str) -> Topic:
+    """The topic that a producer means, which is not made. Raises what resolving raises."""
+    if is_live(text):
+        return live_topic(client, Action.PRODUCE, text, make=False)
+    name, _ = resolve(client, Action.PRODUCE, text)
+    return client.broker.topics.get(name)
 
 
 def _stored(schema: Schema) -> SchemaMeta:

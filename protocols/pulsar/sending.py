@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from broker.delivery.entries import Entry
 from broker.errors import BrokerError, TopicNotFound
+from broker.live.topic import LIVE_ID, LiveTopic
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import refusal
@@ -19,6 +21,7 @@ from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
+from storage.codecs.pulsar import entries as stored_entries
 from storage.codecs.pulsar import parse_send
 from storage.codecs.quick import SPEEDUPS
 from storage.errors import CorruptBody
@@ -116,6 +119,9 @@ class Sending:
 
     def _store(self, run: Run) -> None:
         client, producer = self._client, run.producer
+        if isinstance(producer.partition, LiveTopic):
+            self._publish(run, producer.partition)
+            return
         base_offset, ticket = 0, 0
         if run.has_repeats:  # They are told once what they repeat is on disk.
             ticket = producer.partition.appended_ticket
@@ -144,12 +150,31 @@ class Sending:
                     run.info.record_count,
                     size,
                 )
-        client.outbox.answer([b"".join(self._answers(run, base_offset))], ticket)
+        ledger = producer.partition.partition_id
+        client.outbox.answer([b"".join(self._answers(run, ledger, base_offset))], ticket)
 
-    def _answers(self, run: Run, base_offset: int) -> list[bytes]:
+    def _publish(self, run: Run, topic: LiveTopic) -> None:
+        """Answer at once, as Apache does, and hand out what was sent; it is kept nowhere."""
+        client, producer = self._client, run.producer
+        if topic.deleted:
+            client.close_producer(producer)
+            return
+        body = memoryview(b"".join(run.parts))  # The receive buffer is used again.
+        sent = [
+            Entry(LIVE_ID, ref.record_count, body[ref.start : ref.end], 0)
+            for ref in stored_entries(body, LIVE_ID)
+        ]
+        run.sent = [(number, highest, LIVE_ID, why) for number, highest, _, why in run.sent]
+        client.outbox.answer([b"".join(self._answers(run, LIVE_ID, LIVE_ID))])
+        records = run.info.record_count
+        protocol = client.connection.protocol
+        client.broker.metrics.records_in(protocol, topic.full, records, len(body))
+        topic.publish(sent, records, len(body))
+
+    def _answers(self, run: Run, ledger: int, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
         producer_id = run.producer.producer_id
-        self._receipts.begin(producer_id, run.producer.partition.partition_id)
+        self._receipts.begin(producer_id, ledger)
         write = self._receipts.write
         if run.has_repeats:
             return [

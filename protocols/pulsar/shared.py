@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.live.topic import LiveTopic
 from broker.topics.topic import TopicEvent
 from protocols.pulsar.registry import ProducerRegistry
 
@@ -21,14 +22,23 @@ class SharedState:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.dispatchers = broker.dispatchers
-        self.producers = ProducerRegistry(broker.producers.raise_epoch)
+        self.producers = ProducerRegistry(self._raise_epoch)
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)
 
+    def _raise_epoch(self, topic: Topic) -> int:
+        """Keep that the topic's epoch was given to a producer; a live topic's is kept nowhere."""
+        if isinstance(topic, LiveTopic):
+            topic.meta.topic_epoch += 1
+            return 0
+        return self.broker.producers.raise_epoch(topic)
+
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """A deleted or terminated topic takes no more messages: its producers are closed."""
         if event is TopicEvent.DELETED or event is TopicEvent.TERMINATED:
+            if isinstance(topic, LiveTopic):
+                self.producers.close_all(topic)
             for partition in topic.partitions:
                 self.producers.close_all(partition)
 

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.access.rights import Action, Resource
 from broker.delivery import entries
-from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
 from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.registry import KeySharing
 from broker.errors import (
     BrokerError,
     InvalidRequest,
@@ -24,14 +22,21 @@ from broker.errors import (
     ProducerBusy,
     SubscriptionBusy,
 )
-from protocols.pulsar import messages, resolving, schemas
+from protocols.pulsar import live, messages, names, resolving, schemas
 from protocols.pulsar.consumer import PulsarConsumer
 from protocols.pulsar.consumers import LANE
 from protocols.pulsar.errors import Refused
+from protocols.pulsar.joining import (
+    KINDS,
+    check_key_mode,
+    check_kind,
+    holder_lives,
+    key_sharing,
+)
 from protocols.pulsar.limits import CONSUMERS_MAX
 from protocols.pulsar.positions import entry_id
 from protocols.pulsar.resolving import Named
-from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode, ServerError
+from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
@@ -40,12 +45,6 @@ if TYPE_CHECKING:
 
 SubType = CommandSubscribe.SubType
 
-KINDS: Final[dict[int, SubscriptionKind]] = {
-    SubType.Exclusive: SubscriptionKind.EXCLUSIVE,
-    SubType.Shared: SubscriptionKind.SHARED,
-    SubType.Failover: SubscriptionKind.FAILOVER,
-    SubType.Key_Shared: SubscriptionKind.KEY_SHARED,
-}
 METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consumer.
 MICROSECONDS: Final = 1_000_000
 
@@ -103,6 +102,9 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
 async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
+    if names.is_live(command.topic):
+        await live.attach(client, command, consumer)
+        return
     if command.force_topic_creation:
         await resolving.make_missing(client, Action.CONSUME, command.topic)
     named = _named(client, command)
@@ -120,7 +122,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another one was quicker.
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
-            keys = _key_sharing(command)
+            keys = key_sharing(command)
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)
         break
     # Atomic from the last look at the dispatcher on. What it waited for may have taken long.
@@ -137,14 +139,6 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
     if named.holds_layout:
         consumer.holds_layout = topic
         topic.layout_users += 1
-
-
-def _key_sharing(command: CommandSubscribe) -> KeySharing:
-    meta = command.keySharedMeta
-    return KeySharing(
-        is_sticky=meta.keySharedMode == KeySharedMode.STICKY,
-        in_order=not meta.allowOutOfOrderDelivery,
-    )
 
 
 def _check(command: CommandSubscribe) -> None:
@@ -201,41 +195,22 @@ async def _there(
         except InvalidRequest as error:
             raise Refused(ServerError.ConsumerAssignError, str(error)) from error
         except SubscriptionBusy:
-            if await _holder_lives(client, dispatcher):
+            if await holder_lives(client, dispatcher):
                 raise
             continue
         return dispatcher
 
 
 def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
-    if dispatcher.kind is not KINDS[command.subType]:
-        raise SubscriptionBusy(
-            "Subscription is of different type. Active subscription type of"
-            f" '{dispatcher.kind.value}' is different than the connecting consumer's type"
-            f" '{SubType.Name(command.subType)}'."
-        )
+    check_kind(dispatcher.kind, command)
     if dispatcher.cursor.is_durable != command.durable:
         raise Refused(
             ServerError.NotAllowedError, "A durable and a non-durable subscription of one name"
         )
     if isinstance(dispatcher, KeySharedDispatcher):
-        if dispatcher.policy.is_sticky != _key_sharing(command).is_sticky:
-            raise SubscriptionBusy("Subscription is of different key_shared mode")
-        if dispatcher.in_order != _key_sharing(command).in_order:
+        check_key_mode(dispatcher.policy, command)
+        if dispatcher.in_order != key_sharing(command).in_order:
             raise SubscriptionBusy("Subscription has another setting of out-of-order delivery")
-
-
-async def _holder_lives(client: Client, dispatcher: Dispatcher) -> bool:
-    """Whether the consumer that is in the way answers; the connection of one that does not is
-    ended, since its client may have lost it without a sign.
-    """
-    holder = dispatcher.consumers[0]
-    is_own = isinstance(holder, PulsarConsumer) and holder.owner is client
-    if is_own or await holder.is_alive():
-        return holder.is_attached
-    client.shared.dispatchers.detach(dispatcher, holder)
-    holder.lost("another connection's consumer takes the place of a silent one")
-    return False
 
 
 async def _cursor(

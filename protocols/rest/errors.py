@@ -56,6 +56,7 @@ BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
 BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 # Pulsar's admin API; the statuses are those that its clients know.
+NOT_ON_NON_PERSISTENT = WireCode(405, 40520, "not_on_non_persistent")
 MESSAGE_NOT_FOUND = WireCode(404, 40420, "message_not_found")
 SCHEMA_NOT_FOUND = WireCode(404, 40421, "schema_not_found")
 ONE_PARTITION_WANTED = WireCode(405, 40520, "one_partition_wanted")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.errors import NamespaceNotFound, ShuttingDown, StorageFull
+from broker.errors import NamespaceNotFound, ShuttingDown, StorageFull, TopicInUse
 from broker.server.connection import address_text
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, text, told
@@ -171,6 +171,9 @@ class ClusterApi:
         if query.truth(request, ("force",)):
             for topic in self._broker.topics.list(tenant, namespace):
                 await self._broker.topics.delete(topic.name)
+            await self._broker.live.delete_all(tenant, namespace)
+        elif self._broker.live.has_topics(tenant, namespace):
+            raise TopicInUse(f"{tenant}/{namespace} has topics")
         ticket = await self._broker.namespaces.delete(tenant, namespace)
         await self._broker.durability.reached(ticket)
         return done()
@@ -180,5 +183,9 @@ class ClusterApi:
         tenant, namespace = namespace_of(request)
         self._broker.namespaces.get(tenant, namespace)
         mode = request.query_params.get("mode", "ALL").upper()
-        topics = self._broker.topics.list(tenant, namespace)
-        return told([] if mode == "NON_PERSISTENT" else full_names(topics))
+        names: list[str] = []
+        if mode != "NON_PERSISTENT":
+            names += full_names(self._broker.topics.list(tenant, namespace))
+        if mode != "PERSISTENT":
+            names += self._broker.live.list(tenant, namespace)
+        return told(names)

@@ -99,7 +99,7 @@ async def _subscription(
             continue
         kind = dispatcher.kind.value
         for consumer in dispatcher.consumers:
-            told = consumers.setdefault(consumer.name, _consumer(consumer.name))
+            told = consumers.setdefault(consumer.name, consumer_stats(consumer.name))
             told["msgOutCounter"] += consumer.messages_out
             told["bytesOutCounter"] += consumer.bytes_out
             told["unackedMessages"] += consumer.unacked
@@ -130,7 +130,8 @@ async def _subscription(
     }
 
 
-def _consumer(name: str) -> Json:
+def consumer_stats(name: str) -> Json:
+    """Figures of a consumer that was given nothing yet."""
     return {
         "consumerName": name,
         "msgRateOut": 0.0,

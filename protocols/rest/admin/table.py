@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from broker.access.rights import Action
 from protocols.rest.admin.cluster import ClusterApi
+from protocols.rest.admin.live import AdminLive
 from protocols.rest.admin.permissions import AdminPermissions
 from protocols.rest.admin.policies import AdminPolicies
 from protocols.rest.admin.schemas import AdminSchemas
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 ADMIN = "/admin/v2"
 NAMESPACE = "{tenant}/{namespace}"
+LIVE = f"{ADMIN}/non-persistent/{NAMESPACE}/{{name}}"
 TOPIC = f"{ADMIN}/persistent/{NAMESPACE}/{{name}}"
 SCHEMAS = f"{ADMIN}/schemas/{NAMESPACE}/{{name}}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -45,6 +47,7 @@ class Handlers:
 
     cluster: ClusterApi
     topics: AdminTopics
+    live: AdminLive
     subscriptions: AdminSubscriptions
     schemas: AdminSchemas
     permissions: AdminPermissions
@@ -60,6 +63,7 @@ def admin_routes(
     handlers = Handlers(
         ClusterApi(broker, bodies, options.advertised_url),
         topics,
+        AdminLive(broker, bodies),
         AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
         AdminSchemas(broker, bodies),
         AdminPermissions(broker, bodies),
@@ -70,6 +74,7 @@ def admin_routes(
         *_cluster(routes, handlers.cluster),
         *_namespaces(routes, handlers),
         *_topics(routes, handlers.topics),
+        *_live(routes, handlers.live),
         *_subscriptions(routes, handlers.subscriptions),
         *_schemas(routes, handlers.schemas),
         *_permissions(routes, handlers.permissions),
@@ -94,6 +99,7 @@ def _cluster(routes: Routes, api: ClusterApi) -> list[Route]:
         route(f"{ADMIN}/brokers/version", GET=Served(api.version, SEE, other_formats=plain)),
         route(f"{ADMIN}/brokers/{{cluster}}", GET=Served(api.brokers, SEE)),
         route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
+        route(f"/lookup/v2/topic/non-persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
     ]
 
 
@@ -118,11 +124,6 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
         ),
         route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE)),
         route(f"{ADMIN}/persistent/{NAMESPACE}", GET=Served(handlers.topics.list_topics, SEE)),
-        route(f"{ADMIN}/non-persistent/{NAMESPACE}", GET=Served(handlers.topics.list_none, SEE)),
-        route(
-            f"{ADMIN}/non-persistent/{NAMESPACE}/partitioned",
-            GET=Served(handlers.topics.list_none, SEE),
-        ),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
             GET=Served(handlers.topics.list_partitioned, SEE),
@@ -151,6 +152,37 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
         route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
         route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
         route(f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", GET=Served(api.message, READ)),
+    ]
+
+
+def _live(routes: Routes, api: AdminLive) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    namespace = f"{ADMIN}/non-persistent/{NAMESPACE}"
+    return [
+        route(namespace, GET=Served(api.list_topics, SEE)),
+        route(f"{namespace}/partitioned", GET=Served(api.list_partitioned, SEE)),
+        route(
+            LIVE,
+            PUT=Served(api.create, MAKE, statuses=nothing),
+            DELETE=Served(api.delete, END, statuses=nothing),
+        ),
+        route(
+            f"{LIVE}/partitions",
+            GET=Served(api.partitions, SEE),
+            PUT=Served(api.set_partitions, MAKE, statuses=nothing),
+            POST=Served(api.set_partitions, CHANGE, statuses=nothing),
+            DELETE=Served(api.delete_partitioned, END, statuses=nothing),
+        ),
+        route(f"{LIVE}/stats", GET=Served(api.stats, SEE)),
+        route(f"{LIVE}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
+        route(f"{LIVE}/internalStats", GET=Served(api.internal_stats, SEE)),
+        route(f"{LIVE}/subscriptions", GET=Served(api.subscriptions, SEE)),
+        route(
+            f"{LIVE}/subscription/{{subscription}}",
+            DELETE=Served(api.delete_subscription, END, statuses=nothing),
+        ),
+        route(f"{LIVE}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
+        route(f"{LIVE}/{{rest:path}}", **dict.fromkeys(METHODS, Served(api.not_here, SEE))),
     ]
 
 

@@ -48,13 +48,6 @@ class AdminTopics:
         self._broker.namespaces.get(tenant, namespace)
         return told(full_names(self._broker.topics.list(tenant, namespace)))
 
-    async def list_none(self, request: Request) -> Response:
-        """The non-persistent topics of a namespace: none is served. Java's admin client asks for
-        these whenever it lists topics.
-        """
-        self._broker.namespaces.get(*namespace_of(request))
-        return told([])
-
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned topics of a namespace."""
         tenant, namespace = namespace_of(request)
@@ -76,7 +69,7 @@ class AdminTopics:
     async def create_partitioned(self, request: Request) -> Response:
         """Make a partitioned topic; the body is the number of partitions."""
         name, index = name_of(request)
-        count = await self._count(request)
+        count = await partition_count(self._bodies, request)
         if index is not None:
             raise Refused(BAD_PARTITIONS, "a partition has no partitions")
         topic = await self._broker.topics.create(name, count, partitioned=True)
@@ -86,7 +79,7 @@ class AdminTopics:
     async def grow(self, request: Request) -> Response:
         """Give a partitioned topic more partitions; the body is their new number."""
         name, _ = name_of(request)
-        count = await self._count(request)
+        count = await partition_count(self._bodies, request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
             raise TopicNotFound(f"{name} is not a partitioned topic")
@@ -96,14 +89,6 @@ class AdminTopics:
             ticket = await self._broker.topics.add_partitions(name, count)
             await self._broker.durability.reached(ticket)
         return done()
-
-    async def _count(self, request: Request) -> int:
-        body = await read_any(self._bodies, request)
-        count = body.get("partitions") if isinstance(body, dict) else body
-        if type(count) is not int or not 0 < count <= PARTITIONS_MAX:
-            text = "Number of partitions should be more than 0"
-            raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
-        return count
 
     async def partitions(self, request: Request) -> Response:
         """How many partitions a topic has, 0 for one without; also of one that is still to be made,
@@ -213,6 +198,16 @@ class AdminTopics:
             text = "this is not possible on a partitioned topic: name one of its partitions"
             raise Refused(ONE_PARTITION_WANTED, text)
         return partitions[0]
+
+
+async def partition_count(bodies: BodyReader, request: Request) -> int:
+    """The number of partitions that the body asks for. Raises Refused."""
+    body = await read_any(bodies, request)
+    count = body.get("partitions") if isinstance(body, dict) else body
+    if type(count) is not int or not 0 < count <= PARTITIONS_MAX:
+        text = "Number of partitions should be more than 0"
+        raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
+    return count
 
 
 def path_number(request: Request, part: str, most: int) -> int:

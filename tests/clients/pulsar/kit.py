@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until_seen
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
@@ -70,14 +70,19 @@ def produce(client: Any, topic: str, count: int, *, batched: bool = False) -> li
         }
     producer = client.create_producer(topic, **settings)
     ids: list[Any] = []
+
+    def stored(result: Any, message_id: Any) -> None:
+        assert result == pulsar.Result.Ok
+        ids.append(message_id)
+
     for number in range(count):
         if batched:
-            producer.send_async(b"m%d" % number, lambda _, message_id: ids.append(message_id))
+            producer.send_async(b"m%d" % number, stored)
         else:
             ids.append(producer.send(b"m%d" % number))
     producer.flush()
+    until_seen(lambda: len(ids) == count)  # Client 3.1 returns from `flush` before that.
     producer.close()
-    assert len(ids) == count
     return ids
 
 

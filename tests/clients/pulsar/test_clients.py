@@ -40,19 +40,25 @@ def test_basic(client: Any, topic: str) -> None:
         b"hello",
         properties={"a": "1", "b": "zwei"},
         partition_key="k1",
-        ordering_key="o1",
         event_timestamp=123,
     )
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
     (message,) = take(consumer, 1)
     assert message.data() == b"hello"
     assert message.properties() == {"a": "1", "b": "zwei"}
-    assert (message.partition_key(), message.ordering_key()) == ("k1", "o1")
+    assert message.partition_key() == "k1"
     assert message.event_timestamp() == 123
     assert before <= message.publish_timestamp() <= int(time.time() * 1000)
-    assert message.producer_name() == "p-basic"
     assert message.message_id() == message_id
     assert message.redelivery_count() == 0
+
+
+def test_ordering_key_and_producer_name(client: Any, topic: str) -> None:
+    producer = client.create_producer(topic, producer_name="p-ordering")
+    producer.send(b"x", partition_key="k", ordering_key="o")
+    (message,) = take(client.subscribe(topic, "s", initial_position=EARLIEST), 1)
+    assert (message.partition_key(), message.ordering_key()) == ("k", "o")
+    assert message.producer_name() == "p-ordering"
 
 
 def test_empty_payload_is_not_a_null_value(client: Any, topic: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 from conformance.server import RunningBroker
 from tests.clients.pulsar.kit import (
     EARLIEST,
-    OPERATION_S,
     RECEIVE_MS,
     SHARED,
     assert_empty,
@@ -96,8 +95,6 @@ def test_reader(client: Any, topic: str, batched: bool) -> None:
     ids = produce(client, topic, 5, batched=batched)
     assert read(client.create_reader(topic, pulsar.MessageId.earliest)) == numbered(0, 5)
     assert read(client.create_reader(topic, ids[1])) == numbered(2, 5)
-    inclusive = client.create_reader(topic, ids[1], start_message_id_inclusive=True)
-    assert read(inclusive) == numbered(1, 5)
     latest = client.create_reader(topic, pulsar.MessageId.latest)
     assert not latest.has_message_available()
     producer = client.create_producer(topic)
@@ -105,6 +102,13 @@ def test_reader(client: Any, topic: str, batched: bool) -> None:
     assert latest.has_message_available()
     assert read(latest) == [b"newer"]
     assert not latest.has_message_available()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_reader_from_an_id_on(client: Any, topic: str, batched: bool) -> None:
+    ids = produce(client, topic, 5, batched=batched)
+    reader = client.create_reader(topic, ids[1], start_message_id_inclusive=True)
+    assert read(reader) == numbered(1, 5)
 
 
 def test_reader_of_an_empty_topic(client: Any, topic: str) -> None:
@@ -241,13 +245,6 @@ def test_schema_incompatible(client: Any, topic: str) -> None:
 
 
 # What is refused.
-
-
-def test_non_persistent_is_refused_at_once(client: Any, topic: str) -> None:
-    begun = time.monotonic()
-    with pytest.raises(pulsar.PulsarException):
-        client.create_producer(f"non-persistent://public/default/{topic}")
-    assert time.monotonic() - begun < OPERATION_S / 2, "the client was left to its timeout"
 
 
 def test_missing_namespace_is_refused(client: Any, topic: str) -> None:

@@ -68,7 +68,7 @@ async def test_partition_number_is_told_for_partitioned_topics(broker, client):
         ({"metadata": [{"key": "k", "value": "v" * 1024}]}, ServerError.MetadataError),
         ({"subType": 1, "read_compacted": True}, ServerError.NotAllowedError),
         ({"topic": "persistent://public/default"}, ServerError.NotAllowedError),
-        ({"topic": "non-persistent://public/default/t"}, ServerError.NotAllowedError),
+        ({"topic": "non-persistent://public/nowhere/t"}, ServerError.TopicNotFound),
         ({"topic": "persistent://public/nowhere/t"}, ServerError.TopicNotFound),
         ({"topic": TOPIC + "-partition-3"}, ServerError.NotAllowedError),
         ({"topic": TOPIC + "x", "force_topic_creation": False}, ServerError.TopicNotFound),

@@ -88,7 +88,8 @@ async def test_a_topic_that_cannot_be_made_is_told(broker, client):
         ("topic://public/default/t", ServerError.NotAllowedError),
         ("persistent://public/nowhere/t", ServerError.TopicNotFound),
         ("persistent://nobody/default/t", ServerError.TopicNotFound),
-        ("non-persistent://public/default/t", ServerError.NotAllowedError),
+        ("non-persistent://public/nowhere/t", ServerError.TopicNotFound),
+        ("non-persistent://public/default", ServerError.NotAllowedError),
     ],
 )
 async def test_names_that_lead_nowhere(client, topic, error):

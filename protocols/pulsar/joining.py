@@ -1,0 +1,64 @@
+"""Whether a newcomer may join the consumers that a subscription has: kind, key sharing, and whether
+the one that is in its way still lives. "Command Subscribe" in the binary protocol document.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.delivery.consumer import SubscriptionKind
+from broker.delivery.registry import KeySharing
+from broker.errors import SubscriptionBusy
+from protocols.pulsar.consumer import Delivery, PulsarConsumer
+from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode
+
+if TYPE_CHECKING:
+    from broker.delivery.key_slots import KeyPolicy
+    from protocols.pulsar.client import Client
+
+SubType = CommandSubscribe.SubType
+
+KINDS: Final[dict[int, SubscriptionKind]] = {
+    SubType.Exclusive: SubscriptionKind.EXCLUSIVE,
+    SubType.Shared: SubscriptionKind.SHARED,
+    SubType.Failover: SubscriptionKind.FAILOVER,
+    SubType.Key_Shared: SubscriptionKind.KEY_SHARED,
+}
+
+
+def key_sharing(command: CommandSubscribe) -> KeySharing:
+    """How the newcomer wants keys to be shared."""
+    meta = command.keySharedMeta
+    return KeySharing(
+        is_sticky=meta.keySharedMode == KeySharedMode.STICKY,
+        in_order=not meta.allowOutOfOrderDelivery,
+    )
+
+
+def check_kind(kind: SubscriptionKind, command: CommandSubscribe) -> None:
+    """Raises SubscriptionBusy where the subscription's consumers are of another kind."""
+    if kind is not KINDS[command.subType]:
+        raise SubscriptionBusy(
+            "Subscription is of different type. Active subscription type of"
+            f" '{kind.value}' is different than the connecting consumer's type"
+            f" '{SubType.Name(command.subType)}'."
+        )
+
+
+def check_key_mode(policy: KeyPolicy, command: CommandSubscribe) -> None:
+    """Raises SubscriptionBusy where its consumers share keys in another way."""
+    if policy.is_sticky != key_sharing(command).is_sticky:
+        raise SubscriptionBusy("Subscription is of different key_shared mode")
+
+
+async def holder_lives(client: Client, dispatcher: Delivery) -> bool:
+    """Whether the consumer that is in the way answers; the connection of one that does not is
+    ended, since its client may have lost it without a sign.
+    """
+    holder = dispatcher.consumers[0]
+    is_own = isinstance(holder, PulsarConsumer) and holder.owner is client
+    if is_own or await holder.is_alive():
+        return holder.is_attached
+    client.detach(dispatcher, holder)
+    holder.lost("another connection's consumer takes the place of a silent one")
+    return False

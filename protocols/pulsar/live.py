@@ -1,0 +1,68 @@
+"""SUBSCRIBE to a non-persistent topic: "Non-persistent topics" in Apache Pulsar's documentation.
+
+There is no position and no backlog: the consumer is given what is published while it has permits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.access.rights import Action, Resource
+from broker.delivery.consumer import SubscriptionKind
+from broker.delivery.key_slots import KeyPolicy, KeyRanges, KeyRing
+from broker.errors import InvalidRequest, SubscriptionBusy
+from protocols.pulsar import resolving, schemas
+from protocols.pulsar.errors import Refused
+from protocols.pulsar.joining import (
+    KINDS,
+    check_key_mode,
+    check_kind,
+    holder_lives,
+    key_sharing,
+)
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+
+if TYPE_CHECKING:
+    from broker.live.subscription import LiveSubscription
+    from broker.live.topic import LiveTopic
+    from protocols.pulsar.client import Client
+    from protocols.pulsar.consumer import PulsarConsumer
+    from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe
+
+
+async def attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
+    """Join the subscription. Raises BrokerError, Refused."""
+    topic = resolving.live_topic(
+        client, Action.CONSUME, command.topic, make=command.force_topic_creation
+    )
+    group = Resource.of_group(command.subscription.encode(), topic.name)
+    client.connection.check(Action.CONSUME, group)
+    if command.HasField("schema"):
+        schemas.of_consumer(client, topic, command.schema)
+    while True:
+        topic.check_open()
+        subscription = _subscription(topic, command)
+        try:
+            subscription.attach(consumer)
+        except InvalidRequest as error:
+            raise Refused(ServerError.ConsumerAssignError, str(error)) from error
+        except SubscriptionBusy:
+            if not subscription.consumers or await holder_lives(client, subscription):
+                raise
+        else:
+            consumer.attached_to(subscription)
+            return
+
+
+def _subscription(topic: LiveTopic, command: CommandSubscribe) -> LiveSubscription:
+    """The subscription, which a consumer of that kind may join. Raises SubscriptionBusy."""
+    kind = KINDS[command.subType]
+    policy: KeyPolicy | None = None
+    if kind is SubscriptionKind.KEY_SHARED:
+        policy = KeyRanges() if key_sharing(command).is_sticky else KeyRing()
+    name = command.subscription.encode()
+    subscription = topic.subscribe(name, kind, policy, is_kept=command.durable)
+    check_kind(subscription.kind, command)
+    if subscription.policy is not None:
+        check_key_mode(subscription.policy, command)
+    return subscription

@@ -1,0 +1,237 @@
+"""Non-persistent topics by Pulsar's admin API: list, make, grow, delete, figures.
+
+What a topic that keeps nothing cannot do (positions, single messages, policies) is refused as
+`not_supported`, with the status that Apache Pulsar has for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.errors import SubscriptionNotFound, TopicExists, TopicNotFound
+from protocols.rest import query
+from protocols.rest.admin.answers import done, read_any, told
+from protocols.rest.admin.names import name_of, namespace_of, text_of
+from protocols.rest.admin.statistics import RATES, consumer_stats
+from protocols.rest.admin.topics import partition_count
+from protocols.rest.errors import (
+    BAD_PARTITIONS,
+    NOT_ON_NON_PERSISTENT,
+    SUBSCRIPTION_BUSY,
+    TOPIC_BUSY,
+    Refused,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.live.subscription import LiveSubscription
+    from broker.live.topic import LiveTopic
+    from protocols.rest.bodies import BodyReader
+    from storage.metadata.names import TopicName
+
+Json = dict[str, Any]
+
+
+class AdminLive:
+    """Handlers of one broker's non-persistent topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._live = broker.live
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """Those of a namespace that are in use, partitions one by one."""
+        place = namespace_of(request)
+        self._broker.namespaces.get(*place)
+        return told(self._live.list(*place))
+
+    async def list_partitioned(self, request: Request) -> Response:
+        """Those of a namespace that have partitions."""
+        names = self._live.list_partitioned(*namespace_of(request))
+        return told([f"non-persistent://{name.full}" for name in names])
+
+    async def create(self, request: Request) -> Response:
+        """Make one without partitions."""
+        name, index = name_of(request)
+        await read_any(self._bodies, request)
+        if index is None:
+            self._live.create(name)
+        else:  # A partition is there, or cannot be made by itself.
+            self._live.get(name, index, make=False)
+        return done()
+
+    async def delete(self, request: Request) -> Response:
+        """Delete one without partitions."""
+        name, index = name_of(request)
+        if self._live.partitions(name):
+            what = "a partition" if index is not None else "a partitioned topic"
+            raise Refused(TOPIC_BUSY, f"{name} is {what}: delete it with its partitions")
+        return await self._delete(request, name)
+
+    async def partitions(self, request: Request) -> Response:
+        """How many partitions one has; 0 for one without, or that is still to be made."""
+        name, index = name_of(request)
+        self._broker.namespaces.get(name.tenant, name.namespace)
+        wants_missing = query.truth(request, ("checkAllowAutoCreation",))
+        if not wants_missing and not self._live.exists(name):
+            raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
+        count = self._live.partitions(name) if index is None else 0
+        return told({"partitions": count, "deleted": False})
+
+    async def set_partitions(self, request: Request) -> Response:
+        """Make one with partitions, or give it more; the body is their number."""
+        name, index = name_of(request)
+        count = await partition_count(self._bodies, request)
+        if index is not None:
+            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+        known = self._live.partitions(name)
+        if request.method == "PUT" and known:
+            raise TopicExists("This topic already exists")
+        if request.method == "POST" and not known:
+            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+        if count != known:
+            ticket = await self._live.partition(name, count)
+            await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete_partitioned(self, request: Request) -> Response:
+        """Delete one with its partitions."""
+        name, _ = name_of(request)
+        if not self._live.partitions(name):
+            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+        return await self._delete(request, name)
+
+    async def _delete(self, request: Request, name: TopicName) -> Response:
+        users = sum(
+            topic.producers + sum(len(s.consumers) for s in topic.subscriptions.values())
+            for topic in self._all(name)
+        )
+        if users and not query.truth(request, ("force",)):
+            raise Refused(TOPIC_BUSY, f"Topic has {users} clients connected")
+        ticket = await self._live.delete(name)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _all(self, name: TopicName) -> list[LiveTopic]:
+        """The topic, or its partitions, as far as they are in use."""
+        count = self._live.partitions(name)
+        places = range(count) if count else [None]
+        found = (self._live.find(name, index) for index in places)
+        return [topic for topic in found if topic is not None]
+
+    async def stats(self, request: Request) -> Response:
+        """Figures of one, or of one partition."""
+        return told(_stats([self._one(request)]))
+
+    async def partitioned_stats(self, request: Request) -> Response:
+        """Figures of all partitions together, and of each where that is wanted."""
+        name, _ = name_of(request)
+        if not self._live.partitions(name):
+            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+        found = self._all(name)
+        answer = _stats(found)
+        answer["metadata"] = {"partitions": self._live.partitions(name), "deleted": False}
+        wanted = query.truth(request, ("perPartition",))
+        answer["partitions"] = {one.full: _stats([one]) for one in found} if wanted else {}
+        return told(answer)
+
+    async def internal_stats(self, request: Request) -> Response:
+        """What Apache tells of one: nothing is stored."""
+        topic = self._one(request)
+        nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
+        answer: Json = dict.fromkeys(nothing, 0)
+        answer["entriesAddedCounter"] = topic.messages_in
+        answer["cursors"] = {_text(name): {"active": False} for name in topic.subscriptions}
+        return told(answer)
+
+    async def subscriptions(self, request: Request) -> Response:
+        """The names of its subscriptions."""
+        return told([_text(name) for name in self._one(request).subscriptions])
+
+    async def delete_subscription(self, request: Request) -> Response:
+        """End a subscription; with `force` also while consumers are connected."""
+        topic = self._one(request)
+        name = text_of(request, "subscription").encode()
+        subscription = topic.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFound("Subscription not found")
+        if subscription.consumers and not query.truth(request, ("force",)):
+            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+        subscription.close_consumers()
+        topic.unsubscribe(subscription)
+        return done()
+
+    def _one(self, request: Request) -> LiveTopic:
+        """The topic of the path, which is in use. Raises TopicNotFound."""
+        name, index = name_of(request)
+        topic = self._live.find(name, index)
+        if topic is None:
+            raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
+        return topic
+
+    async def unload(self, request: Request) -> Response:
+        """Nothing is to be unloaded."""
+        self._one(request)
+        return done()
+
+    async def not_here(self, request: Request) -> Response:
+        """What a topic that keeps nothing cannot do."""
+        path = request.scope["path"]
+        raise Refused(
+            NOT_ON_NON_PERSISTENT, f"{request.method} {path}: a non-persistent topic keeps nothing"
+        )
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
+def _stats(topics: list[LiveTopic]) -> Json:
+    """Figures of one topic, or of several partitions together."""
+    subscriptions: Json = {}
+    for topic in topics:
+        for name, subscription in topic.subscriptions.items():
+            _add(subscriptions.setdefault(_text(name), _subscription()), subscription)
+    sent = [one for topic in topics for one in topic.subscriptions.values()]
+    return dict.fromkeys((*RATES, "msgDropRate", "averageMsgSize"), 0.0) | {
+        "msgInCounter": sum(topic.messages_in for topic in topics),
+        "bytesInCounter": sum(topic.bytes_in for topic in topics),
+        "msgOutCounter": sum(one.messages_out for one in sent),
+        "bytesOutCounter": sum(one.bytes_out for one in sent),
+        "msgDropCounter": sum(topic.messages_dropped for topic in topics),
+        "storageSize": 0,
+        "backlogSize": 0,
+        "publishers": [],
+        "waitingPublishers": 0,
+        "producersCount": sum(topic.producers for topic in topics),
+        "subscriptions": subscriptions,
+        "replication": {},
+    }
+
+
+def _subscription() -> Json:
+    zeros = ("msgOutCounter", "bytesOutCounter", "msgDropCounter", "msgBacklog", "unackedMessages")
+    rates = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate", "msgDropRate")
+    return (
+        dict.fromkeys(rates, 0.0)
+        | dict.fromkeys(zeros, 0)
+        | {"type": "None", "consumers": [], "isDurable": False, "isReplicated": False}
+    )
+
+
+def _add(figures: Json, subscription: LiveSubscription) -> None:
+    figures["msgOutCounter"] += subscription.messages_out
+    figures["bytesOutCounter"] += subscription.bytes_out
+    figures["msgDropCounter"] += subscription.messages_dropped
+    if subscription.consumers:
+        figures["type"] = subscription.kind.value
+    for consumer in subscription.consumers:
+        one = consumer_stats(consumer.name)
+        one["msgOutCounter"] = consumer.messages_out
+        one["bytesOutCounter"] = consumer.bytes_out
+        one["availablePermits"] = consumer.permits
+        figures["consumers"].append(one)

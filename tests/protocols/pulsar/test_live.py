@@ -1,0 +1,244 @@
+"""Non-persistent topics: receipts at once, delivery to who has permits, nothing kept."""
+
+import pytest
+
+from broker.live.topics import LIVE_PARTITIONS_MAX
+from protocols.pulsar.discovery import topics_hash
+from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.names import TopicName
+from tests.protocols.pulsar.talk import EARLIEST, TOPIC, entry, message_id, talking
+from tests.waiting import until
+
+LIVE = "non-persistent://public/default/t"
+NAME = TopicName("public", "default", "t")
+SHARED, FAILOVER, KEY_SHARED = 1, 2, 3
+
+
+async def payloads(client, count):
+    """The last byte of the next messages."""
+    return [bytes((await client.next(Type.MESSAGE))[1][-1:]) for _ in range(count)]
+
+
+async def test_a_message_goes_to_who_is_there_and_comes_never_again(client, other):
+    await client.produce(LIVE)
+    assert await client.put(entry(b"a")) == [0]  # Nobody is there.
+    await other.subscribe(topic=LIVE, permits=10, **EARLIEST)
+    body = entry(b"b", partition_key="k")
+    await client.send(Type.SEND, body, producer_id=0, sequence_id=1)
+    receipt = await client.next(Type.SEND_RECEIPT)
+    assert (receipt.message_id.ledgerId, receipt.message_id.entryId) == (0, 0)
+    message, received = await other.next(Type.MESSAGE)
+    assert received == body
+    identity = message.message_id
+    assert (identity.ledgerId, identity.entryId, identity.partition) == (0, 0, -1)
+    await other.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=0)
+    await other.silent()
+    await other.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=0)
+    await other.subscribe(topic=LIVE, permits=10, **EARLIEST)
+    await other.silent()
+
+
+async def test_who_has_no_permits_misses_it_and_that_is_counted(broker, client, other):
+    await client.produce(LIVE)
+    await other.subscribe(topic=LIVE, permits=2)
+    await other.silent()
+    await client.put(*[entry(b"%d" % number) for number in range(5)])
+    assert await payloads(other, 2) == [b"0", b"1"]
+    await other.flow(1)
+    await other.silent()
+    await client.put(entry(b"9"))
+    assert await payloads(other, 1) == [b"9"]
+    topic = broker.live.find(NAME, None)
+    assert (topic.messages_in, topic.messages_dropped) == (6, 3)
+    assert topic.subscriptions[b"s"].messages_dropped == 3
+
+
+async def test_a_batch_goes_whole_and_may_take_permits_below_zero(broker, client, other):
+    await client.produce(LIVE)
+    await other.subscribe(topic=LIVE, permits=1)
+    await other.silent()
+    await client.put(entry(b"a", count=10), entry(b"b"))
+    await other.next(Type.MESSAGE)
+    (consumer,) = broker.live.find(NAME, None).subscriptions[b"s"].consumers
+    assert consumer.permits == -9
+
+
+async def test_shared_consumers_take_turns(client, other):
+    await client.produce(LIVE)
+    for number in range(2):
+        await other.subscribe(number, topic=LIVE, permits=100, subType=SHARED)
+    await other.silent()
+    await client.put(*[entry(b"%d" % number) for number in range(4)])
+    got = {0: [], 1: []}
+    for _ in range(4):
+        message, body = await other.next(Type.MESSAGE)
+        got[message.consumer_id].append(bytes(body[-1:]))
+    assert got == {0: [b"0", b"2"], 1: [b"1", b"3"]}
+
+
+async def test_a_key_goes_to_its_consumer_alone(client, other):
+    await client.produce(LIVE)
+    for number in range(2):
+        fields = {"subType": KEY_SHARED, "consumer_name": f"c{number}"}
+        await other.subscribe(number, topic=LIVE, permits=100, **fields)
+    await other.silent()
+    await client.put(*[entry(b"%d" % n, partition_key=f"k{n % 4}") for n in range(40)])
+    owners = {}
+    for _ in range(40):
+        message, body = await other.next(Type.MESSAGE)
+        owners.setdefault(int(body[-1:]) % 2, set()).add(message.consumer_id)
+    assert set.union(*owners.values()) == {0, 1}
+
+
+async def test_failover_has_one_active_consumer(client, other):
+    await client.produce(LIVE)
+    fields = {"topic": LIVE, "subscription": "s", "subType": FAILOVER, "request_id": 7}
+    for number, name in enumerate("ab"):  # The second one is the better one.
+        await other.send(
+            Type.SUBSCRIBE,
+            consumer_id=number,
+            consumer_name=name,
+            priority_level=1 - number,
+            **fields,
+        )
+        changes = [await other.next(Type.ACTIVE_CONSUMER_CHANGE) for _ in range(1 + number)]
+        told = {change.consumer_id: change.is_active for change in changes}
+        assert told == ({0: False, 1: True} if number else {0: True})
+        await other.next(Type.SUCCESS)
+        await other.flow(10, number)
+    await other.silent()
+    await client.put(entry(b"a"))
+    message, _ = await other.next(Type.MESSAGE)
+    assert message.consumer_id == 1
+    await other.ask(Type.CLOSE_CONSUMER, Type.ACTIVE_CONSUMER_CHANGE, consumer_id=1)
+    await other.next(Type.SUCCESS)
+    await client.put(entry(b"b"))
+    message, _ = await other.next(Type.MESSAGE)
+    assert message.consumer_id == 0
+
+
+async def test_what_cannot_be_asked_of_it_is_answered_as_apache_does(client):
+    await client.subscribe(topic=LIVE)
+    await client.ask(Type.SEEK, Type.SUCCESS, consumer_id=0, message_id=message_id(0))
+    error, _ = await client.refused(Type.GET_LAST_MESSAGE_ID, consumer_id=0)
+    assert error == ServerError.NotAllowedError
+    answer = await client.ask(
+        Type.ACK, Type.ACK_RESPONSE, consumer_id=0, ack_type=0, message_id=[message_id(0, 0)]
+    )
+    assert not answer.HasField("error")
+    stats = await client.ask(Type.CONSUMER_STATS, Type.CONSUMER_STATS_RESPONSE, consumer_id=0)
+    assert (stats.type, stats.msgBacklog) == ("Exclusive", 0)
+
+
+async def test_exclusive_and_another_kind_are_busy(client):
+    await client.subscribe(topic=LIVE)
+    for kind in (0, SHARED):
+        fields = {"topic": LIVE, "subscription": "s", "consumer_id": 1, "subType": kind}
+        error, _ = await client.refused(Type.SUBSCRIBE, **fields)
+        assert error == ServerError.ConsumerBusy
+
+
+async def test_a_silent_holder_makes_way(client, impatient):
+    await client.subscribe(topic=LIVE)
+    newcomer = await impatient()
+    await newcomer.subscribe(topic=LIVE)  # `client` does not answer the PING.
+    await newcomer.stream.aclose()
+
+
+async def test_unsubscribe_and_a_readers_close_end_the_subscription(broker, client):
+    await client.subscribe(topic=LIVE)
+    await client.subscribe(1, topic=LIVE, subscription="reader", durable=False)
+    topic = broker.live.find(NAME, None)
+    assert set(topic.subscriptions) == {b"s", b"reader"}
+    await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=1)
+    await client.ask(Type.UNSUBSCRIBE, Type.SUCCESS, consumer_id=0)
+    assert not topic.subscriptions
+
+
+async def test_it_shares_nothing_with_the_persistent_topic_of_its_name(broker, client):
+    await client.produce(LIVE)
+    assert broker.topics.find(NAME) is None
+    await client.produce(TOPIC, 1)
+    await client.subscribe(topic=TOPIC, permits=1)
+    await client.put(entry())
+    await client.silent()
+
+
+async def test_it_is_listed_for_who_asks_for_its_domain(client):
+    await client.produce(LIVE)
+    listed = {}
+    for mode in (0, 1, 2):
+        answer = await client.ask(
+            Type.GET_TOPICS_OF_NAMESPACE,
+            Type.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+            namespace="public/default",
+            mode=mode,
+        )
+        assert answer.topics_hash == topics_hash(answer.topics)
+        listed[mode] = list(answer.topics)
+    assert listed == {0: [], 1: [LIVE], 2: [LIVE]}
+
+
+async def partitions(client, **fields):
+    return await client.ask(
+        Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, topic=LIVE, **fields
+    )
+
+
+async def test_partitions_are_topics_of_their_own(broker, client):
+    assert (await partitions(client)).partitions == 0
+    missing = await partitions(client, metadata_auto_creation_enabled=False)
+    assert missing.error == ServerError.TopicNotFound
+    await broker.live.partition(NAME, 3)
+    assert (await partitions(client)).partitions == 3
+    for name, code in ((LIVE, 22), (LIVE + "-partition-3", 11)):
+        fields = {"topic": name, "consumer_id": 0, "subscription": "s", "subType": 0}
+        assert (await client.refused(Type.SUBSCRIBE, **fields))[0] == code
+    await client.subscribe(topic=LIVE + "-partition-2", permits=1)
+    await client.produce(LIVE + "-partition-2")
+    await client.put(entry())
+    message, _ = await client.next(Type.MESSAGE)
+    assert message.message_id.partition == 2
+    with pytest.raises(Exception, match=str(LIVE_PARTITIONS_MAX)):
+        await broker.live.partition(NAME, LIVE_PARTITIONS_MAX + 1)
+
+
+async def test_a_deleted_one_lets_its_users_go(broker, client):
+    await client.produce(LIVE)
+    await client.subscribe(topic=LIVE)
+    await broker.live.delete(NAME)
+    await client.next(Type.CLOSE_CONSUMER)
+    await client.next(Type.CLOSE_PRODUCER)
+    assert not broker.live.exists(NAME)
+
+
+async def test_an_exclusive_producer_has_an_epoch_that_grows(client):
+    first = await client.produce(LIVE, producer_access_mode=1)
+    await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
+    second = await client.produce(LIVE, 1, producer_access_mode=1)
+    assert (first.topic_epoch, second.topic_epoch) == (0, 1)
+
+
+async def test_schemas_are_kept_while_it_is_used(client):
+    schema = {"name": "s", "schema_data": b"null", "type": 1}
+    produced = await client.produce(LIVE, schema=schema)
+    assert produced.schema_version == bytes(8)
+    found = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=LIVE)
+    assert found.schema.schema_data == b"null"
+
+
+async def test_who_sent_while_it_was_deleted_is_told_to_look_again(broker, client):
+    await client.produce(LIVE)
+    broker.live.find(NAME, None).deleted = True
+    await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
+    await client.next(Type.CLOSE_PRODUCER)
+
+
+async def test_connections_that_end_give_up_what_they_had(broker, open_client):
+    async with talking(open_client) as client:
+        await client.produce(LIVE)
+        await client.subscribe(topic=LIVE)
+        topic = broker.live.find(NAME, None)
+        assert not topic.is_idle
+    await until(lambda: topic.is_idle)
