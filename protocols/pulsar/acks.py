@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError
-from broker.live.subscription import LiveSubscription
+from broker.live.topic import LiveSubscription
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.positions import entry_id, whole_entries

@@ -10,8 +10,7 @@ import trio
 
 from broker.access.rights import Action, Resource
 from broker.errors import NotAuthorized
-from broker.live.subscription import LiveSubscription
-from broker.live.topic import LiveTopic
+from broker.live.topic import LiveSubscription, LiveTopic
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.lanes import Lanes

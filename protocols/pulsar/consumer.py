@@ -21,7 +21,7 @@ from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
-    from broker.live.subscription import LiveSubscription
+    from broker.live.topic import LiveSubscription
     from broker.server.outbox import Outbox
     from broker.topics.topic import Topic
 

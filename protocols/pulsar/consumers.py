@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.access.rights import Action, Resource
 from broker.delivery.cursor import SubscriptionCursor
 from broker.errors import BrokerError
-from broker.live.subscription import LiveSubscription
+from broker.live.topic import LiveSubscription
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused

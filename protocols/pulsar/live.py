@@ -23,8 +23,7 @@ from protocols.pulsar.joining import (
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from broker.live.subscription import LiveSubscription
-    from broker.live.topic import LiveTopic
+    from broker.live.topic import LiveSubscription, LiveTopic
     from protocols.pulsar.client import Client
     from protocols.pulsar.consumer import PulsarConsumer
     from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe

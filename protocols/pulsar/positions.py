@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.delivery import entries
 from broker.delivery.entries import EntryId
 from broker.errors import BrokerError, NotAuthorized
-from broker.live.subscription import LiveSubscription
+from broker.live.topic import LiveSubscription
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.consumers import LANE, attached

@@ -27,8 +27,7 @@ from protocols.rest.errors import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.live.subscription import LiveSubscription
-    from broker.live.topic import LiveTopic
+    from broker.live.topic import LiveSubscription, LiveTopic
     from protocols.rest.bodies import BodyReader
     from storage.metadata.names import TopicName
 
