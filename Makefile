@@ -51,7 +51,7 @@ coverage: $(TEST_NEEDS) $(STAMPS)/coverage  ## which lines of each module the te
 demo: $(TEST_NEEDS)  ## three clients on one log, one shared group, and its Parquet
 	$(BIN)/python -m conformance.demo $(ARGS)
 
-cluster: $(TEST_NEEDS)  ## PostgreSQL, SeaweedFS, a broker and a spare on this machine, to play with
+cluster: $(TEST_NEEDS)  ## PostgreSQL, SeaweedFS and three brokers on this machine, to play with
 	$(BIN)/python -m conformance.cluster $(ARGS)
 
 bench: $(TEST_NEEDS)  ## speed of the hot paths on this machine

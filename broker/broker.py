@@ -23,6 +23,7 @@ from broker.access.quotas import Quotas
 from broker.access.rules import GrantedRules
 from broker.access.users import Users
 from broker.cluster.placement import Placement
+from broker.cluster.siblings import Siblings
 from broker.commit.durability import Durability
 from broker.commit.waiters import Awaited, Waiters
 from broker.config.logging import ThrottledLog
@@ -53,6 +54,7 @@ from storage.metadata.cursors import CursorStore
 if TYPE_CHECKING:
     from broker.server.opened import OpenConnection, OpenListener
     from storage.log.data_dir import OpenedJournal
+    from storage.metadata.cursor_book import CursorBook
 
 log = structlog.get_logger()
 
@@ -74,7 +76,7 @@ class Broker:
         self.poller = Poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
-        self.placement = Placement(config.cluster.node_id)
+        self._storage = data_dir
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
@@ -89,26 +91,15 @@ class Broker:
             sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
             append_seconds=self.metrics.histogram("braidlog_append_seconds"),
         )
-        self._storage = data_dir
         self._connection_ids = 0
-        data_dir.check_journals()
+        self.siblings = Siblings()
         report = self.durability.report_storage_error
-        state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
         use_reserve = data_dir.reserve.use_reserve
-        self.catalogue = LocalCatalogue(state, use_reserve=use_reserve, report=report)
-        cursors = CursorStore(self._journal("cursors"))
         self._partitions = Partitions(data_dir, config.log, self.durability)
-        self.topics = Topics(
-            self.catalogue,
-            cursors,
-            self._partitions,
-            defaults=TopicDefaults(**msgspec.structs.asdict(config.topics)),
-            now_us=self.now_us,
-            report=report,
-            placement=self.placement,
-        )
+        self.placement, self.catalogue, cursors = self._open_metadata()
+        self.topics = self._make_topics(cursors)
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
-        self.namespaces = Namespaces(self.catalogue, self.now_us)
+        self.namespaces = self._make_namespaces()
         self.live = LiveTopics(
             self.topics, self.namespaces, placement=self.placement, now_us=self.now_us
         )
@@ -127,6 +118,37 @@ class Broker:
         )
         self._listen()
         self._recover()
+
+    # What is otherwise among other brokers.
+
+    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
+        """Who owns what, the catalogue, and the cursors."""
+        self._storage.check_journals()
+        state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
+        catalogue = LocalCatalogue(
+            state,
+            use_reserve=self._storage.reserve.use_reserve,
+            report=self.durability.report_storage_error,
+        )
+        placement = Placement(self.config.cluster.node_id)
+        return placement, catalogue, CursorStore(self._journal("cursors"))
+
+    def _make_topics(self, cursors: CursorBook) -> Topics:
+        return Topics(
+            self.catalogue,
+            cursors,
+            self._partitions,
+            defaults=self._topic_defaults(),
+            now_us=self.now_us,
+            report=self.durability.report_storage_error,
+            placement=self.placement,
+        )
+
+    def _topic_defaults(self) -> TopicDefaults:
+        return TopicDefaults(**msgspec.structs.asdict(self.config.topics))
+
+    def _make_namespaces(self) -> Namespaces:
+        return Namespaces(self.catalogue, self.now_us)
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
         """Users, permissions and what watches over them."""

@@ -105,7 +105,7 @@ class RunningBroker:
         return self
 
     def launch(self) -> "subprocess.Popen[bytes]":
-        """Start the process and do not wait for its listeners: a spare of a cluster has none."""
+        """Start the process and do not wait for its listeners: in a cluster they may take long."""
         if self not in self.started:
             self.started.append(self)
         for listener, address in self._listen.items():

@@ -25,12 +25,14 @@ log = structlog.get_logger()
 
 async def make_first_admin(broker: Broker) -> None:
     """Make the user `admin` if there is no user at all, but for a protocol's own root, and clients
-    must be some. Its password is on disk before the user is.
+    must be some; among several brokers the one that owns the catalogue does it. Its password is on
+    disk before the user is.
 
     Raises OSError, StorageFull, StorageFailed.
     """
+    owns = broker.placement.catalogue_owner() is None
     others = [user for user in broker.users.all() if user.user_id != ROOT_USER_ID]
-    if not broker.authentication.required or others:
+    if not broker.authentication.required or others or not owns:
         return
     path = Path(broker.data_dir) / PASSWORD_FILE
     _, ticket = await broker.users.create(FIRST_ADMIN, write_new_password(path))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SHARDS = 64
+DRAIN_S = 60.0  # For the others to have taken everything.
+DRAIN_LOOK_S = 0.1
 
 cluster = App(
     name="cluster",
@@ -84,21 +87,73 @@ def show(
             print(json.dumps(tree, indent=2))
             return EXIT_DONE
         print(f"cluster {found.cluster_id}, {found.shards} shards and the catalogue's")
-        print(f"{'session':>8} {'node':>6} {'state':>7} {'round':>10} {'beat':>9} {'shards':>7}")
+        print(
+            f"{'session':>8} {'node':>6} {'state':>7} {'round':>10} {'beat':>9} {'shards':>7}  owns"
+        )
         for row in sessions:
-            owned = sum(shard.session == row.session for shard in shards)
+            owned = [shard.shard for shard in shards if shard.session == row.session]
             if row.state.name != "LIVE" and row is not sessions[-1]:
                 continue
             beat = f"{row.silent_ms / 1000:.1f} s"
+            state = "drains" if row.drains else row.state.name.lower()
             print(
-                f"{row.session:>8} {row.node:>6} {row.state.name.lower():>7} {row.round:>10}"
-                f" {beat:>9} {owned:>7}"
+                f"{row.session:>8} {row.node:>6} {state:>7} {row.round:>10}"
+                f" {beat:>9} {len(owned):>7}  {_ranges(owned)}"
             )
         free = sum(shard.session is None for shard in shards)
         print(f"{free} of {len(shards)} shards have no owner")
         return EXIT_DONE
 
     return _with_stores(config, set_, work)
+
+
+@cluster.command
+def drain(
+    node: Annotated[int, Parameter(help="The broker's cluster.node_id.")],
+    *,
+    undo: Annotated[bool, Parameter(help="Let it own shards again.", negative="")] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+) -> int:
+    """Have a broker give all its topics to the others, before it is stopped. It goes on serving as
+    somebody who knows where they are; a new start owns its share again.
+
+    Example: braidlog cluster drain 2 --config cluster.toml
+    """
+
+    def work(settings: Config, ledger: Ledger, __: ObjectStore) -> int:
+        if not ledger.drain(node, drains=not undo):
+            return _fail(f"node {node} has no live session", EXIT_FAILED)
+        if undo:
+            return EXIT_DONE
+        begun = time.monotonic()
+        while (owned := _owned_by(ledger, node)) and time.monotonic() - begun < DRAIN_S:
+            time.sleep(DRAIN_LOOK_S)
+        if owned:
+            return _fail(
+                f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED
+            )
+        print(f"node {node} owns nothing after {time.monotonic() - begun:.1f} s")
+        return EXIT_DONE
+
+    return _with_stores(config, set_, work)
+
+
+def _owned_by(ledger: Ledger, node: int) -> int:
+    """Shards that a node owns, or that nobody does yet."""
+    mine = {row.session for row in ledger.sessions() if row.node == node}
+    return sum(row.session is None or row.session in mine for row in ledger.shards())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers as people write them: `0, 3-7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 @cluster.command
@@ -157,7 +212,7 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
                 raise ConfigError(f"--set {text}: KEY=VALUE is wanted")
             flags.append((key.strip(), value.strip(), f"--set {text}"))
         settings = load(file=config, flags=flags)
-        from broker.cluster.spare import stores
+        from broker.cluster.joining import stores
         from storage.errors import StorageError
         from storage.shared.making import NoCluster
 

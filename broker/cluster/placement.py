@@ -1,11 +1,13 @@
-"""Which broker owns a topic, and where that one is reached. There is one broker: all are here.
+"""Which broker owns a topic, and where that one is reached.
 
-Knows no partition and no protocol; each adapter tells its own clients where to go.
+Knows no partition and no protocol; each adapter tells its own clients where to go. A single broker
+owns everything (`Placement`); among others the ledger says who does (`ClusterPlacement`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import OwnedElsewhere
@@ -14,18 +16,22 @@ if TYPE_CHECKING:
     from storage.metadata.names import TopicName
 
 NODE_ID: Final = 1
+CATALOGUE_SHARD: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The broker that owns a topic, and by protocol where its clients are told to connect."""
+    """A broker, and by name of its listeners where its clients are told to connect."""
 
     node_id: int
-    addresses: dict[str, tuple[str, int]]  # Protocol -> host and port.
+    addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+
+NOBODY: Final = Owner(0)  # Nobody owns it now, or nobody knows who.
 
 
 class Placement:
-    """Answers where a topic is."""
+    """Answers where a topic is: all are here."""
 
     def __init__(self, node_id: int = NODE_ID) -> None:
         """`node_id` is this broker's number (Kafka's node id)."""
@@ -35,6 +41,20 @@ class Placement:
         """The other broker that owns a topic, also one still to be made; None: this one does."""
         return None
 
+    def owner_of_name(self, name: bytes) -> Owner | None:
+        """The other broker that keeps what goes by a name alone (a group's members); None: this
+        one does.
+        """
+        return None
+
+    def catalogue_owner(self) -> Owner | None:
+        """The other broker that changes topics, namespaces and users; None: this one does."""
+        return None
+
+    def others(self) -> list[Owner]:
+        """The other brokers that serve."""
+        return []
+
     def is_here(self, name: TopicName) -> bool:
         """Whether this broker owns the topic."""
         return self.owner(name) is None
@@ -43,4 +63,55 @@ class Placement:
         """Raises OwnedElsewhere for a topic of another broker, before anything is changed."""
         owner = self.owner(name)
         if owner is not None:
-            raise OwnedElsewhere(f"{name} is owned by broker {owner.node_id}", owner.node_id)
+            raise elsewhere(str(name), owner)
+
+
+class ClusterPlacement(Placement):
+    """Answers from what `show` was last told of the ledger. `held` are this broker's own shards."""
+
+    def __init__(self, node_id: int, shard_of: Callable[[str], int]) -> None:
+        """`shard_of` gives the shard of a full name."""
+        super().__init__(node_id)
+        self.held: set[int] = set()
+        self._shard_of = shard_of
+        self._owners: Mapping[int, Owner] = {}
+        self._others: list[Owner] = []
+
+    def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
+        """Who owns which shard, and which brokers there are besides this one."""
+        self._owners, self._others = owners, others
+
+    def owner(self, name: TopicName) -> Owner | None:
+        """As `Placement.owner`; NOBODY where no broker has the topic's shard now."""
+        return self._owner_of(self._shard_of(name.full))
+
+    def owner_of_name(self, name: bytes) -> Owner | None:
+        """As `Placement.owner_of_name`."""
+        return self._owner_of(self._shard_of(name.decode("utf-8", "replace")))
+
+    def catalogue_owner(self) -> Owner | None:
+        """As `Placement.catalogue_owner`."""
+        return self._owner_of(CATALOGUE_SHARD)
+
+    def check_catalogue(self) -> None:
+        """Raises OwnedElsewhere where another broker changes topics, namespaces and users."""
+        owner = self.catalogue_owner()
+        if owner is not None:
+            raise elsewhere("the catalogue", owner)
+
+    def others(self) -> list[Owner]:
+        """As `Placement.others`."""
+        return self._others
+
+    def _owner_of(self, shard: int) -> Owner | None:
+        if shard in self.held:
+            return None
+        found = self._owners.get(shard, NOBODY)
+        return NOBODY if found.node_id == self.node_id else found
+
+
+def elsewhere(what: str, owner: Owner) -> OwnedElsewhere:
+    """The error for what another broker owns."""
+    if owner is NOBODY:
+        return OwnedElsewhere(f"no broker owns {what} now", 0)
+    return OwnedElsewhere(f"{what} is owned by broker {owner.node_id}", owner.node_id)

@@ -65,6 +65,7 @@ class Upkeep:
         self._pack_s = config.pack_ms / 1000
         self._pack_bytes = config.pack_bytes
         self._round = shared.publisher.round  # The last one that the logs were told of.
+        self.lock = trio.Lock()  # Held while a shard is packed, or given up.
         broker.durability.round_listeners.append(self._round_ended)
         shared.measure(StoreWatch(broker.metrics, broker.seldom))
         shared.on_round_full(broker.durability.hurry)
@@ -103,12 +104,16 @@ class Upkeep:
 
     async def pack(self) -> None:
         """One cycle over all shards. Raises StorageFailed."""
-        for todo in self._shared.plans(lambda: self._round):
-            if todo.is_empty:
-                await trio.lowlevel.checkpoint()
-                continue
-            await trio.to_thread.run_sync(self._shared.carry_out, todo)
-            self._shared.apply(todo)
+        plans = self._shared.plans(lambda: self._round)
+        while True:
+            async with self.lock:  # A plan is made and carried out while its shard is ours.
+                todo = next(plans, None)
+                if todo is None:
+                    break
+                if not todo.is_empty:
+                    await trio.to_thread.run_sync(self._shared.carry_out, todo)
+                    self._shared.apply(todo)
+            await trio.lowlevel.checkpoint()
         await self._clean(sweep=False)
 
     async def _sweep_again_and_again(self) -> None:

@@ -12,6 +12,7 @@ import storage.errors
 from broker import errors
 from broker.config.logging import ThrottledLog
 from storage.errors import DamagedLog, StorageError, StorageFull
+from storage.shared.catalogue import NotOwned
 from storage.shared.object_store import StoreUnanswered
 
 BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
@@ -23,6 +24,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage.errors.RecordTooLarge: errors.RecordTooLarge,
     storage.errors.UnreadableBody: errors.UnreadableRecord,
     storage.errors.UnwritableChange: errors.InvalidRequest,
+    NotOwned: errors.OwnedElsewhere,
     storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
 }
 

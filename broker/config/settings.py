@@ -135,6 +135,9 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """This broker among others (docs/cluster.md), for `storage.mode` shared."""
 
     node_id: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 1
+    listen: str = "127.0.0.1:0"  # for the other brokers; port 0: any free one
+    advertised: str | None = None  # where they reach it, if that is not where it listens
+    secret_file: str | None = None  # what brokers prove to know; else one that is in the database
     lease_ms: Annotated[int, msgspec.Meta(ge=500, le=600_000)] = 5_000
     beat_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = 1_000
     stall_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000

@@ -85,14 +85,16 @@ class Dispatchers:
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """A deleted topic's consumers have to go; those of a terminated one hear of its end."""
-        if event is not TopicEvent.DELETED and event is not TopicEvent.TERMINATED:
+        if event not in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
             return
         numbers = {partition.partition_id for partition in topic.partitions}
         for dispatcher in [*self._dispatchers.values()]:
             if dispatcher.partition.partition_id in numbers:
-                if event is TopicEvent.DELETED:
+                if event is not TopicEvent.TERMINATED:
                     dispatcher.close_consumers()
                 dispatcher.wake()
+                if event is TopicEvent.MOVED:  # It may come back, with another partition.
+                    self._drop(_key(dispatcher))
 
     def find(self, partition: Partition, name: bytes) -> Dispatcher | None:
         """The dispatcher of a subscription on a partition, if consumers are attached or awaited."""

@@ -44,6 +44,7 @@ RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not tak
 class Served(Protocol):
     """What a connection asks of the listener that took it in."""
 
+    name: str
     protocol: str
 
     @property
@@ -60,13 +61,15 @@ class Served(Protocol):
 class Connection:
     """What a session knows of its connection, and the driver around the session.
 
-    For sessions: `id`, `protocol`, `peer`, `host`, `local`, `advertised`, `loopback`,
-    `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`, `act_for`, `end`.
+    For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
+    `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
+    `act_for`, `end`.
     """
 
     def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
         self.id = connection_id
         self.protocol = listener.protocol
+        self.listener_name = listener.name
         self.peer = address_text(sock.getpeername())
         self.host: str = sock.getpeername()[0]
         self.is_encrypted = isinstance(sock, TlsSocket)

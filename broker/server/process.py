@@ -24,7 +24,6 @@ import trio
 from broker.access.bearer import TokenVerifier
 from broker.access.first_admin import make_first_admin
 from broker.broker import Broker
-from broker.cluster.upkeep import Upkeep
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
 from broker.limits import KIB
@@ -147,10 +146,10 @@ async def _run(
     shared: SharedDir | None = None
     try:
         if config.storage.mode == "shared":
-            shared = await _own_store(config)
+            shared = await _join_cluster(config)
             if shared is None:
                 return 0
-        broker = Broker.open(config, verifier, shared)
+        broker = _opened(config, verifier, shared)
     except DamagedLog as error:
         way_past = "" if shared or config.storage.mode == "shared" else f"; {_way_past(config)}"
         return _refuse(f"{error}{way_past}", EXIT_FAILED)
@@ -165,16 +164,16 @@ async def _run(
             await root.start(_watch_signals, broker)
             root.start_soon(broker.run)
             if shared is not None:
-                root.start_soon(Upkeep(broker, shared).run)
+                await _take_part(broker, listeners, root)
             root.start_soon(_keep_modules)
             await serve_listeners(
                 broker, listeners, lambda: _announce(broker, listeners, ready_file)
             )
             await broker.durability.settled()
             root.cancel_scope.cancel()
-    except* (StorageFailed, ConfigError) as group:
+    except* (StorageFailed, ConfigError, DamagedLog) as group:
         failure = _first(group)
-    if isinstance(failure, StorageFailed):
+    if isinstance(failure, StorageFailed | DamagedLog):
         broker.abandon()
         return _refuse(f"storage failed, stopped at once: {failure}", EXIT_FAILED)
     try:
@@ -187,19 +186,37 @@ async def _run(
     return 0
 
 
-async def _own_store(config: Config) -> SharedDir | None:
-    """Wait until the shared store is this broker's; None if a signal to stop came first."""
-    from broker.cluster.spare import own_store  # Needs what a local broker does not.
+def _opened(config: Config, verifier: TokenVerifier, shared: SharedDir | None) -> Broker:
+    """The broker of that configuration, opened. Raises as `Broker.open`."""
+    if shared is None:
+        return Broker.open(config, verifier)
+    from broker.cluster.broker import ClusterBroker  # Needs what a local broker does not.
 
-    taken: SharedDir | None = None
+    return ClusterBroker.open(config, verifier, shared)
+
+
+async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:
+    """Own what this broker should own in its cluster, and tell the others where it is. Returns
+    once clients can be served. Raises ConfigError.
+    """
+    from broker.cluster.taking_part import take_part  # Needs what a local broker does not.
+
+    await take_part(broker, listeners, root)
+
+
+async def _join_cluster(config: Config) -> SharedDir | None:
+    """Begin a session in the cluster; None if a signal to stop came first."""
+    from broker.cluster.joining import join_cluster  # Needs what a local broker does not.
+
+    joined: SharedDir | None = None
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-            taken = await own_store(config)
+            joined = await join_cluster(config)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:  # One cause, which the caller tells in one line.
         raise _first(group) from None
-    return taken
+    return joined
 
 
 async def _cancel_on_signal(scope: trio.CancelScope) -> None:

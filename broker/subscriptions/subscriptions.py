@@ -21,8 +21,8 @@ from broker.subscriptions import cursor_moves
 from broker.subscriptions.cursor_moves import CursorEvent, CursorKey
 from broker.topics.topic import Topic, TopicEvent
 from broker.topics.topics import Topics
+from storage.metadata.cursor_book import CursorBook
 from storage.metadata.cursors import (
-    CursorStore,
     KafkaCommit,
     Moved,
     StoredCursor,
@@ -57,7 +57,7 @@ class SubscriptionListener(Protocol):
 class Subscription:
     """One subscription of one topic; while anybody holds it there is one object of it."""
 
-    def __init__(self, topic: Topic, name: bytes, cursors: CursorStore, report: Report) -> None:
+    def __init__(self, topic: Topic, name: bytes, cursors: CursorBook, report: Report) -> None:
         self.topic = topic
         self.name = name
         self.listeners: set[SubscriptionListener] = set()
@@ -307,7 +307,7 @@ class Subscriptions:
     def __init__(
         self,
         topics: Topics,
-        cursors: CursorStore,
+        cursors: CursorBook,
         *,
         report: Report,
     ) -> None:
@@ -423,7 +423,7 @@ class Subscriptions:
         return subscription
 
 
-def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:
+def _check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
     """Whether a topic can have one more subscription, of that name.
 
     Raises InvalidName, TopicNotFound, LimitExceeded.
@@ -438,7 +438,7 @@ def _check_new(topic: Topic, name: bytes, cursors: CursorStore) -> None:
         raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
 
 
-def _check_cursors(cursors: CursorStore, more: int) -> None:
+def _check_cursors(cursors: CursorBook, more: int) -> None:
     """Whether there can be so many cursors more. Raises LimitExceeded."""
     if cursors.totals.cursors + more > CURSORS_MAX:
         raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")

@@ -36,6 +36,11 @@ class LocalCatalogue:
         self._report = report
 
     @property
+    def is_owned(self) -> bool:
+        """Whether it is changed by this broker."""
+        return True
+
+    @property
     def ticket(self) -> int:
         """After this ticket every change so far is on disk."""
         return self.state.ticket
@@ -128,9 +133,9 @@ class LocalCatalogue:
         """Raise the topic's epoch by one."""
         return self._change(lambda: self.state.bump_topic_epoch(topic_id))
 
-    def producer_number(self, name: bytes) -> tuple[int, int]:
+    def producer_number(self, name: bytes, scope: int) -> tuple[int, int]:
         """The number that stands for a producer's name, and the ticket behind which it does."""
-        number = self._change(lambda: self.state.producer_id(name))
+        number = self._change(lambda: self.state.producer_id(name, scope))
         return number, self.state.ticket
 
     def forget_producers(self, numbers: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ import storage.errors
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import PartitionFactory, Topic
-    from storage.metadata.cursors import CursorStore
+    from storage.metadata.cursor_book import CursorBook
 
 
 class Leaving:
@@ -22,7 +22,7 @@ class Leaving:
     deletion.
     """
 
-    def __init__(self, cursors: CursorStore, factory: PartitionFactory) -> None:
+    def __init__(self, cursors: CursorBook, factory: PartitionFactory) -> None:
         self._cursors = cursors
         self._factory = factory
         # Ticket, number of a topic that goes as a whole, partitions that go.

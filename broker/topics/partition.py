@@ -76,6 +76,7 @@ class Partition:
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
+        self._has_moved = False
         self.is_terminated = topic.is_terminated
         self._is_closed = self.is_terminated  # It takes no appends.
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
@@ -212,7 +213,7 @@ class Partition:
     def _refuse_append(self) -> NoReturn:
         name = self.topic.name.full
         if self.removed:
-            raise errors.TopicNotFound(name)
+            raise self._gone()
         raise errors.TopicTerminated(f"{name} was terminated")
 
     def _append_failed(
@@ -258,7 +259,7 @@ class Partition:
     def read_warm(self, offset: int, bytes_max: int) -> list[Batch] | None:
         """The same of what is in memory; None where the disk has to be asked."""
         if self.removed:
-            raise errors.TopicNotFound(self.topic.name.full)
+            raise self._gone()
         try:
             return self.log.read(offset, min(bytes_max, READ_BYTES_MAX), wait=False)
         except storage.errors.WouldBlock:
@@ -286,3 +287,21 @@ class Partition:
         """
         self.removed = self._is_closed = True
         self._waiters.wake(self)
+
+    def move_away(self) -> None:
+        """Another broker owns the topic: as `remove`, but appends and reads raise
+        OwnedElsewhere.
+        """
+        self._has_moved = True
+        self.remove()
+
+    def check_here(self) -> None:
+        """Raises TopicNotFound, OwnedElsewhere where it is no more."""
+        if self.removed:
+            raise self._gone()
+
+    def _gone(self) -> errors.BrokerError:
+        name = self.topic.name.full
+        if self._has_moved:
+            return errors.OwnedElsewhere(f"{name} has moved to another broker")
+        return errors.TopicNotFound(name)

@@ -114,6 +114,14 @@ class Partitions:
             self._found_room = await trio.to_thread.run_sync(look, ROOM_BESIDE_BYTES)
         return self._found_room
 
+    def is_open(self, partition: Partition) -> bool:
+        """Whether its records are kept by this broker."""
+        return self._data_dir.is_open(partition.partition_id)
+
+    def tidy_soon(self) -> None:
+        """There are folders to be removed."""
+        self._has_discarded.set()
+
     def discard(self, partition: Partition) -> None:
         """Queue the partition and its folder for deletion: nothing names it any more."""
         self._discarded.append(partition)

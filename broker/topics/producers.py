@@ -26,6 +26,8 @@ LOOK_S: Final = 600.0
 NAMES_MAX: Final = 100_000  # All topics together; some 20 MB.
 FORGOTTEN_AT_ONCE: Final = 1000
 
+Key = tuple[int, bytes]  # The scope that a topic's producers are numbered in, and a name.
+
 log = structlog.get_logger()
 
 
@@ -37,36 +39,41 @@ class ProducerNumbers:
     ) -> None:
         self._catalogue = catalogue
         self._clock_s = clock_s
-        self._users: dict[bytes, int] = {}  # Connected producers of a name, on any topic.
-        self._idle_since: dict[bytes, float] = {}  # Names without any; idle longest first.
+        self._users: dict[Key, int] = {}  # Connected producers of a name, on any topic.
+        self._idle_since: dict[Key, float] = {}  # Names without any; idle longest first.
 
     @property
     def ticket(self) -> int:
         """After this ticket every number and epoch given so far is on disk."""
         return self._catalogue.ticket
 
-    def number(self, name: bytes) -> tuple[int, int]:
-        """The number, from 1 on, that stands for a name in batch headers, and the ticket that an
-        answer to its producer waits for. To be given back with `release`.
+    def number(self, name: bytes, topic: Topic) -> tuple[int, int]:
+        """The number, from 1 on, that stands for a name in batch headers of a topic, and the ticket
+        that an answer to its producer waits for. To be given back with `release`.
 
         Raises LimitExceeded, StorageFull, StorageFailed.
         """
         known = self._catalogue.state.producer_numbers()
-        if name not in known and len(known) >= NAMES_MAX:
+        key = self._key(name, topic)
+        if key not in known and len(known) >= NAMES_MAX:
             self._forget_idle(self._clock_s(), FORGOTTEN_AT_ONCE)
             if len(known) >= NAMES_MAX:
                 raise LimitExceeded(f"{NAMES_MAX} producers with names of their own are connected")
-        numbered = self._catalogue.producer_number(name)
-        self._users[name] = self._users.get(name, 0) + 1
-        self._idle_since.pop(name, None)
+        numbered = self._catalogue.producer_number(name, key[0])
+        self._users[key] = self._users.get(key, 0) + 1
+        self._idle_since.pop(key, None)
         return numbered
 
-    def release(self, name: bytes) -> None:
+    def release(self, name: bytes, topic: Topic) -> None:
         """A producer that asked for the number of that name has left."""
-        self._users[name] -= 1
-        if not self._users[name]:
-            del self._users[name]
-            self._idle_since[name] = self._clock_s()
+        key = self._key(name, topic)
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key]
+            self._idle_since[key] = self._clock_s()
+
+    def _key(self, name: bytes, topic: Topic) -> Key:
+        return self._catalogue.state.scope(topic.meta.name), name
 
     async def run(self) -> None:
         """Forget names that were not used for long, until cancelled. Raises StorageFailed."""
@@ -87,13 +94,13 @@ class ProducerNumbers:
     def _forget_idle(self, since: float, count: int) -> int:
         """Forget up to `count` names that nobody used after that time; returns how many."""
         known = self._catalogue.state.producer_numbers()
-        names = [name for name, idle_since in self._idle_since.items() if idle_since <= since]
-        names = names[:count]
-        if names:
-            self._catalogue.forget_producers([known[name] for name in names])
-        for name in names:
-            del self._idle_since[name]
-        return len(names)
+        keys = [key for key, idle_since in self._idle_since.items() if idle_since <= since]
+        keys = keys[:count]
+        if numbers := [known[key] for key in keys if key in known]:
+            self._catalogue.forget_producers(numbers)
+        for key in keys:
+            del self._idle_since[key]
+        return len(keys)
 
     def raise_epoch(self, topic: Topic) -> int:
         """Raise the epoch of the topic's exclusive producers by one; return the ticket.

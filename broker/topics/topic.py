@@ -43,6 +43,9 @@ class PartitionFactory(Protocol):
     def discard(self, partition: Partition) -> None:
         """Close the partition and queue its folder for deletion."""
 
+    def is_open(self, partition: Partition) -> bool:
+        """Whether its records are kept by this broker."""
+
 
 class TopicEvent(enum.Enum):
     """What happened to a topic."""
@@ -52,6 +55,7 @@ class TopicEvent(enum.Enum):
     SHRUNK = "shrunk"
     DELETED = "deleted"
     TERMINATED = "terminated"
+    MOVED = "moved"  # Another broker owns it from now on: its clients have to go there.
 
 
 class TopicListener(Protocol):

@@ -22,7 +22,7 @@ from broker.topics.catalogue import LocalCatalogue
 from broker.topics.deletion import Leaving
 from broker.topics.topic import PartitionFactory, Topic, TopicEvent, TopicListener
 from storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
-from storage.metadata.cursors import CursorStore
+from storage.metadata.cursor_book import CursorBook
 from storage.metadata.names import (
     InvalidTopicName,
     TopicName,
@@ -57,7 +57,7 @@ class Topics:
     def __init__(
         self,
         catalogue: LocalCatalogue,
-        cursors: CursorStore,
+        cursors: CursorBook,
         factory: PartitionFactory,
         *,
         defaults: TopicDefaults,
@@ -207,9 +207,7 @@ class Topics:
         for partition in made:
             partition.topic = meta
         topic.partitions.extend(made)
-        self._partition_count += len(made)
-        self._topics[name] = topic
-        self._tell(topic, TopicEvent.CREATED)
+        self._show(topic)
         return topic
 
     async def auto_create(self, name: TopicName) -> Topic:
@@ -249,9 +247,7 @@ class Topics:
             if now != (topic, count, settings):
                 raise errors.Conflict(f"{name} was changed meanwhile")
             await self._enter(topic, made)
-        topic.partitions.extend(made)
-        self._partition_count += len(made)
-        self._tell(topic, TopicEvent.GROWN)
+        self._extend(topic, made)
         return topic.ticket
 
     async def remove_partitions(self, name: TopicName, count: int) -> int:
@@ -262,20 +258,14 @@ class Topics:
         """
         topic = self.get(name)
         left = max(len(topic.partitions) - count, 0)
-        gone = topic.partitions[left:]
-        if not gone:
+        if left == len(topic.partitions):
             return 0
         if topic.layout_users:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         topic.ticket = await self._catalogue.set_partitions(
             topic.meta.topic_id, topic.meta.partition_ids[:left], partitioned=topic.partitioned
         )
-        del topic.partitions[left:]
-        self._partition_count -= len(gone)
-        self.leaving.add_partitions(topic, gone)
-        for partition in gone:
-            partition.remove()
-        self._tell(topic, TopicEvent.SHRUNK)
+        self._shrink(topic, left)
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
@@ -342,9 +332,7 @@ class Topics:
         """
         await self.alter_settings(name, {TERMINATED: True})
         topic = self.get(name)
-        for partition in topic.partitions:
-            partition.terminate()
-        self._tell(topic, TopicEvent.TERMINATED)
+        self._end(topic)
         return topic.ticket
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
@@ -356,16 +344,50 @@ class Topics:
         """
         topic = self.get(name)
         topic.ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
-        del self._topics[name]
+        if holds_name:
+            self._hold_name(name)
+        self._forget(topic)
+        return topic.ticket
+
+    # What follows a change of the catalogue, here or at another broker.
+
+    def _show(self, topic: Topic) -> None:
+        """Everybody sees the topic from now on."""
+        self._topics[topic.name] = topic
+        self._partition_count += len(topic.partitions)
+        self._tell(topic, TopicEvent.CREATED)
+
+    def _extend(self, topic: Topic, made: Sequence[Partition]) -> None:
+        """The topic has further partitions."""
+        topic.partitions.extend(made)
+        self._partition_count += len(made)
+        self._tell(topic, TopicEvent.GROWN)
+
+    def _shrink(self, topic: Topic, left: int) -> None:
+        """The topic has only so many partitions."""
+        gone = topic.partitions[left:]
+        del topic.partitions[left:]
+        self._partition_count -= len(gone)
+        self.leaving.add_partitions(topic, gone)
+        for partition in gone:
+            partition.remove()
+        self._tell(topic, TopicEvent.SHRUNK)
+
+    def _end(self, topic: Topic) -> None:
+        """The topic takes no more records."""
+        for partition in topic.partitions:
+            partition.terminate()
+        self._tell(topic, TopicEvent.TERMINATED)
+
+    def _forget(self, topic: Topic) -> None:
+        """The topic is deleted."""
+        del self._topics[topic.name]
         topic.deleted = True
         self._partition_count -= len(topic.partitions)
         self.leaving.add(topic)
         for partition in topic.partitions:
             partition.remove()
-        if holds_name:
-            self._hold_name(name)
         self._tell(topic, TopicEvent.DELETED)
-        return topic.ticket
 
     def _hold_name(self, name: TopicName) -> None:
         now = trio.current_time()

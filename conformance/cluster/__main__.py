@@ -1,4 +1,4 @@
-"""`make cluster`: PostgreSQL, SeaweedFS, a broker and a spare on this machine, to play with.
+"""`make cluster`: PostgreSQL, SeaweedFS and three brokers on this machine, to play with.
 
 Everything lies in a scratch folder, which goes at the end.
 """
@@ -14,7 +14,7 @@ from conformance.cluster import servers
 from conformance.cluster.brokers import settings_for
 from conformance.server import RunningBroker
 
-NODES = 2
+NODES = 3
 LOOK_S = 0.5
 
 
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> None:
-    """Make a cluster, start the brokers, and tell when one serves."""
+    """Make a cluster, start the brokers, and tell when each serves."""
     settings = settings_for(postgres, seaweed, "play")
     flags = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "broker.cli.main", "cluster"]
@@ -63,13 +63,13 @@ def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> 
 
 
 def watch(brokers: list[RunningBroker]) -> None:
-    """Tell when a broker serves or ends; one that ended is started again as a spare."""
+    """Tell when a broker serves or ends; one that ended is started again."""
     told: dict[int, str] = {}
     while True:
         for node, broker in enumerate(brokers, 1):
             if not broker.is_running():
                 broker.launch()
-            state = "waits as a spare"
+            state = "waits until every topic has an owner"
             if broker.is_ready():
                 listeners = broker.addresses.items()
                 state = "serves " + " ".join(f"{name} {where}" for name, where in listeners)

@@ -28,6 +28,8 @@ async def make_root(broker: Broker, name: str) -> None:
     root = broker.users.by_id(ROOT_USER_ID)
     if (root is not None and root.password_hash) or (root is None and broker.users.find(name)):
         return
+    if broker.placement.catalogue_owner() is not None:
+        return  # The broker that owns the catalogue does it.
     path = Path(broker.data_dir) / PASSWORD_FILE
     password = write_new_password(path)
     if root is None:

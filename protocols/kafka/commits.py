@@ -6,11 +6,13 @@ A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 
 import trio
 
-from broker.errors import BrokerError, PartitionNotFound, TopicNotFound
+from broker.cluster.siblings import Commit, Committed
+from broker.errors import BrokerError, OwnedElsewhere, PartitionNotFound, TopicNotFound
 from broker.steps import Steps
 from broker.subscriptions.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
@@ -25,6 +27,8 @@ from protocols.kafka.messages import (
     OffsetFetchRequest,
 )
 from protocols.kafka.names import visible
+from protocols.kafka.scatter import all_elsewhere, commit_elsewhere, fetch_elsewhere
+from storage.metadata.names import parse_topic
 
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
@@ -34,6 +38,14 @@ PIECE_COMMITS = 256
 MEMBERS_VERSION = 2  # from here on a generation is that of a member; 0.8 ignores it
 
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
+
+
+@dataclass(slots=True, frozen=True)
+class Elsewhere:
+    """A commit that the owner of its topic makes."""
+
+    node: int
+    commit: Commit
 
 
 def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answer]:
@@ -50,7 +62,10 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
     ticket = 0
     while piece := list(islice(wanted, PIECE_COMMITS)):
         codes, needed = _commit(context, request, piece)
+        if any(isinstance(code, Elsewhere) for code in codes):
+            yield _commit_elsewhere(context, request, codes)
         for (name, index, _), code in zip(piece, codes, strict=True):
+            assert isinstance(code, int)
             answers[name][index] = code
         ticket = max(ticket, needed)
         if len(piece) == PIECE_COMMITS:
@@ -58,10 +73,24 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
     return Answer(OffsetCommitReply(answers), ticket)
 
 
+async def _commit_elsewhere(
+    context: Context, request: OffsetCommitRequest, codes: list[int | Elsewhere]
+) -> None:
+    """Have other brokers make the commits that are theirs, and put the codes in their places."""
+    numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
+    theirs = [one for one in codes if isinstance(one, Elsewhere)]
+    wanted = [(one.node, one.commit) for one in theirs]
+    told = await commit_elsewhere(context, request.group or b"", wanted)
+    for number, error in zip(numbers, told, strict=True):
+        codes[number] = Code.NONE if error is None else _code(context, request.version, error)
+
+
 def _commit(
     context: Context, request: OffsetCommitRequest, piece: list[Wanted]
-) -> tuple[list[int], int]:
-    """The code for each partition, and the ticket that the answer waits for."""
+) -> tuple[list[int | Elsewhere], int]:
+    """The code for each partition, or that another broker has it, and the ticket that the answer
+    waits for.
+    """
     if request.group is None:
         return [Code.UNKNOWN] * len(piece), 0
     if context.version >= MEMBERS_VERSION:
@@ -84,7 +113,7 @@ def _add(
     name: bytes | None,
     index: int,
     target: CommitTarget,
-) -> Code | None:
+) -> Code | Elsewhere | None:
     """Have the commit made with the others; the code for one that is not made."""
     if name is None:
         return Code.UNKNOWN
@@ -93,15 +122,34 @@ def _add(
     try:
         topic = context.topic(name)
         context.check_group(commits.name, topic.name)
-        commits.add(topic, index, target.offset, kafka=_as_given(context, target))
-    except PartitionNotFound as error:
-        # 0.8.2 takes it without a look, and version 1 never gives it back.
-        return Code.NONE if version < 2 else context.refused(error)
-    except TopicNotFound as error:
-        return Code.NONE if version == 1 else context.refused(error)
+        given = _as_given(context, target)
+        try:
+            commits.add(topic, index, target.offset, kafka=given)
+        except OwnedElsewhere as error:
+            commit = (topic.name.full, index, target.offset, given.metadata, given.time_us)
+            return Elsewhere(error.node_id, commit)
     except BrokerError as error:
-        return context.refused(error)
+        return _code(context, version, error)
     return None
+
+
+def _code(context: Context, version: int, error: BrokerError) -> Code:
+    """The code of a commit that was not made."""
+    if isinstance(error, PartitionNotFound) and version < 2:
+        return Code.NONE  # 0.8.2 takes it without a look, and version 1 never gives it back.
+    if isinstance(error, TopicNotFound) and version == 1:
+        return Code.NONE
+    return _retried(context, error)
+
+
+def _retried(context: Context, error: BrokerError) -> Code:
+    """As `Context.refused`; where the owner is not known now, clients are to ask again: of a
+    coordinator they do not expect the code of a wrong leader.
+    """
+    if isinstance(error, OwnedElsewhere):
+        context.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
+        return Code.COORDINATOR_LOAD_IN_PROGRESS
+    return context.refused(error)
 
 
 def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
@@ -124,15 +172,42 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
     """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
     wanted = request.topics
     if wanted is None:
-        wanted = yield _all_committed(context, request.group or b"")
+        try:
+            wanted = yield _all_committed(context, request.group or b"")
+        except OwnedElsewhere as error:
+            return Answer(OffsetFetchReply({}, _retried(context, error)))
     topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
+    theirs: list[tuple[bytes | None, int, int, str]] = []
     for name, indexes in wanted.items():
         found = topics[name] = {}
         for number, index in enumerate(indexes, 1):
-            found[index] = _committed(context, request, name, index)
+            try:
+                found[index] = _committed(context, request, name, index)
+            except OwnedElsewhere as error:
+                full = context.topic(name).name.full
+                theirs.append((name, index, error.node_id, full))
             if number % PIECE_COMMITS == 0:
                 yield trio.lowlevel.checkpoint()
+    if theirs:
+        yield _fetch_elsewhere(context, request, theirs, topics)
     return Answer(OffsetFetchReply(topics))
+
+
+async def _fetch_elsewhere(
+    context: Context,
+    request: OffsetFetchRequest,
+    theirs: list[tuple[bytes | None, int, int, str]],
+    topics: dict[bytes | None, dict[int, CommittedOffset]],
+) -> None:
+    """Ask the owners of topics, and put what they tell into the answer."""
+    wanted = [(node, (full, index)) for _, index, node, full in theirs]
+    found = await fetch_elsewhere(context, request.group or b"", wanted)
+    for name, index, _, full in theirs:
+        told = found[full, index]
+        if isinstance(told, BrokerError):
+            topics[name][index] = CommittedOffset(-1, b"", _retried(context, told))
+        else:
+            topics[name][index] = _told(request, told)
 
 
 async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, list[int]]:
@@ -144,12 +219,20 @@ async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, l
             await trio.lowlevel.checkpoint()
         if not visible(topic.name) or not context.may_see(topic):
             continue
+        if not broker.placement.is_here(topic.name):
+            continue
         subscription = broker.subscriptions.find(topic, group)
         if subscription is None:
             continue
         indexes = range(len(topic.partitions))
         if committed := [one for one in indexes if subscription.position(one) is not None]:
             found[topic.name.topic.encode()] = committed
+    for full, index in await all_elsewhere(context, group):
+        there = broker.topics.find(parse_topic(full))
+        if there is None or not visible(there.name) or not context.may_see(there):
+            continue
+        if (there.name.tenant, there.name.namespace) == (names.tenant, names.namespace):
+            found.setdefault(there.name.topic.encode(), []).append(index)
     return found
 
 
@@ -160,17 +243,24 @@ def _committed(
         return CommittedOffset(-1, b"", Code.UNKNOWN)
     try:
         topic = context.topic(name)
-        topic.partition(index)
         context.check_group(request.group, topic.name)
+        topic.partition(index)
         subscription = context.broker.subscriptions.find(topic, request.group)
         given = None if subscription is None else subscription.committed(index)
+    except OwnedElsewhere:
+        raise  # Its owner is asked.
     except (TopicNotFound, PartitionNotFound) as error:
         code = context.refused(error) if request.version < 2 else Code.NONE
         return CommittedOffset(-1, b"", code)
     except BrokerError as error:
         return CommittedOffset(-1, b"", context.refused(error))
+    return _told(request, None if given is None else (given.offset, given.metadata))
+
+
+def _told(request: OffsetFetchRequest, given: Committed) -> CommittedOffset:
     if given is None:
         never = Code.NONE if request.version else Code.UNKNOWN_TOPIC_OR_PARTITION
         return CommittedOffset(-1, b"", never)
     # ZooKeeper kept no metadata.
-    return CommittedOffset(given.offset, given.metadata if request.version else b"", Code.NONE)
+    offset, metadata = given
+    return CommittedOffset(offset, metadata if request.version else b"", Code.NONE)

@@ -14,6 +14,7 @@ from protocols.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.cluster.placement import Owner
     from broker.server.connection import Connection
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
@@ -80,6 +81,22 @@ class Context:
     def partition(self, name: bytes | None, index: int) -> Partition:
         """A partition of that topic. Raises as `topic`; PartitionNotFound."""
         return self.topic(name).partition(index)
+
+    def address_of(self, owner: Owner | None) -> BrokerAddress | None:
+        """Where clients of this listener find the owner of something; None: nobody owns it now, or
+        nobody knows where that is.
+        """
+        if owner is None:
+            return self.address
+        found = owner.addresses.get(self.connection.listener_name)
+        if found is None:
+            return None
+        host, port = found
+        return BrokerAddress(owner.node_id, host.encode(), port)
+
+    def coordinates(self, group: bytes) -> bool:
+        """Whether the members of a group are kept here."""
+        return self.broker.placement.owner_of_name(group) is None
 
     def may_see(self, topic: Topic) -> bool:
         """Whether a list of topics shows this one to the client."""

@@ -145,6 +145,8 @@ def check_commit(context: Context, group: bytes, generation: int, member_id: byt
     """Whether a member may commit; what is committed without a generation may always be."""
     if generation < 0:
         return Code.NONE
+    if not context.coordinates(group):
+        return Code.NOT_COORDINATOR
     found = context.groups.find(group)
     if found is None:
         return Code.UNKNOWN_MEMBER_ID
@@ -170,6 +172,8 @@ def _checked_name(context: Context, name: bytes | None) -> bytes:
     """Raises Refused."""
     if not name:
         raise Refused(Code.INVALID_GROUP_ID)
+    if not context.coordinates(name):
+        raise Refused(Code.NOT_COORDINATOR)
     try:
         context.check_group(name)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""Metadata and ConsumerMetadata: one broker leads everything. Only here topics are created.
+"""Metadata and ConsumerMetadata: which broker leads what. Topics are created here, too.
 
 Unlike 0.8.2, which answers error 5 until a leader is found, a new topic is answered whole once it
 is on disk, and the broker list is never empty: clients with few retries gave up on the former,
@@ -52,8 +52,12 @@ def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
         for topic in context.broker.topics.list(names.tenant, names.namespace):
             if visible(topic.name) and context.may_see(topic) and not topic.deleted:
                 yield from described.add(topic)
-    address = context.address
-    reply = MetadataReply([address], described.topics, CLUSTER_ID, address.node_id)
+    placement = context.broker.placement
+    others = [found for one in placement.others() if (found := context.address_of(one))]
+    controller = context.address_of(placement.catalogue_owner()) or context.address
+    reply = MetadataReply(
+        [context.address, *others], described.topics, CLUSTER_ID, controller.node_id
+    )
     return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
 
 
@@ -71,9 +75,14 @@ class _Described:
     def add(self, topic: Topic) -> Steps[None]:
         """Describe a topic."""
         partitions: list[PartitionMetadata] = []
-        node = [self.context.address.node_id]
+        context = self.context
+        leader = context.address_of(context.broker.placement.owner(topic.name))
+        code, node = Code.NONE, [leader.node_id] if leader else []
+        if leader is None:
+            code = Code.LEADER_NOT_AVAILABLE
+        number = leader.node_id if leader else NOWHERE.node_id
         for partition in tuple(topic.partitions):
-            partitions.append(PartitionMetadata(Code.NONE, partition.index, node[0], node, node))
+            partitions.append(PartitionMetadata(code, partition.index, number, node, node))
             yield from self._count()
         self.topics.append(TopicMetadata(Code.NONE, topic.name.topic.encode(), partitions))
         self.ticket = max(self.ticket, topic.ticket)
@@ -103,7 +112,7 @@ def _describe_named(context: Context, described: _Described, name: bytes | None)
 
 
 def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
-    """Every group's positions are here; only a null name has no coordinator, as in 0.8.2."""
+    """Where a group's members are kept; only a null name has no coordinator, as in 0.8.2."""
     if request.key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return Answer(ConsumerMetadataReply(code, NOWHERE, b"transactions are not served"))
@@ -114,7 +123,11 @@ def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Ans
         context.check_group(request.group)
     except BrokerError as error:
         return Answer(ConsumerMetadataReply(context.refused(error), NOWHERE))
-    return Answer(ConsumerMetadataReply(Code.NONE, context.address))
+    found = context.address_of(context.broker.placement.owner_of_name(request.group))
+    if found is None:
+        code = Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+        return Answer(ConsumerMetadataReply(code, NOWHERE))
+    return Answer(ConsumerMetadataReply(Code.NONE, found))
 
 
 def _topic(context: Context, described: _Described, name: bytes | None) -> Steps[Topic | None]:

@@ -119,7 +119,7 @@ class Client:
             producer.topic.layout_users -= 1
         if producer.holds_number:
             producer.holds_number = False
-            self.broker.producers.release(producer.name.encode())
+            self.broker.producers.release(producer.name.encode(), producer.topic)
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Partition | LiveTopic) -> Number:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from broker.access.rights import Action, Resource
-from broker.errors import BrokerError, NotAuthorized, PartitionNotFound, TopicNotFound
+from broker.errors import (
+    BrokerError,
+    NotAuthorized,
+    OwnedElsewhere,
+    PartitionNotFound,
+    TopicNotFound,
+)
 from broker.server.connection import address_text
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
@@ -122,10 +128,13 @@ def _refuse_partitions(
 
 
 def lookup(client: Client, command: CommandLookupTopic) -> None:
-    """Where a topic is served: here. It need not exist yet."""
+    """Where a topic is served: by its owner. It need not exist yet."""
+    connection = client.connection
+    address: tuple[str, int] = connection.advertised
     try:
         if not is_coordinator(command.topic):
-            resolve(client, Action.DESCRIBE, command.topic)
+            name, _ = resolve(client, Action.DESCRIBE, command.topic)
+            address = _address(client, name)
         if command.advertised_listener_name:
             listener = command.advertised_listener_name
             raise Refused(
@@ -135,10 +144,20 @@ def lookup(client: Client, command: CommandLookupTopic) -> None:
         refused = refusal(error)
         answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
     else:
-        connection = client.connection
-        url = service_url(*connection.advertised, is_encrypted=connection.is_encrypted)
+        url = service_url(*address, is_encrypted=connection.is_encrypted)
         answer = messages.lookup(command.request_id, url)
     client.outbox.put([answer])
+
+
+def _address(client: Client, name: TopicName) -> tuple[str, int]:
+    """Where the owner's listener of that name is. Raises OwnedElsewhere where nobody serves it."""
+    owner = client.broker.placement.owner(name)
+    if owner is None:
+        return client.connection.advertised
+    address = owner.addresses.get(client.connection.listener_name)
+    if address is None:
+        raise OwnedElsewhere(f"no broker serves {name} now")
+    return address
 
 
 def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:

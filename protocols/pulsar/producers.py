@@ -162,7 +162,7 @@ def _register(
     if isinstance(opened.partition, LiveTopic):  # Of which nothing is kept.
         return ticket
     if is_remembered or (command.producer_name and command.user_provided_producer_name):
-        opened.number, ticket = client.broker.producers.number(opened.name.encode())
+        opened.number, ticket = client.broker.producers.number(opened.name.encode(), opened.topic)
         opened.holds_number = True
     elif opened.topic_epoch is not None:
         ticket = client.broker.producers.ticket

@@ -35,8 +35,10 @@ class SharedState:
         return self.broker.producers.raise_epoch(topic)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted or terminated topic takes no more messages: its producers are closed."""
-        if event is TopicEvent.DELETED or event is TopicEvent.TERMINATED:
+        """A deleted or terminated topic takes no more messages, and those of one that has moved go
+        to another broker: its producers are closed.
+        """
+        if event in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
             if isinstance(topic, LiveTopic):
                 self.producers.close_all(topic)
             for partition in topic.partitions:

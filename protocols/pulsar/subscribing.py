@@ -121,6 +121,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another one was quicker.
+        partition.check_here()
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
             keys = key_sharing(command)
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)

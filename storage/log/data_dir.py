@@ -249,6 +249,10 @@ class DataDir:
         """As `open_partition`, of a partition that the catalogue names."""
         return self.open_partition(one.partition_id, settings, committer)
 
+    def is_open(self, partition_id: int) -> bool:
+        """Whether the log of that partition is open here."""
+        return partition_id in self._logs
+
     def read_topic_file(self, partition_id: int) -> TopicFile:
         """Whose partition it is. Raises DamagedLog; StorageFull, where no descriptor is left."""
         path = f"{self.partition_folder(partition_id)}/{TOPIC_NAME}"

@@ -45,6 +45,8 @@ NamespaceKey = tuple[str, str]
 RECORD_CHANGES: Final = 256  # In one record of a snapshot.
 # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
 FIRST_NUMBER: Final = 1
+# Producer numbers are counted in scopes, which are their upper bits: one in a local store.
+SCOPE_BITS: Final = 40
 
 
 class Catalogue:
@@ -62,18 +64,25 @@ class Catalogue:
         `lost` is called for each change left out, because it cannot be read or names what is not
         there; without it that is an error. Raises DamagedLog, UnknownRecord.
         """
+        self._begin()
+        self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
+            journal, CatalogueChange, "catalogue"
+        )
+        self._journal.replay(self._apply, lost)
+        self._make_default(now_us)
+
+    def _begin(self) -> None:
+        """Nothing is there."""
         self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
         self._streams: dict[int, NamespaceMeta] = {}
         self._topics: dict[TopicName, TopicMeta] = {}
         self._by_id: dict[int, TopicMeta] = {}
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
-        self._producers: dict[bytes, int] = {}
+        self._producers: dict[tuple[int, bytes], int] = {}  # By scope and name.
         self.users = UserBook()
         self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, FIRST_NUMBER)
-        self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
-            journal, CatalogueChange, "catalogue"
-        )
-        self._journal.replay(self._apply, lost)
+
+    def _make_default(self, now_us: int) -> None:
         if self._counters.next_made_id == MADE_ID_FIRST and not self._namespaces:
             self.create_namespace(DEFAULT_TENANT, DEFAULT_NAMESPACE, created_us=now_us)
 
@@ -249,21 +258,28 @@ class Catalogue:
 
     # Producers.
 
-    def producer_id(self, name: bytes) -> int:
+    def scope(self, name: TopicName) -> int:
+        """Where the producers of a topic are numbered: all in one scope."""
+        return 0
+
+    def producer_id(self, name: bytes, scope: int = 0) -> int:
         """The number, from 1 on, that stands for a producer's name in batch headers; a new name
-        gets the next one.
+        gets the next one of its scope.
 
         The producer is answered only once `ticket` is durable, so no batch with the number is older
         than its record.
         """
-        number = self._producers.get(name)
+        number = self._producers.get((scope, name))
         if number is None:
-            number = self._counters.next_producer
+            number = self._next_producer(scope)
             self._change(ProducerNamed(number, name))
         return number
 
-    def producer_numbers(self) -> dict[bytes, int]:
-        """The number of every producer that is remembered, by name; to be read only."""
+    def _next_producer(self, scope: int) -> int:
+        return self._counters.next_producer
+
+    def producer_numbers(self) -> dict[tuple[int, bytes], int]:
+        """The number of every producer that is remembered, by scope and name; to be read only."""
         return self._producers
 
     def forget_producers(self, numbers: list[int]) -> int:
@@ -280,24 +296,25 @@ class Catalogue:
 
     def rewrite(self) -> None:
         """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""
-        self._journal.rewrite(self._state())
+        self._journal.rewrite(in_records(self._all_changes()))
 
     def _change(self, change: CatalogueChange) -> int:
         topic_id = getattr(change, "topic_id", None)
         assert topic_id is None or topic_id in self._by_id, "it would end the next start"
-        ticket = self._journal.append(change)
+        journal, state = self._kept_in(change)
+        ticket = journal.append(change)
         self._apply(change)
-        self._journal.snapshot_if_due(self._state())
+        journal.snapshot_if_due(in_records(state))
         return ticket
+
+    def _kept_in(
+        self, change: CatalogueChange
+    ) -> tuple[ChangeJournal[CatalogueChange], Iterator[CatalogueChange]]:
+        """The journal that such a change goes to, and what a snapshot of it would say."""
+        return self._journal, self._all_changes()
 
     def _apply(self, change: CatalogueChange) -> None:
         APPLY[type(change)](self, change)
-
-    def _state(self) -> Iterator[Sequence[CatalogueChange]]:
-        """Everything as changes, for a snapshot: larger records replay faster."""
-        changes = self._all_changes()
-        while piece := list(islice(changes, RECORD_CHANGES)):
-            yield piece
 
     def _all_changes(self) -> Iterator[CatalogueChange]:
         yield self._counters
@@ -305,7 +322,7 @@ class Catalogue:
             yield NamespaceMade(namespace)
         for topic in self._by_id.values():
             yield TopicMade(topic)
-        for name, number in self._producers.items():
+        for (_, name), number in self._producers.items():
             yield ProducerNamed(number, name)
         yield from self.users.changes()
 
@@ -381,17 +398,23 @@ class Catalogue:
         meta.groups = [group for group in meta.groups if group.group_id != change.group_id]
 
     def _apply_producer(self, change: ProducerNamed) -> None:
-        self._producers[change.name] = change.number
+        self._producers[change.number >> SCOPE_BITS, change.name] = change.number
         counters = self._counters
         counters.next_producer = max(counters.next_producer, change.number + 1)
 
     def _apply_producers_forgotten(self, change: ProducersForgotten) -> None:
         gone = set(change.numbers)
-        for name in [name for name, number in self._producers.items() if number in gone]:
-            del self._producers[name]
+        for key in [key for key, number in self._producers.items() if number in gone]:
+            del self._producers[key]
 
     def _apply_users(self, change: UserChange) -> None:
         self.users.apply(change)
+
+
+def in_records(changes: Iterator[CatalogueChange]) -> Iterator[Sequence[CatalogueChange]]:
+    """Changes as records of a snapshot: larger ones replay faster."""
+    while piece := list(islice(changes, RECORD_CHANGES)):
+        yield piece
 
 
 APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {

@@ -54,6 +54,11 @@ class LedgerJournal:
                 raise DamagedLog(self.folder, 0, rows[0].place, "its beginning is missing")
             self._place = rows[-1].place + 1
 
+    @property
+    def last_place(self) -> int:
+        """The place of the last record, whether it is published or not; 0 without one."""
+        return self._place - 1
+
     def replay(self) -> Iterator[bytes]:
         """All records since and with the last snapshot, in order."""
         rows, self._rows = self._rows, ()

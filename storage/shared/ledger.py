@@ -13,7 +13,7 @@ from typing import Protocol
 from storage.errors import StorageError, StorageFailed
 from storage.shared.layout import pack_name, round_name, segment_name
 
-FORMAT = 1
+FORMAT = 2
 
 
 class LedgerUnanswered(StorageError):
@@ -42,17 +42,19 @@ class State(enum.IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Cluster:
-    """What `cluster init` decided."""
+    """What `cluster init` decided. Brokers prove to each other that they know the secret."""
 
     cluster_id: str
     format: int
     shards: int
+    secret: str = ""
 
 
 @dataclass(slots=True, frozen=True)
 class SessionRow:
     """One life of a broker. `silent_ms` is the ledger's time since its last beat, `store_silent_ms`
-    since it last reached the object store (None: never).
+    since it last reached the object store (None: never). `doors` says where its listeners are;
+    `drains`: it is to own nothing.
     """
 
     session: int
@@ -62,6 +64,8 @@ class SessionRow:
     silent_ms: int
     store_silent_ms: int | None = None
     doors: dict[str, str] = field(default_factory=dict)
+    drains: bool = False
+    age_ms: int = 0  # Since it joined.
 
 
 @dataclass(slots=True, frozen=True)
@@ -207,6 +211,12 @@ class Ledger(Protocol):
     def sessions(self) -> list[SessionRow]:
         """All that are live or whose objects may be there."""
 
+    def set_doors(self, session: int, doors: dict[str, str]) -> None:
+        """Say where a live session's listeners are."""
+
+    def drain(self, node: int, *, drains: bool) -> bool:
+        """Have a node give up what it owns, or own again. False if it has no live session."""
+
     def fence(self, session: int, silent_ms: int) -> bool:
         """End a live session that has been silent for so long."""
 
@@ -230,8 +240,13 @@ class Ledger(Protocol):
     def contents(self, shards: Sequence[int]) -> Contents:
         """Everything that says where the records of these shards are."""
 
-    def journal(self, shard: int, kind: int) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order."""
+    def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
+        """The journal's last snapshot and every row since, in order, but those up to `after`."""
+
+    def await_news(self, timeout_s: float) -> None:
+        """Return when the catalogue or the owners of shards may have changed, or after that time.
+        Holds up every other call: for a ledger of its own.
+        """
 
     # What an owner changes beside rounds. False: nothing was changed.
 

@@ -1,10 +1,14 @@
 """Makes a cluster: one id in the ledger and in the object store shows that they belong together."""
 
+import secrets
 import uuid
 
 from storage.shared.layout import CLUSTER_NAME
 from storage.shared.ledger import FORMAT, Cluster, Ledger
 from storage.shared.object_store import ObjectExists, ObjectStore
+
+# Of the secret by which brokers know each other: nobody guesses so many.
+SECRET_BYTES = 32
 
 
 class NoCluster(Exception):
@@ -16,7 +20,7 @@ def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[boo
 
     Raises NoCluster where the store is another cluster's; StoreUnanswered, LedgerUnanswered.
     """
-    wanted = Cluster(str(uuid.uuid4()), FORMAT, shards)
+    wanted = Cluster(str(uuid.uuid4()), FORMAT, shards, secrets.token_hex(SECRET_BYTES))
     made = ledger.init(wanted)
     cluster = ledger.cluster()
     assert cluster is not None

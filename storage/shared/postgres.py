@@ -16,7 +16,6 @@ from psycopg.types.json import Json
 from storage.shared import statements as sql
 from storage.shared.ledger import (
     FORMAT,
-    SNAPSHOT,
     Cluster,
     Contents,
     JournalRow,
@@ -65,6 +64,7 @@ class PostgresLedger:
         """
         self._database = database
         self._connection: Connection | None = None
+        self._listens = False
         self._lock = threading.Lock()
 
     def _run(self, work: Callable[[Connection], T]) -> T:
@@ -99,6 +99,7 @@ class PostgresLedger:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._listens = False
         if connection is not None:
             connection.close()
 
@@ -117,15 +118,15 @@ class PostgresLedger:
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None
-        found = self._rows("SELECT id, format, shards FROM cluster")
+        found = self._rows("SELECT format FROM cluster")
         if not found:
             return None
-        cluster = Cluster(*found[0])
-        if cluster.format != FORMAT:
+        if found[0][0] != FORMAT:
             raise LedgerRefused(
-                f"the ledger has format {cluster.format}, this program knows {FORMAT}"
+                f"the database holds a cluster of format {found[0][0]}, this program knows"
+                f" {FORMAT}: begin a new one in another database"
             )
-        return cluster
+        return Cluster(*self._rows("SELECT id, format, shards, secret FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
         """Make tables and rows, unless that was done."""
@@ -135,10 +136,10 @@ class PostgresLedger:
             connection.execute(sql.TABLES)
             if connection.execute("SELECT FROM cluster").fetchall():
                 return False
-            values = (cluster.cluster_id, cluster.format, cluster.shards)
-            connection.execute("INSERT INTO cluster VALUES (%s, %s, %s)", values)
+            values = (cluster.cluster_id, cluster.format, cluster.shards, cluster.secret)
+            connection.execute("INSERT INTO cluster VALUES (%s, %s, %s, %s)", values)
             connection.execute(
-                "INSERT INTO shards SELECT n, 0, NULL, '{}' FROM generate_series(0, %s) n",
+                "INSERT INTO shards SELECT n, 0, NULL FROM generate_series(0, %s) n",
                 (cluster.shards,),
             )
             return True
@@ -175,11 +176,17 @@ class PostgresLedger:
     def sessions(self) -> list[SessionRow]:
         """All sessions."""
         return [
-            SessionRow(session, node, State(state), round_, silent, store_silent, doors)
-            for session, node, state, round_, silent, store_silent, doors in self._rows(
-                sql.SESSIONS
-            )
+            SessionRow(session, node, State(state), *rest)
+            for session, node, state, *rest in self._rows(sql.SESSIONS)
         ]
+
+    def set_doors(self, session: int, doors: dict[str, str]) -> None:
+        """Say where a live session's listeners are."""
+        self._rows(sql.SET_DOORS, s=session, doors=Json(doors))
+
+    def drain(self, node: int, *, drains: bool) -> bool:
+        """Have a node give up what it owns, or own again."""
+        return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
         """End a live session that has been silent for so long."""
@@ -263,10 +270,25 @@ class PostgresLedger:
 
         return self._run(work)
 
-    def journal(self, shard: int, kind: int) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order."""
-        rows = self._rows(sql.JOURNAL, h=shard, kind=kind, snapshot=SNAPSHOT)
+    def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
+        """The journal's last snapshot and every row since, in order, but those up to `after`."""
+        rows = self._rows(sql.JOURNAL, h=shard, kind=kind, after=after)
         return [JournalRow(shard, place, kind, bytes(body)) for place, kind, body in rows]
+
+    def await_news(self, timeout_s: float) -> None:
+        """Return when another broker has told of news, or after that time."""
+
+        with self._lock:
+            try:
+                connection = self._connected()
+                if not self._listens:
+                    connection.execute("LISTEN braidlog_news")
+                    self._listens = True
+                for _ in connection.notifies(timeout=timeout_s, stop_after=1):
+                    pass
+            except psycopg.Error as error:
+                self._drop()
+                raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
 
     # What an owner changes beside rounds.
 

@@ -1,13 +1,13 @@
-"""One life of a broker in the cluster: it joins, gives signs of life, and owns the shards or waits.
+"""One life of a broker in the cluster: it joins, gives signs of life, and owns shards.
 
-With one broker at work and others as spares, whoever owns the catalogue's shard takes all others.
-The ledger's clock decides only when a silent session is ended; that nothing of it counts afterwards
-is the ledger's doing. Plain threads: beats must not wait for anything else.
+Who should own which is not decided here (`broker/cluster/membership.py`). The ledger's clock
+decides only when a silent session is ended; that nothing of it counts afterwards is the ledger's
+doing. Plain threads: beats must not wait for anything else.
 """
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -30,10 +30,14 @@ from storage.shared.ledger import (
     LedgerRefused,
     LedgerUnanswered,
     LedgerWentBack,
+    Owned,
+    SessionRow,
+    ShardRow,
     State,
 )
 from storage.shared.object_store import ObjectMissing, ObjectStore, StoreUnanswered
 from storage.shared.publisher import Patience, SessionIdentity, put_surely
+from storage.shared.takeover import surely
 
 # Between two looks whether the object store answers.
 STORE_LOOK_S = 10.0
@@ -41,6 +45,19 @@ STORE_LOOK_S = 10.0
 
 class SessionNotBegun(Exception):
     """The broker cannot join the cluster; the text is one line for the operator."""
+
+
+@dataclass(slots=True, frozen=True)
+class View:
+    """The cluster at one look: its sessions, and its shards by number."""
+
+    sessions: Sequence[SessionRow]
+    shards: Sequence[ShardRow]
+
+    @property
+    def live(self) -> dict[int, SessionRow]:
+        """The live sessions by their number."""
+        return {row.session: row for row in self.sessions if row.state is State.LIVE}
 
 
 @dataclass(slots=True, frozen=True)
@@ -87,7 +104,7 @@ def check_not_older(ledger: Ledger, objects: ObjectStore) -> None:
 
 
 class Session:
-    """This broker's session. `epochs` are its shards, once it owns all."""
+    """This broker's session. `epochs` are its shards."""
 
     def __init__(
         self, ledger: Ledger, objects: ObjectStore, cluster: Cluster, settings: SessionSettings
@@ -202,30 +219,19 @@ class Session:
                 self._store_answered = True
             self._stop.wait(STORE_LOOK_S)
 
+    def tell_doors(self, doors: dict[str, str]) -> None:
+        """Say where this broker's listeners are. Raises what ended the session."""
+        surely(lambda: self.ledger.set_doors(self.number, doors), self.patience)
+
     # Owning.
 
-    def try_to_own(self) -> str | None:
-        """Take what is free, and end sessions that were silent for a lease. None once every shard
-        is ours; else what is waited for. Raises what ended the session.
+    def look(self) -> "View":
+        """Who is in the cluster and who owns what. Silent sessions are ended first. Raises what
+        ended the session, LedgerUnanswered.
         """
         self.pause(0)
-        with suppress(LedgerUnanswered):
-            self._fence_silent()
-            rows = self.ledger.shards()
-            wanted = [row.shard for row in rows if row.session is None]
-            if 0 in wanted:
-                self.ledger.take(self.number, [0])
-                rows = self.ledger.shards()
-            if rows[0].session == self.number:
-                self.ledger.take(self.number, [shard for shard in wanted if shard])
-                rows = self.ledger.shards()
-            mine = {row.shard: row.epoch for row in rows if row.session == self.number}
-            if len(mine) == len(rows):
-                self.epochs = mine
-                return None
-            other = next(row.session for row in rows if row.session != self.number)
-            return f"session {other} owns shards" if other else "shards are about to be free"
-        return "PostgreSQL does not answer"
+        self._fence_silent()
+        return View(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
         """End silent sessions, if our own beats were answered all the while: else it may be us who
@@ -239,6 +245,37 @@ class Session:
             silent = row.state is State.LIVE and row.silent_ms > lease_ms
             if silent and row.session != self.number and self.ledger.fence(row.session, lease_ms):
                 self.fenced_others += 1
+
+    def take(self, shards: Sequence[int]) -> dict[int, int]:
+        """Own those of these shards that are free; the epochs of those that are ours now and were
+        not before. Raises what ended the session.
+        """
+
+        def ask() -> dict[int, int]:
+            self.ledger.take(self.number, shards)
+            return {
+                row.shard: row.epoch for row in self.ledger.shards() if row.session == self.number
+            }
+
+        mine = surely(ask, self.patience)  # Also what an unanswered statement took.
+        taken = {shard: mine[shard] for shard in shards if shard in mine}
+        new = {shard: epoch for shard, epoch in taken.items() if shard not in self.epochs}
+        self.epochs |= new
+        return new
+
+    def release(self, shard: int) -> None:
+        """Give a shard up, of which everything is published. Raises what ended the session."""
+        owned = Owned(self.number, shard, self.epochs[shard])
+
+        def ask() -> None:
+            if self.ledger.release(owned):
+                return
+            row = self.ledger.shards()[shard]
+            if (row.session, row.epoch) == (owned.session, owned.epoch):
+                raise LedgerUnanswered(f"shard {shard} was not released")
+
+        surely(ask, self.patience)
+        del self.epochs[shard]
 
     def leave(self) -> None:
         """End the session in good order: everything is published, others may take over at once."""

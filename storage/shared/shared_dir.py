@@ -6,17 +6,17 @@ start: everything is taken from ledger and object store. Knows no SQL and no S3.
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.errors import DamagedLog, StorageFailed
 from storage.log.committer import Committer, Keeper
 from storage.log.data_dir import (
+    DELETED_SUFFIX,
     JOURNAL_KINDS,
     PARTITIONS_NAME,
     DataDir,
     NewPartition,
-    OpenedJournal,
     take_lock,
 )
 from storage.log.partition_log import LogPlace, PartitionLog
@@ -28,7 +28,7 @@ from storage.log.settings import LogSettings
 from storage.shared.cached_file import Cache, CachedFiles
 from storage.shared.journal import LedgerJournal
 from storage.shared.layout import BadObject, shard_of
-from storage.shared.ledger import Owned
+from storage.shared.ledger import JournalRow, Owned
 from storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
 from storage.shared.pieces import PartitionPieces
 from storage.shared.points import Backlog
@@ -61,8 +61,18 @@ class SharedSettings:
     pack_bytes: int = 64 << 20
 
 
+@dataclass(slots=True)
+class Taken:
+    """What was read of shards that are ours now."""
+
+    found: Found
+    journals: dict[tuple[int, int], list[JournalRow]]  # By shard and kind.
+
+
 class SharedDir(DataDir):
-    """The cache folder of a session that owns all shards. Made by `SharedDir.of_session`."""
+    """The cache folder of a session, and the shards that it holds. Made by
+    `SharedDir.of_session`.
+    """
 
     session: Session
     publisher: Publisher
@@ -70,10 +80,9 @@ class SharedDir(DataDir):
 
     @classmethod
     def of_session(cls, path: str, session: Session, settings: SharedSettings) -> "SharedDir":
-        """Lock and empty the folder, and read what the shards hold.
+        """Lock and empty the folder; no shard is held yet.
 
-        Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed; DamagedLog, where an object
-        is missing or wrong.
+        Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed.
         """
         path = os.path.abspath(path)
         os.makedirs(path, exist_ok=True)
@@ -97,65 +106,88 @@ class SharedDir(DataDir):
         self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
         self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
         self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)
+        self._found: dict[int, PartitionPieces] = {}  # Of held shards, not opened yet.
+        self._logs_of: dict[int, dict[int, SharedLog]] = {}
+        self._shards: dict[int, Shard] = {}
+        self._ledger_journals: dict[int, list[LedgerJournal]] = {}
+
+    # Shards.
+
+    def read(self, shards: Sequence[int]) -> "Taken":
+        """What these shards hold, which are ours now. Blocks. Raises StorageFailed; DamagedLog,
+        where an object is missing or wrong.
+        """
+        session = self.session
         try:
-            found = read_shards(ledger, objects, sorted(session.epochs), session.patience)
+            found = read_shards(session.ledger, session.objects, shards, session.patience)
         except BadObject as error:
             raise DamagedLog("the shared store", 0, 0, str(error)) from error
-        self._found = found.partitions
-        self._logs_of: dict[int, dict[int, SharedLog]] = {one: {} for one in session.epochs}
-        self._shards = self._make_shards(found)
-        self._ledger_journals: list[LedgerJournal] = []
-
-    def _make_shards(self, found: Found) -> dict[int, Shard]:
-        whole = {(row.partition_id, row.base) for row in found.contents.segments}
-        return {
-            shard: Shard(
-                Owned(self.session.number, shard, epoch),
-                found.shards[shard],
-                whole,
-                self._starts_of(found, shard),
-            )
-            for shard, epoch in self.session.epochs.items()
+        journals = {
+            (shard, kind): self._rows(shard, kind)
+            for shard in shards
+            for kind in JOURNAL_KINDS.values()
         }
+        return Taken(found, journals)
 
-    def _starts_of(self, found: Found, shard: int) -> dict[int, int]:
-        return {
+    def _rows(self, shard: int, kind: int) -> list[JournalRow]:
+        session = self.session
+        return surely(lambda: session.ledger.journal(shard, kind), session.patience)
+
+    def hold(self, shard: int, taken: "Taken", committer: Committer) -> dict[str, LedgerJournal]:
+        """A shard of what was read is ours from now on; its journals by name. Raises DamagedLog."""
+        found, epoch = taken.found, self.session.epochs[shard]
+        whole = {(row.partition_id, row.base) for row in found.contents.segments}
+        starts = {
             number: start
             for number, (owner, start) in found.contents.starts.items()
             if owner == shard
         }
+        journals = {
+            name: LedgerJournal(shard, kind, taken.journals[shard, kind], committer)
+            for name, kind in JOURNAL_KINDS.items()
+        }
+        owned = Owned(self.session.number, shard, epoch)
+        self._shards[shard] = Shard(owned, found.shards[shard], whole, starts)
+        self._logs_of[shard] = {}
+        self._ledger_journals[shard] = [*journals.values()]
+        partitions = found.partitions.items()
+        self._found |= {number: one for number, one in partitions if one.shard == shard}
+        return journals
+
+    def drop_unopened(self, shard: int) -> None:
+        """Every topic of a shard that we hold is open: what else was found of it goes, as its
+        topics are deleted.
+        """
+        for number in [number for number, one in self._found.items() if one.shard == shard]:
+            del self._found[number]
+            self._shards[shard].gone.add(number)
+
+    def let_go(self, shard: int) -> None:
+        """A shard is another's, or about to be: its logs and journals take no more."""
+        epoch = self._shards[shard].owned.epoch
+        for number, log in self._logs_of.pop(shard).items():
+            if self._logs.get(number) is log:
+                del self._logs[number]
+            log.close()
+            folder = self.partition_folder(number)
+            self.files.rename(folder, f"{folder}.{epoch}{DELETED_SUFFIX}")
+        del self._shards[shard]
+        self._found = {n: one for n, one in self._found.items() if one.shard != shard}
+        for journal in self._ledger_journals.pop(shard):
+            journal.close()
+
+    def shard_of(self, topic: str) -> int:
+        """The shard of a topic, by its full name."""
+        return shard_of(topic, self.session.cluster.shards)
+
+    def holds(self, shard: int) -> bool:
+        """Whether a shard is ours, and read."""
+        return shard in self._shards
 
     @property
     def keeper(self) -> Keeper:
         """What makes its rounds durable."""
         return self.publisher
-
-    # What the catalogue says of partitions.
-
-    def highest_partition_id(self) -> int:
-        """The highest number that the store knows; 0 if none."""
-        return max([0, *self._found])
-
-    def check_folders(self, known: Iterable[int]) -> None:
-        """Nothing to check: a partition without records has no object."""
-
-    def set_aside_unknown(self, known: Collection[int]) -> list[str]:
-        """Have what no topic has any more dropped from the ledger."""
-        for number, found in self._found.items():
-            if number not in known:
-                self._shards[found.shard].gone.add(number)
-        return []
-
-    def check_journals(self) -> None:
-        """Nothing to check: a row that is missing is found when a journal is opened."""
-
-    def open_journal(self, name: str, committer: Committer) -> OpenedJournal:
-        """Open a journal of the catalogue's shard. Raises DamagedLog."""
-        kind = JOURNAL_KINDS[name]
-        rows = surely(lambda: self.session.ledger.journal(0, kind), self.session.patience)
-        journal = LedgerJournal(0, kind, rows, committer)
-        self._ledger_journals.append(journal)
-        return journal
 
     # Partitions.
 
@@ -172,19 +204,26 @@ class SharedDir(DataDir):
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
-        """Open a partition as it was found. Raises StorageFull, StorageFailed."""
-        number = one.partition_id
+        """Open a partition as it was found; of a shard that is not ours, one without records that
+        takes none. Raises StorageFull, StorageFailed.
+        """
+        number, shard = one.partition_id, self.shard_of(one.topic)
         folder = self.partition_folder(number)
-        if not os.path.isdir(folder):
-            self.files.make_folder(folder)
-        shard = shard_of(one.topic, self.session.cluster.shards)
         place = LogPlace(self.files, LogIdentity(folder, KIND_PARTITION, number), committer)
-        found = self._found.pop(number, None) or PartitionPieces(number, shard)
-        link = ShardLink(shard, self.session.epochs[shard], self.backlog)
+        is_held = shard in self._shards
+        if is_held and not os.path.isdir(folder):
+            self.files.make_folder(folder)
+        found = (self._found.pop(number, None) if is_held else None) or PartitionPieces(
+            number, shard
+        )
+        epoch = self.session.epochs[shard] if is_held else 0
         if found.log_end:
             self._give_sequences(folder, found)
-        log = open_shared_log(place, settings, found, link)
-        self._logs[number] = self._logs_of[shard][number] = log
+        log = open_shared_log(place, settings, found, ShardLink(shard, epoch, self.backlog))
+        if is_held:
+            self._logs[number] = self._logs_of[shard][number] = log
+        else:
+            log.takes_appends = False
         return log
 
     def _give_sequences(self, folder: str, found: PartitionPieces) -> None:
@@ -202,7 +241,7 @@ class SharedDir(DataDir):
         if isinstance(log, SharedLog):
             self._logs_of[log.shard].pop(partition_id, None)
             self._shards[log.shard].gone.add(partition_id)
-        super().retire_partition(partition_id)
+            super().retire_partition(partition_id)
 
     # Packs: plans and their ends in the owner's thread, the work in any one thread.
 
@@ -210,8 +249,9 @@ class SharedDir(DataDir):
         """What is to be packed and uploaded of each shard, one shard a step. `last_round` says at
         each step which round the logs were last told of.
         """
-        for number, shard in self._shards.items():
-            yield plan(shard, list(self._logs_of[number].values()), last_round())
+        for number in [*self._shards]:
+            if number in self._shards:  # It may have been given up since.
+                yield plan(self._shards[number], list(self._logs_of[number].values()), last_round())
 
     @property
     def cache(self) -> Cache:
@@ -245,8 +285,9 @@ class SharedDir(DataDir):
         never counts.
         """
         self.session.leave()
-        for journal in self._ledger_journals:
-            journal.close()
+        for journals in self._ledger_journals.values():
+            for journal in journals:
+                journal.close()
         super().abandon()
         self.session.close()
 

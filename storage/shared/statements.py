@@ -6,14 +6,16 @@ types.
 """
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS cluster(id text NOT NULL, format int NOT NULL, shards int NOT NULL);
+CREATE TABLE IF NOT EXISTS cluster(
+  id text NOT NULL, format int NOT NULL, shards int NOT NULL, secret text NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions(
   session bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, node int NOT NULL,
   state smallint NOT NULL, round bigint NOT NULL DEFAULT 0, beat timestamptz NOT NULL,
-  store_ok timestamptz, doors jsonb NOT NULL);
+  store_ok timestamptz, doors jsonb NOT NULL, drains boolean NOT NULL DEFAULT false,
+  joined timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE UNIQUE INDEX IF NOT EXISTS sessions_live ON sessions(node) WHERE state = 1;
 CREATE TABLE IF NOT EXISTS shards(
-  shard int PRIMARY KEY, epoch bigint NOT NULL, session bigint, figures jsonb NOT NULL);
+  shard int PRIMARY KEY, epoch bigint NOT NULL, session bigint);
 CREATE TABLE IF NOT EXISTS tenures(
   shard int, epoch bigint, session bigint NOT NULL, from_round bigint NOT NULL, to_round bigint,
   packed_round bigint NOT NULL, PRIMARY KEY (shard, epoch));
@@ -51,11 +53,19 @@ UPDATE sessions SET beat = clock_timestamp(),
  store_ok = CASE WHEN %(store_ok)s THEN clock_timestamp() ELSE store_ok END
  WHERE session = %(s)s AND state = 1 RETURNING round
 """
+SET_DOORS = """
+UPDATE sessions SET doors = %(doors)s WHERE session = %(s)s AND state = 1 RETURNING session
+"""
+DRAIN = """
+UPDATE sessions SET drains = %(drains)s WHERE node = %(node)s AND state = 1
+ RETURNING pg_notify('braidlog_news', '')::text
+"""
 SESSION_STATE = "SELECT state, round FROM sessions WHERE session = %(s)s FOR UPDATE"
 SESSIONS = """
 SELECT session, node, state, round,
  (extract(epoch FROM clock_timestamp() - beat) * 1000)::bigint,
- (extract(epoch FROM clock_timestamp() - store_ok) * 1000)::bigint, doors
+ (extract(epoch FROM clock_timestamp() - store_ok) * 1000)::bigint, doors, drains,
+ (extract(epoch FROM clock_timestamp() - joined) * 1000)::bigint
  FROM sessions ORDER BY session
 """
 FENCE = """
@@ -64,7 +74,10 @@ UPDATE sessions SET state = 3 WHERE session = %(x)s AND state = 1
 """
 LEAVE = "UPDATE sessions SET state = 2 WHERE session = %(x)s AND state = 1 RETURNING round"
 END_TENURES = "UPDATE tenures SET to_round = %(round)s WHERE session = %(x)s AND to_round IS NULL"
-FREE_SHARDS = "UPDATE shards SET session = NULL WHERE session = %(x)s"
+FREE_SHARDS = """
+WITH f AS (UPDATE shards SET session = NULL WHERE session = %(x)s)
+ SELECT pg_notify('braidlog_news', '')::text
+"""
 LIVE = "SELECT round FROM sessions WHERE session = %(s)s AND state = 1 FOR UPDATE"
 TAKE = """
 WITH w AS (SELECT shard FROM shards WHERE shard = ANY(%(wanted)s::int[]) ORDER BY shard FOR UPDATE),
@@ -86,7 +99,7 @@ WITH me AS (UPDATE sessions SET round = %(hi)s, beat = clock_timestamp()
  WHERE g.shard = u.shard AND g.kind %% 16 = u.kind AND g.place < u.first),
  j AS (INSERT INTO journal SELECT u.* FROM me,
  unnest(%(shards)s::int[], %(places)s::bigint[], %(kinds)s::smallint[], %(bodies)s::bytea[]) u)
- SELECT count(*), count(CASE WHEN %(news)s THEN pg_notify('braidlog_catalogue', '')::text END)
+ SELECT count(*), count(CASE WHEN %(news)s THEN pg_notify('braidlog_news', '')::text END)
  FROM me
 """
 
@@ -112,7 +125,7 @@ RELEASE = (
  t AS (UPDATE tenures n SET to_round = mine.round FROM mine
  WHERE (n.shard, n.epoch) = (mine.shard, mine.epoch)),
  f AS (UPDATE shards h SET session = NULL FROM mine WHERE h.shard = mine.shard)
- SELECT count(*) FROM mine
+ SELECT count(*), count(pg_notify('braidlog_news', '')::text) FROM mine
 """
 )
 ADD_PACK = (
@@ -200,5 +213,5 @@ SELECT partition, base, shard, epoch, gen, end_offset, bytes, index_bytes, last_
 STARTS = "SELECT partition, shard, log_start FROM starts WHERE shard = ANY(%(wanted)s::int[])"
 JOURNAL = """
 SELECT place, kind, body FROM journal
- WHERE shard = %(h)s AND kind %% 16 = %(kind)s ORDER BY place
+ WHERE shard = %(h)s AND kind %% 16 = %(kind)s AND place > %(after)s ORDER BY place
 """

@@ -1,5 +1,6 @@
-"""A broker and its spare over PostgreSQL and SeaweedFS, by the command lines that users have."""
+"""Brokers over PostgreSQL and SeaweedFS, by the command lines that users have."""
 
+import json
 import os
 import shutil
 import signal
@@ -109,41 +110,58 @@ class Client:
         return found
 
 
-def serving(broker):
-    until_seen(broker.is_ready)
+def owned(settings, node):
+    """How many shards a node owns."""
+    shown = json.loads(command(settings, "show", "--output", "json")[1])
+    sessions = {row["session"] for row in shown["sessions"] if row["node"] == node}
+    return sum(row["session"] in sessions for row in shown["shards"])
 
 
-def test_a_spare_takes_over_from_a_killed_a_stopped_and_a_hung_broker(tmp_path, settings):
-    client = Client("orders")
+def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, settings):
+    clients = [Client(f"orders{number}") for number in range(4)]
     first, second = (node(tmp_path, settings, number) for number in (1, 2))
+
+    def everything_is_there(broker, position):
+        for client in clients:
+            client.check(broker)
+            assert client.committed(broker) == position
+            client.produce(broker, 30)
+            client.commit(broker, position + 10)
+
     try:
         first.start()
-        client.produce(first, 50)
-        client.commit(first, 33)
-        second.launch()
-        until_seen(lambda: "waiting_as_spare" in second.log())
-        assert not second.is_ready()
+        for client in clients:
+            client.produce(first, 30)
+            client.commit(first, 10)
+        second.start()
+        until_seen(
+            lambda: owned(settings, 2) > 20 and owned(settings, 1) + owned(settings, 2) == 65
+        )
+        everything_is_there(second, 10)
         first.kill()
-        serving(second)
-        client.check(second)
-        assert client.committed(second) == 33
-        client.produce(second, 50)
+        until_seen(lambda: owned(settings, 2) == 65)
+        everything_is_there(second, 20)
 
-        first.launch()
+        first.start()
+        until_seen(lambda: owned(settings, 1) > 20)
         assert second.stop() == 0
-        serving(first)
-        client.check(first)
-        client.produce(first, 50)
+        until_seen(lambda: owned(settings, 1) == 65)
+        everything_is_there(first, 30)
 
-        second.launch()
-        until_seen(lambda: second.log().count("waiting_as_spare") == 2)
+        second.start()
+        until_seen(lambda: owned(settings, 2) > 20)
         first.signal(signal.SIGSTOP)
-        serving(second)
-        client.produce(second, 50)
+        until_seen(lambda: owned(settings, 2) == 65)
+        everything_is_there(second, 40)
         first.signal(signal.SIGCONT)
         assert first.wait() == 1, "its session was ended meanwhile: it stops"
-        client.check(second)
-        assert second.stop() == 0
+        everything_is_there(second, 50)
+        first.start()
+        until_seen(lambda: owned(settings, 1) > 20)
+        code, said = command(settings, "drain", "2")
+        assert code == 0 and owned(settings, 1) == 65, said
+        everything_is_there(second, 60)
+        assert first.stop() == second.stop() == 0
     finally:
         for broker in (first, second):
             if broker.is_running():

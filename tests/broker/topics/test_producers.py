@@ -1,5 +1,7 @@
 """Numbers of producers: kept while somebody uses them, forgotten after hours, never given again."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from broker.errors import LimitExceeded
@@ -7,6 +9,7 @@ from broker.topics import producers
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
 from storage.metadata.catalogue import Catalogue
+from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MemoryJournal
 
 
@@ -15,6 +18,9 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+TOPIC = SimpleNamespace(meta=SimpleNamespace(name=TopicName("public", "default", "t")))
 
 
 @pytest.fixture
@@ -31,34 +37,34 @@ def opened(journal, clock):
 def test_a_name_keeps_its_number_while_it_is_used(journal):
     clock = Clock()
     numbers = opened(journal, clock)
-    assert numbers.number(b"a")[0] == 1
-    assert numbers.number(b"a")[0] == 1
-    numbers.release(b"a")
+    assert numbers.number(b"a", TOPIC)[0] == 1
+    assert numbers.number(b"a", TOPIC)[0] == 1
+    numbers.release(b"a", TOPIC)
     clock.now += 2 * FORGOTTEN_AFTER_S
     assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 0
-    assert numbers.number(b"a")[0] == 1
+    assert numbers.number(b"a", TOPIC)[0] == 1
 
 
 def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
     clock = Clock()
     numbers = opened(journal, clock)
-    numbers.number(b"a")
-    numbers.number(b"b")
-    numbers.release(b"b")
+    numbers.number(b"a", TOPIC)
+    numbers.number(b"b", TOPIC)
+    numbers.release(b"b", TOPIC)
     clock.now += FORGOTTEN_AFTER_S + 1
     assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 1
     numbers._catalogue.state.rewrite()
     again = opened(journal.reopened(), clock)
-    assert again.number(b"b")[0] == 3
-    assert again.number(b"a")[0] == 1
+    assert again.number(b"b", TOPIC)[0] == 3
+    assert again.number(b"a", TOPIC)[0] == 1
 
 
 def test_when_there_are_too_many_the_one_idle_longest_goes(journal, monkeypatch):
     monkeypatch.setattr(producers, "NAMES_MAX", 2)
     numbers = opened(journal, Clock())
-    numbers.number(b"a")
-    numbers.number(b"b")
+    numbers.number(b"a", TOPIC)
+    numbers.number(b"b", TOPIC)
     with pytest.raises(LimitExceeded):
-        numbers.number(b"c")
-    numbers.release(b"a")
-    assert numbers.number(b"c")[0] == 3
+        numbers.number(b"c", TOPIC)
+    numbers.release(b"a", TOPIC)
+    assert numbers.number(b"c", TOPIC)[0] == 3

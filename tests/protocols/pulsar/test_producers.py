@@ -169,7 +169,7 @@ async def test_run_of_one_receive_is_one_stored_batch_of_untouched_entries(broke
     assert header.body_format == BodyFormat.PULSAR
     assert (header.record_count, header.last_offset_delta) == (50, 49)
     assert (header.first_sequence, header.last_sequence) == (7, 56)
-    assert header.producer_id == broker.producers.number(b"p")[0]
+    assert header.producer_id == broker.producers.number(b"p", broker.topics.all()[0])[0]
 
 
 async def test_producer_whose_name_the_broker_made_has_no_number(broker, client):

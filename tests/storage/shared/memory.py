@@ -4,6 +4,7 @@
 `now_ms` says.
 """
 
+import time
 from dataclasses import replace
 
 from storage.shared.layout import BadObject, pack_name, round_name, segment_name
@@ -18,6 +19,9 @@ from storage.shared.ledger import (
     Tenure,
 )
 from storage.shared.object_store import ObjectExists, ObjectMissing
+
+# How long waiting for news takes at most: nobody tells.
+NEWS_S = 0.005
 
 
 class MemoryStore:
@@ -59,6 +63,7 @@ class MemoryLedger:
         self._cluster = None
         self._sessions = {}  # Session -> row.
         self._beats = {}  # Session -> (beat, store_ok) in ms.
+        self._joined = {}  # In ms.
         self._shards = {}
         self._tenures = {}  # (shard, epoch) -> row.
         self._rounds = {}
@@ -85,6 +90,7 @@ class MemoryLedger:
         session = len(self._sessions) + 1
         self._sessions[session] = SessionRow(session, node, State.LIVE, 0, 0, None, doors)
         self._beats[session] = (self._now_ms(), None)
+        self._joined[session] = self._now_ms()
         return session
 
     def beat(self, session, *, store_ok):
@@ -104,8 +110,20 @@ class MemoryLedger:
         for session, row in self._sessions.items():
             beat, store_ok = self._beats[session]
             silent = None if store_ok is None else now_ms - store_ok
-            rows.append(replace(row, silent_ms=now_ms - beat, store_silent_ms=silent))
+            age = now_ms - self._joined[session]
+            rows.append(replace(row, silent_ms=now_ms - beat, store_silent_ms=silent, age_ms=age))
         return rows
+
+    def set_doors(self, session, doors):
+        if self.is_live(session):
+            self._sessions[session] = replace(self._sessions[session], doors=doors)
+
+    def drain(self, node, *, drains):
+        found = [row for row in self._sessions.values() if row.node == node]
+        live = [row.session for row in found if row.state is State.LIVE]
+        for session in live:
+            self._sessions[session] = replace(self._sessions[session], drains=drains)
+        return bool(live)
 
     def fence(self, session, silent_ms):
         row = self._sessions.get(session)
@@ -215,8 +233,12 @@ class MemoryLedger:
             and tenure.packed_round < number
         )
 
-    def journal(self, shard, kind):
+    def await_news(self, timeout_s):
+        time.sleep(min(timeout_s, NEWS_S))
+
+    def journal(self, shard, kind, after=0):
         rows = [row for key, row in sorted(self._journal.items()) if key[:2] == (shard, kind)]
+        rows = [row for row in rows if row.place > after]
         return [JournalRow(row.shard, row.place, row.kind, row.body) for row in rows]
 
     def add_pack(self, owned, moves, pack):

@@ -1,6 +1,7 @@
 """A shared store in memory with brokers' folders over it, one session after the other."""
 
 from storage.codecs.api import BodyInfo
+from storage.errors import DamagedLog
 from storage.log.committer import Committer
 from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
@@ -26,27 +27,39 @@ class SharedStore:
         self.objects = MemoryStore()
         make_cluster(self.ledger, self.objects, SHARDS)
 
-    def session(self, node=1):
-        """A session that owns all shards; its beats are as good as none."""
-        settings = SessionSettings(node, lease_ms=FOREVER_MS, beat_ms=FOREVER_MS)
+    def session(self, node=1, *, takes=True, lease_ms=FOREVER_MS):
+        """A session that owns what is free; its beats are as good as none."""
+        settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=FOREVER_MS)
         cluster = open_cluster(self.ledger, self.objects)
         session = Session(self.ledger, self.objects, cluster, settings)
         session.begin({})
-        assert session.try_to_own() is None
+        if takes:
+            session.take(range(SHARDS + 1))
         return session
 
-    def open(self, node=1, *, cache_bytes=1 << 30, **rounds):
-        """The folder of a new session of that node."""
+    def open(self, node=1, *, cache_bytes=1 << 30, takes=True, lease_ms=FOREVER_MS, **rounds):
+        """The folder of a new session of that node, with no shard read."""
         settings = SharedSettings(
             RoundSettings(round_ms=1, **rounds),
             PackerSettings(delete_after_ms=1000),
             cache_bytes=cache_bytes,
         )
-        return SharedDir.of_session(str(self.path / f"node{node}"), self.session(node), settings)
+        session = self.session(node, takes=takes, lease_ms=lease_ms)
+        return SharedDir.of_session(str(self.path / f"node{node}"), session, settings)
 
     def names(self, prefix):
         """Objects of a kind."""
         return list(self.objects.names(prefix))
+
+
+def hold_all(directory, committer=None):
+    """Hold what the folder's session owns; the committer of its rounds."""
+    committer = committer or Committer(directory.files, keeper=directory.keeper)
+    shards = sorted(directory.session.epochs)
+    taken = directory.read(shards)
+    for shard in shards:
+        directory.hold(shard, taken, committer)
+    return committer
 
 
 class Life:
@@ -55,6 +68,11 @@ class Life:
     def __init__(self, store, node=1, partition_id=1, settings=None, **how):
         self.directory = store.open(node, **how)
         self.committer = Committer(self.directory.files, keeper=self.directory.keeper)
+        try:
+            hold_all(self.directory, self.committer)
+        except DamagedLog:
+            self.directory.abandon()
+            raise
         named = NewPartition(partition_id, "public/default/t", 0)
         self.log = self.directory.open_of_topic(named, settings or LogSettings(), self.committer)
 

@@ -13,6 +13,7 @@ import threading
 from storage.errors import StorageError
 from storage.shared.layout import BadObject, shard_of
 from storage.shared.ledger import (
+    FORMAT,
     Cluster,
     Fenced,
     JournalRow,
@@ -130,7 +131,7 @@ class World:
         self.lives = {}
         self.fault_rate = self.random.choice((0.0, 0.05, 0.2))
         self.counts = dict.fromkeys(("rounds", "takeovers", "packs", "uploads", "fenced"), 0)
-        self.ledger.init(Cluster("sim", 1, SHARDS))
+        self.ledger.init(Cluster("sim", FORMAT, SHARDS))
 
     def outcome(self, do, is_change, unanswered):
         """One call: done, lost before or after it was done, or done later."""

@@ -5,9 +5,11 @@ import threading
 import pytest
 
 from storage.shared.ledger import (
+    FORMAT,
     SNAPSHOT,
     Cluster,
     JournalRow,
+    LedgerRefused,
     Owned,
     PackMove,
     PackRow,
@@ -27,7 +29,7 @@ def ledger(request):
     else:
         made = fresh_postgres(request.getfixturevalue("postgres").database)
     assert made.cluster() is None
-    assert made.init(Cluster("c1", 1, 4))
+    assert made.init(Cluster("c1", FORMAT, 4))
     yield made
     made.close()
 
@@ -44,9 +46,9 @@ def fresh_postgres(database):
 
 
 def test_a_cluster_is_made_once(ledger):
-    assert ledger.cluster() == Cluster("c1", 1, 4)
-    assert not ledger.init(Cluster("c2", 1, 9))
-    assert ledger.cluster() == Cluster("c1", 1, 4)
+    assert ledger.cluster() == Cluster("c1", FORMAT, 4)
+    assert not ledger.init(Cluster("c2", FORMAT, 9))
+    assert ledger.cluster() == Cluster("c1", FORMAT, 4)
     assert [(row.shard, row.epoch, row.session) for row in ledger.shards()] == [
         (shard, 0, None) for shard in range(5)
     ]
@@ -65,6 +67,50 @@ def test_a_node_has_one_live_session(ledger):
     assert rows[first].state is State.FENCED and rows[first].doors == {"kafka": "a:1"}
     assert rows[second].store_silent_ms is not None and rows[first].store_silent_ms is None
     assert ledger.session_state(99) == (State.FENCED, -1)
+
+
+def test_a_session_tells_where_it_is_and_a_node_is_drained(ledger):
+    session = ledger.join(7, {})
+    ledger.set_doors(session, {"kafka": "b:2"})
+    assert ledger.drain(7, drains=True) and not ledger.drain(8, drains=True)
+    [row] = ledger.sessions()
+    assert (row.doors, row.drains) == ({"kafka": "b:2"}, True) and row.age_ms >= 0
+    assert ledger.drain(7, drains=False) and not ledger.sessions()[0].drains
+    ledger.leave(session)
+    assert not ledger.drain(7, drains=True)
+
+
+def test_a_journal_is_read_on_behind_a_place(ledger):
+    session = ledger.join(1, {})
+    rows = [JournalRow(0, place, 2, b"%d" % place) for place in (1, 2, 3)]
+    assert ledger.publish(Publication(session, 1, [], [], rows))
+    assert ledger.journal(0, 2, 0) == rows and ledger.journal(0, 2, 2) == rows[2:]
+    assert ledger.journal(0, 2, 3) == [] and ledger.journal(0, 3, 0) == []
+
+
+@pytest.mark.slow
+def test_a_follower_hears_of_news_at_once_and_of_another_format_in_one_line(postgres):
+    from storage.shared.postgres import PostgresLedger
+
+    ledger, waiting = fresh_postgres(postgres.database), PostgresLedger(postgres.database)
+    assert ledger.init(Cluster("c1", FORMAT, 1))
+    session = ledger.join(1, {})
+    waiting.await_news(0.01)
+    for change in (
+        lambda: ledger.publish(Publication(session, 1, [], [], news=True)),
+        lambda: ledger.drain(1, drains=True),
+        lambda: ledger.take(session, [1]) and ledger.release(Owned(session, 1, 1)),
+        lambda: ledger.leave(session),
+    ):
+        assert change()
+        waiting.await_news(3600)
+    for one in (ledger, waiting):
+        one.close()
+    older = fresh_postgres(postgres.database)
+    older.init(Cluster("c1", FORMAT - 1, 1))
+    with pytest.raises(LedgerRefused, match="of format 1, this program knows 2"):
+        older.cluster()
+    older.close()
 
 
 def test_a_shard_is_taken_by_one_and_only_when_it_is_free(ledger):
@@ -215,7 +261,7 @@ def test_a_publication_and_a_fence_never_both_come_first(postgres):
     from storage.shared.postgres import PostgresLedger
 
     ledger = fresh_postgres(postgres.database)
-    ledger.init(Cluster("c1", 1, 1))
+    ledger.init(Cluster("c1", FORMAT, 1))
     others = [PostgresLedger(postgres.database) for _ in range(2)]
     for _ in range(60):
         session = ledger.join(1, {})
@@ -248,7 +294,7 @@ def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postg
     from storage.shared.ledger import LedgerUnanswered
 
     ledger = fresh_postgres(postgres.database)
-    ledger.init(Cluster("c1", 1, 1))
+    ledger.init(Cluster("c1", FORMAT, 1))
     with psycopg.connect(postgres.database, autocommit=True) as other:
         other.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
@@ -256,5 +302,5 @@ def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postg
         )
     with pytest.raises(LedgerUnanswered):
         ledger.cluster()
-    assert ledger.cluster() == Cluster("c1", 1, 1)
+    assert ledger.cluster() == Cluster("c1", FORMAT, 1)
     ledger.close()

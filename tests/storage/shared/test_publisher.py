@@ -7,6 +7,7 @@ import pytest
 
 from storage.shared.layout import SliceEntry
 from storage.shared.ledger import (
+    FORMAT,
     Cluster,
     Fenced,
     JournalRow,
@@ -65,7 +66,7 @@ class Quick(Publisher):
 
 def made(ledger=None, objects=None, **settings):
     base = MemoryLedger()
-    base.init(Cluster("c", 1, 4))
+    base.init(Cluster("c", FORMAT, 4))
     session = base.join(1, {})
     base.take(session, [1])
     store = MemoryStore()

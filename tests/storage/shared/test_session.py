@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from storage.shared.ledger import Cluster, LedgerUnanswered, LedgerWentBack, State
+from storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
 from storage.shared.making import NoCluster, make_cluster
 from storage.shared.object_store import StoreUnanswered
 from storage.shared.publisher import ObjectForged
@@ -22,51 +22,85 @@ def store(tmp_path):
 
 def session_of(store, node, lease_ms=0):
     settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=NEVER_MS)
-    session = Session(store.ledger, store.objects, Cluster("c", 1, 4), settings)
+    session = Session(store.ledger, store.objects, Cluster("c", FORMAT, 4), settings)
     session.begin({})
     return session
 
 
-def test_a_spare_waits_until_the_owner_leaves(store):
+ALL = range(5)
+
+
+def test_a_shard_has_one_owner_until_it_is_given_up(store):
     first, second = session_of(store, 1, NEVER_MS), session_of(store, 2, NEVER_MS)
-    assert first.try_to_own() is None and len(first.epochs) == 5
-    assert second.try_to_own() == f"session {first.number} owns shards"
+    assert first.take(ALL) == dict.fromkeys(ALL, 1)
+    assert second.take(ALL) == {} and first.take(ALL) == {}
+    first.release(3)
+    assert second.take(ALL) == {3: 2} and 3 not in first.epochs
     first.leave()
-    assert second.try_to_own() is None and set(second.epochs.values()) == {2}
+    assert second.take(ALL) == {0: 2, 1: 2, 2: 2, 4: 2}
+    view = second.look()
+    assert [row.node for row in view.live.values()] == [2]
+    assert {row.session for row in view.shards} == {second.number}
     for session in (first, second):
         session.close()
 
 
-def test_a_silent_owner_is_followed_after_a_lease(store):
+def test_an_answer_that_was_lost_is_found_out(store):
+    session = session_of(store, 1, NEVER_MS)
+    session.pause = lambda seconds: None
+    for name in ("take", "release"):
+        losing(store.ledger, name)
+    assert session.take([1, 2]) == {1: 1, 2: 1}, "it was done, and nobody said so"
+    session.release(2)
+    assert session.epochs == {1: 1}
+    session.close()
+
+
+def losing(ledger, name):
+    """Have the first answer to a call lost."""
+    call, lost = getattr(ledger, name), []
+
+    def once(*arguments):
+        result = call(*arguments)
+        if not lost:
+            lost.append(name)
+            raise LedgerUnanswered("lost")
+        return result
+
+    setattr(ledger, name, once)
+
+
+def test_a_silent_owner_is_ended_after_a_lease(store):
     first = session_of(store, 1)
-    assert first.try_to_own() is None
+    first.take(ALL)
     second = session_of(store, 2)
     store.now_ms += 1
     second._beat()
-    assert second.try_to_own() is None and second.fenced_others == 1
+    assert second.look().shards[0].session is None and second.fenced_others == 1
+    assert len(second.take(ALL)) == 5
     assert store.ledger.session_state(first.number)[0] is State.FENCED
     ended = []
     first.on_end(ended.append)
     first._beat()
     assert len(ended) == 1 and first.ended is ended[0]
     with pytest.raises(type(ended[0])):
-        first.pause(0)
+        first.look()
     for session in (first, second):
         session.close()
 
 
 def test_who_hears_nothing_itself_ends_nobody(store):
     first = session_of(store, 1)
-    first.try_to_own()
+    first.take(ALL)
     second = session_of(store, 2)
     store.now_ms += 1000
     beat = store.ledger.beat
     store.ledger.beat = lambda *a, **k: raised(LedgerUnanswered("lost"))
     second._beat()
     store.ledger.beat = beat
-    assert second.try_to_own() is not None
+    assert len(second.look().live) == 2
     second._beat()
-    assert second.try_to_own() is None, "answered for a whole lease, which is nothing here"
+    assert len(second.look().live) == 1, "answered for a whole lease, which is nothing here"
     for session in (first, second):
         session.close()
 

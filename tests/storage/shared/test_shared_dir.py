@@ -5,19 +5,23 @@ import shutil
 
 import pytest
 
+from storage.codecs.api import BodyInfo
 from storage.errors import (
     DamagedLog,
     OffsetOutOfRange,
+    StorageError,
     StorageFailed,
     StorageFull,
     UnwritableChange,
     WouldBlock,
 )
+from storage.log.committer import Committer
+from storage.log.data_dir import NewPartition
 from storage.log.settings import Durability, LogSettings
 from storage.shared.ledger import Fenced
 from storage.shared.shared_dir import MARK_NAME, NotACache
 from storage.shared.verifying import verify_store
-from tests.storage.shared.shared_dirs import Life, SharedStore
+from tests.storage.shared.shared_dirs import Life, SharedStore, hold_all
 
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
 BODIES = [b"%04d" % n * 50 for n in range(40)]  # 200 bytes, two in a segment of SMALL.
@@ -199,12 +203,54 @@ def test_a_partition_that_no_topic_has_is_dropped_by_the_next_owner(store):
     first.pack()
     first.crash()
     directory = store.open()
-    assert directory.highest_partition_id() == 1
-    assert directory.set_aside_unknown(set()) == []
+    hold_all(directory)
+    for shard in range(5):
+        directory.drop_unopened(shard)
     (todo,) = [todo for todo in directory.plans(lambda: 0) if todo.gone]
     directory.carry_out(todo)
     assert not store.ledger.contents(range(5)).segments
     directory.abandon()
+
+
+def test_a_shard_that_is_given_up_and_taken_again_goes_on_where_another_ended(store):
+    first, second = Life(store), store.open(2, takes=False)
+    shard = first.log.shard
+    first.append(b"a")
+    first.directory.let_go(shard)
+    first.directory.session.release(shard)
+    second.session.take([shard])
+    committer = hold_all(second)
+    named = NewPartition(1, "public/default/t", 0)
+    log = second.open_of_topic(named, LogSettings(), committer)
+    log.append([b"b"], BodyInfo(1), body_format=1, append_us=1)
+    committer.commit()
+    second.let_go(shard)
+    second.session.release(shard)
+    first.directory.session.take([shard])
+    taken = first.directory.read([shard])
+    first.directory.hold(shard, taken, first.committer)
+    first.log = first.directory.open_of_topic(named, LogSettings(), first.committer)
+    assert first.read() == [b"a", b"b"]
+    first.append(b"c")
+    assert first.read() == [b"a", b"b", b"c"]
+    first.pack()
+    verified(store)
+    second.abandon()
+    first.stop()
+
+
+def test_a_partition_of_another_broker_is_open_and_takes_nothing(store):
+    life, other = Life(store), store.open(2, takes=False)
+    life.append(b"a")
+    committer = Committer(other.files, keeper=other.keeper)
+    log = other.open_of_topic(NewPartition(1, "public/default/t", 0), LogSettings(), committer)
+    assert (log.log_end_offset, log.takes_appends) == (0, False)
+    assert not other.is_open(1) and life.directory.is_open(1)
+    with pytest.raises(StorageError):
+        log.append([b"b"], BodyInfo(1), body_format=1, append_us=1)
+    other.retire_partition(1)
+    other.abandon()
+    life.stop()
 
 
 def test_a_fenced_session_acknowledges_nothing(store):
@@ -228,10 +274,10 @@ def test_a_missing_object_keeps_the_store_shut_and_is_named(store):
     first.crash()
     kept = store.objects.objects.pop(name)
     with pytest.raises(DamagedLog, match=name):
-        store.open()
+        Life(store)
     store.objects.objects[name] = kept[:-1] + b"x"
     with pytest.raises(DamagedLog, match=name):
-        store.open()
+        Life(store)
     faults = []
     assert verify_store(store.ledger, store.objects, faults.append).faults == 1
     assert name in faults[0]

@@ -1,12 +1,10 @@
-"""How a broker comes to own the shared store: it joins, waits as a spare, and takes over.
+"""How a broker joins a cluster: its stores, its session, and the folder that is its cache.
 
-Waits in turns of its own, with worker threads for the stores: a signal to stop is heard meanwhile.
 Imported with `storage.mode` shared alone, as it needs the extra `shared`.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,9 +21,6 @@ from storage.shared.shared_dir import SharedDir, SharedSettings
 if TYPE_CHECKING:
     from broker.config.settings import Config
 
-# Between two looks at who owns the shards: part of the time that clients wait for another broker.
-LOOK_S = 0.25
-
 log = structlog.get_logger()
 
 
@@ -40,23 +35,24 @@ def stores(config: Config) -> tuple[PostgresLedger, ObstoreObjects]:
     return PostgresLedger(shared.database), objects
 
 
-async def own_store(config: Config) -> SharedDir:
-    """Join the cluster, wait until all shards are this broker's, and read what they hold.
+def ledger_of(config: Config) -> PostgresLedger:
+    """Another connection to the ledger, for what waits."""
+    assert config.shared.database is not None, "checked with the settings"
+    return PostgresLedger(config.shared.database)
+
+
+async def join_cluster(config: Config) -> SharedDir:
+    """Join the cluster; no shard is owned yet.
 
     Raises ConfigError, SessionNotBegun, and errors of storage. Cancelled, the session is ended.
     """
     session = await trio.to_thread.run_sync(_begin, config)
     try:
-        await _wait_for_shards(session)
-        begun_s = time.monotonic()
-        taken = await trio.to_thread.run_sync(_open, config, session)
+        return await trio.to_thread.run_sync(_open, config, session)
     except BaseException:  # Cancelled too: others need not wait for the lease.
         session.leave()
         session.close()
         raise
-    seconds = round(time.monotonic() - begun_s, 3)
-    log.info("took_over", session=session.number, shards=len(session.epochs), read_s=seconds)
-    return taken
 
 
 def _begin(config: Config) -> Session:
@@ -73,18 +69,6 @@ def _begin(config: Config) -> Session:
         raise
     log.info("joined", node=cluster.node_id, session=session.number)
     return session
-
-
-async def _wait_for_shards(session: Session) -> None:
-    told = None
-    while True:
-        reason = await trio.to_thread.run_sync(session.try_to_own)
-        if reason is None:
-            return
-        if reason != told:
-            log.info("waiting_as_spare", node=session.settings.node, reason=reason)
-            told = reason
-        await trio.sleep(LOOK_S)
 
 
 def _open(config: Config, session: Session) -> SharedDir:

@@ -1,0 +1,158 @@
+"""A broker among others: everything as in `broker/broker.py`, but that topics may be another's.
+
+Knows no ledger and no object: `membership.py` brings shards here and takes them away.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.broker import Broker
+from broker.cluster.calls import Home
+from broker.cluster.cursors import ShardCursors
+from broker.cluster.links import Hello
+from broker.cluster.placement import ClusterPlacement, Placement
+from broker.cluster.topics import ClusterNamespaces, ClusterTopics
+from broker.config.settings import ConfigError
+from broker.topics.catalogue import LocalCatalogue
+from storage.shared.catalogue import SharedCatalogue
+from storage.shared.shared_dir import SharedDir
+
+if TYPE_CHECKING:
+    from broker.topics.partition_factory import Partitions
+    from storage.metadata.catalogue_records import SchemaMeta
+    from storage.metadata.cursor_book import CursorBook
+    from storage.metadata.user_records import UserChange
+
+SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
+
+
+class ClusterCatalogue(LocalCatalogue):
+    """The catalogue among several brokers: what belongs to a topic is changed by its owner."""
+
+    state: SharedCatalogue
+    placement: ClusterPlacement
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether it is changed by this broker."""
+        return self.placement.catalogue_owner() is None
+
+    def change_users(self, change: UserChange) -> int:
+        """As `LocalCatalogue.change_users`. Raises OwnedElsewhere."""
+        self.placement.check_catalogue()
+        return super().change_users(change)
+
+    def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:
+        """As `LocalCatalogue.create_group`. Raises OwnedElsewhere."""
+        self._check(topic_id)
+        return super().create_group(topic_id, name, group_id)
+
+    def delete_group(self, topic_id: int, group_id: int) -> int:
+        """As `LocalCatalogue.delete_group`. Raises OwnedElsewhere."""
+        self._check(topic_id)
+        return super().delete_group(topic_id, group_id)
+
+    def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
+        """As `LocalCatalogue.add_schema`. Raises OwnedElsewhere."""
+        self._check(topic_id)
+        return super().add_schema(topic_id, schema)
+
+    def raise_topic_epoch(self, topic_id: int) -> int:
+        """As `LocalCatalogue.raise_topic_epoch`. Raises OwnedElsewhere."""
+        self._check(topic_id)
+        return super().raise_topic_epoch(topic_id)
+
+    def _check(self, topic_id: int) -> None:
+        meta = self.state.topic_by_id(topic_id)
+        if meta is not None:
+            self.placement.check(meta.name)
+
+
+class ClusterBroker(Broker):
+    """Opened over a `SharedDir` that holds no shard yet. Made by `Broker.open`."""
+
+    topics: ClusterTopics
+    namespaces: ClusterNamespaces
+    catalogue: ClusterCatalogue
+    placement: ClusterPlacement
+
+    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
+        assert isinstance(self._storage, SharedDir)
+        shared = self._storage
+        cluster = shared.session.cluster
+        state = SharedCatalogue(cluster.shards)
+        placement = ClusterPlacement(self.config.cluster.node_id, shared.shard_of)
+        report = self.durability.report_storage_error
+        use_reserve = shared.reserve.use_reserve
+        catalogue = ClusterCatalogue(state, use_reserve=use_reserve, report=report)
+        catalogue.placement = placement
+        self.shared = shared
+        self.cursors = ShardCursors(state, placement.check)
+        self.followed = trio.lowlevel.ParkingLot()  # Woken when the catalogue has come further.
+        self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
+        hello = Hello(cluster.cluster_id, shared.session.number, "calls")
+        self.home = Home(placement, hello, self.secret, self.reached)
+        self.siblings = self.home
+        return placement, catalogue, self.cursors
+
+    @property
+    def partitions(self) -> Partitions:
+        """What opens and closes partitions."""
+        return self._partitions
+
+    async def reached(self, place: int) -> None:
+        """Wait until the catalogue was followed that far."""
+        while self.catalogue.state.place < place:
+            await self.followed.park()
+
+    def _make_topics(self, cursors: CursorBook) -> ClusterTopics:
+        topics = ClusterTopics(
+            self.catalogue,
+            cursors,
+            self._partitions,
+            defaults=self._topic_defaults(),
+            now_us=self.now_us,
+            report=self.durability.report_storage_error,
+            placement=self.placement,
+        )
+        shared = self.shared
+        topics.is_owner = self._is_owner
+        topics.ask = self._ask
+        topics.holds = lambda name: shared.holds(shared.shard_of(name.full))
+        return topics
+
+    def _make_namespaces(self) -> ClusterNamespaces:
+        namespaces = ClusterNamespaces(self.catalogue, self.now_us)
+        namespaces.is_owner, namespaces.ask = self._is_owner, self._ask
+        return namespaces
+
+    def _is_owner(self) -> bool:
+        return self.catalogue.is_owned
+
+    async def _ask(self, change: str, *arguments: object) -> None:
+        await self.home.change(change, *arguments)
+
+    def _recover(self) -> None:
+        """Nothing: shards come while the broker runs."""
+
+
+def _secret(file: str | None, from_database: str) -> bytes:
+    """What brokers prove to each other to know: of the environment, of a file, else what
+    `cluster init` drew. Raises ConfigError.
+    """
+    if found := os.environ.get(SECRET_VARIABLE):
+        return found.encode()
+    if file is None:
+        return from_database.encode()
+    try:
+        with open(file, "rb") as opened:
+            secret = opened.read().strip()
+    except OSError as error:
+        raise ConfigError(f"cluster.secret_file {file}: {error.strerror}") from error
+    if not secret:
+        raise ConfigError(f"cluster.secret_file {file} is empty")
+    return secret

@@ -1,0 +1,177 @@
+"""The cursors of all shards that this broker holds, as one store (`storage/metadata/cursors.py`).
+
+A topic of another broker has no cursors here: whoever looks for one of them or changes it is told
+who owns the topic, before anything is changed; lists are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from broker.errors import OwnedElsewhere
+from storage.metadata.cursor_totals import CursorTotals
+from storage.metadata.cursors import (
+    CursorStore,
+    Moved,
+    StoredCursor,
+    StoredSubscription,
+    Subscribed,
+)
+
+if TYPE_CHECKING:
+    from storage.metadata.names import TopicName
+    from storage.shared.catalogue import SharedCatalogue
+
+
+class ShardCursors:
+    """Cursor stores by shard. Offers what one store does."""
+
+    def __init__(self, catalogue: SharedCatalogue, check: Callable[[TopicName], None]) -> None:
+        """`check` raises OwnedElsewhere for a topic of another broker."""
+        self._catalogue = catalogue
+        self._check = check
+        self._stores: dict[int, CursorStore] = {}
+        self._of_topic: dict[int, CursorStore] = {}  # Found before.
+        self._changes = 0  # Of the stores that are here.
+
+    def hold(self, shard: int, store: CursorStore) -> None:
+        """A shard is ours. Cursors of topics that are deleted go."""
+        self._stores[shard] = store
+        self._moved()
+        for topic_id in store.topic_ids():
+            meta = self._catalogue.topic_by_id(topic_id)
+            if meta is None:
+                store.drop_topic(topic_id)
+            else:
+                store.resize(topic_id, len(meta.partition_ids))
+
+    def let_go(self, shard: int) -> None:
+        """A shard is another's."""
+        self._stores.pop(shard, None)
+        self._moved()
+
+    def _moved(self) -> None:
+        self._of_topic = {}
+        self._changes += 1
+
+    def _store(self, topic_id: int) -> CursorStore | None:
+        store = self._of_topic.get(topic_id)
+        if store is None:
+            meta = self._catalogue.topic_by_id(topic_id)
+            if meta is None:
+                return None
+            store = self._stores.get(self._catalogue.shard(meta.name))
+            if store is not None:
+                self._of_topic[topic_id] = store
+        return store
+
+    def _owned(self, topic_id: int) -> CursorStore:
+        store = self._store(topic_id)
+        if store is None:
+            meta = self._catalogue.topic_by_id(topic_id)
+            if meta is not None:
+                self._check(meta.name)
+            raise OwnedElsewhere(f"no broker owns topic {topic_id} now", 0)
+        return store
+
+    # Reading.
+
+    @property
+    def ticket(self) -> int:
+        """After this ticket every change so far that was not lazy is published."""
+        return max((store.ticket for store in self._stores.values()), default=0)
+
+    @property
+    def set_back(self) -> int:
+        """Grows when a cursor is made or moved back."""
+        return self._changes + sum(store.set_back for store in self._stores.values())
+
+    @property
+    def totals(self) -> CursorTotals:
+        """What all cursors here hold together."""
+        sums = CursorTotals()
+        for store in self._stores.values():
+            sums.subscriptions += store.totals.subscriptions
+            sums.cursors += store.totals.cursors
+            sums.ranges += store.totals.ranges
+        return sums
+
+    def topic_ids(self) -> list[int]:
+        """The topics that have subscriptions here."""
+        return [one for store in self._stores.values() for one in store.topic_ids()]
+
+    def names(self, topic_id: int) -> list[bytes]:
+        """The subscriptions of a topic of ours, by name."""
+        store = self._store(topic_id)
+        return store.names(topic_id) if store else []
+
+    def count(self, topic_id: int) -> int:
+        """How many subscriptions a topic of ours has."""
+        store = self._store(topic_id)
+        return store.count(topic_id) if store else 0
+
+    def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
+        """The subscription of that name. Raises OwnedElsewhere."""
+        return self._owned(topic_id).find(topic_id, name)
+
+    def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
+        """The cursor on one partition; None: never set. Raises OwnedElsewhere."""
+        return self._owned(topic_id).get(topic_id, index, name)
+
+    def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
+        """All of a topic of ours."""
+        store = self._store(topic_id)
+        return store.subscriptions(topic_id) if store else []
+
+    # Changing. All raise OwnedElsewhere.
+
+    def open(
+        self,
+        topic_id: int,
+        name: bytes,
+        *,
+        partitions: int,
+        properties: dict[str, str] | None = None,
+    ) -> int:
+        """As `CursorStore.open`."""
+        store = self._owned(topic_id)
+        return store.open(topic_id, name, partitions=partitions, properties=properties)
+
+    def move(self, moved: Moved, *, lazy: bool = False) -> int:
+        """As `CursorStore.move`."""
+        return self._owned(moved.topic_id).move(moved, lazy=lazy)
+
+    def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
+        """As `CursorStore.move_all`, with one record for each shard."""
+        parts: dict[CursorStore, tuple[list[Moved], list[Subscribed]]] = {}
+        for made in making:
+            parts.setdefault(self._owned(made.topic_id), ([], []))[1].append(made)
+        for moved in moves:
+            parts.setdefault(self._owned(moved.topic_id), ([], []))[0].append(moved)
+        tickets = [store.move_all(some, making=new) for store, (some, new) in parts.items()]
+        return max(tickets, default=0)
+
+    def delete(self, topic_id: int, index: int, name: bytes) -> int:
+        """As `CursorStore.delete`."""
+        return self._owned(topic_id).delete(topic_id, index, name)
+
+    def drop(self, topic_id: int, name: bytes) -> int:
+        """As `CursorStore.drop`."""
+        return self._owned(topic_id).drop(topic_id, name)
+
+    def drop_topic(self, topic_id: int) -> int:
+        """End the subscriptions that a deleted topic has here, if any."""
+        for store in self._stores.values():
+            if topic_id in store.topic_ids():
+                return store.drop_topic(topic_id)
+        return 0
+
+    def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
+        """As `CursorStore.resize`; the owner of a topic of another broker does it."""
+        store = self._store(topic_id)
+        return store.resize(topic_id, partitions, lazy=lazy) if store else 0
+
+    def settle(self) -> int:
+        """A ticket after which every change so far is published, lazy ones too."""
+        return max((store.settle() for store in self._stores.values()), default=0)

@@ -1,0 +1,86 @@
+"""The port for other brokers: calls, and connections that they relay to a listener of ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.cluster.calls import DOOR, Answers
+from broker.cluster.links import LinkLost, listening, welcome
+from broker.config.settings import ConfigError, is_loopback, parse_address
+from broker.server.connection import Connection, address_text
+from broker.server.listener import Listener
+
+if TYPE_CHECKING:
+    from broker.cluster.broker import ClusterBroker
+
+log = structlog.get_logger()
+
+
+class Door:
+    """The internal port of one broker."""
+
+    def __init__(self, broker: ClusterBroker) -> None:
+        """Bind and listen. Raises ConfigError."""
+        self._broker = broker
+        config = broker.config.cluster
+        place = parse_address(config.listen)
+        try:
+            self._listener = listening(place)
+        except OSError as error:
+            text = f"cluster.listen: cannot listen on {config.listen}: {error.strerror}"
+            raise ConfigError(text) from error
+        self._bound: tuple[str, int] = self._listener.socket.getsockname()[:2]
+        self._answers = Answers(broker)
+
+    def doors(self, listeners: Sequence[Listener]) -> dict[str, str]:
+        """Where other brokers, and their clients, reach us: by name of the listener."""
+        local = socket.gethostname()
+        told = {
+            one.name: address_text(one.advertised_to((local, one.bound[1]))) for one in listeners
+        }
+        advertised = self._broker.config.cluster.advertised
+        host, port = self._bound
+        if not is_loopback(host) and host in ("0.0.0.0", "::"):
+            host = local
+        return told | {DOOR: advertised or address_text((host, port))}
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await trio.serve_listeners(self._serve, [self._listener])
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        try:
+            hello = await welcome(stream, self._broker.secret)
+            if hello.cluster != self._broker.shared.session.cluster.cluster_id:
+                raise LinkLost("it is of another cluster")
+            if hello.kind == "relay":
+                await self._relay(stream, hello.listener)
+            else:
+                await self._answers.serve(stream)
+        except LinkLost as error:
+            self._broker.seldom.info("link_ended", cause=str(error), reason=str(error))
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _relay(self, stream: trio.SocketStream, name: str) -> None:
+        """Serve what another broker's client sends as if it had come in here. Raises LinkLost."""
+        listener = self._broker.listeners.get(name)
+        if listener is None:
+            raise LinkLost(f"there is no listener {name}")
+        sock = stream.socket
+        assert isinstance(listener, Listener)
+        own = socket.fromfd(sock.fileno(), sock.family, sock.type)
+        own.setblocking(False)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker = self._broker
+        connection = Connection(broker, listener, own, broker.next_connection_id())
+        broker.connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            broker.connections.discard(connection)

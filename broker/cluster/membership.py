@@ -1,0 +1,256 @@
+"""Keeps this broker's place in the cluster: looks who is there, follows the catalogue, takes shards
+that it should own, and gives others up.
+
+One step after the other in one task; the stores are asked in threads. A shard is held by the loop's
+word alone (`ClusterPlacement.held`), and only while the ledger says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from broker.cluster.assignment import to_give, to_take
+from broker.cluster.placement import CATALOGUE_SHARD, Owner
+from broker.config.settings import parse_address
+from storage.errors import DamagedLog
+from storage.log.segment import KIND_CATALOGUE
+from storage.metadata.cursors import CursorStore
+from storage.shared.catalogue import NotFollowed, Touched
+from storage.shared.ledger import LedgerUnanswered
+
+if TYPE_CHECKING:
+    from broker.cluster.broker import ClusterBroker
+    from broker.cluster.upkeep import Upkeep
+    from storage.shared.ledger import Ledger
+    from storage.shared.session import View
+    from storage.shared.shared_dir import Taken
+
+# Between two looks, if nobody tells of news: part of the time that clients wait for another broker.
+LOOK_S: Final = 0.25
+
+log = structlog.get_logger()
+
+
+class Membership:
+    """What one broker does to be one of several."""
+
+    def __init__(self, broker: ClusterBroker, upkeep: Upkeep, news: Ledger) -> None:
+        """`news` is a ledger of its own, which waits for what others tell."""
+        self._broker = broker
+        self._shared = broker.shared
+        self._session = broker.shared.session
+        self._upkeep = upkeep
+        self._news = news
+        self._free_since: dict[int, float] = {}
+        self._changing = trio.Lock()  # Held while the catalogue, or what is held here, changes.
+        self._told_waiting = False
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled. Started once every shard has an owner, and the catalogue is known.
+        Raises StorageFailed, DamagedLog where the catalogue cannot be read.
+        """
+        while not await self.step() and not self._broker.stopping.is_set():
+            await self._await_news()
+        task_status.started()
+        while True:
+            await self._await_news()
+            await self.step()
+
+    async def _await_news(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self._news.await_news, LOOK_S, abandon_on_cancel=True)
+        except LedgerUnanswered:
+            await trio.sleep(LOOK_S)
+
+    async def step(self) -> bool:
+        """Look, follow, take and give up; whether every shard has an owner. Raises StorageFailed,
+        DamagedLog.
+        """
+        try:
+            view = await trio.to_thread.run_sync(self._session.look)
+            await self.follow()
+        except LedgerUnanswered:
+            return False
+        self._show(view)
+        number = self._session.number
+        if wanted := to_take(view, number, self._free_s(view)):
+            await self._take(wanted)
+        leaving = to_give(view, number, 2 * self._session.settings.lease_ms)
+        held = self._broker.placement.held
+        if leaving := [shard for shard in leaving if shard in held]:
+            await self._give(leaving)
+        return self._is_settled(view)
+
+    def _is_settled(self, view: View) -> bool:
+        """Whether clients can be served: every shard has an owner, and there is a catalogue."""
+        mine = self._session.epochs
+        free = [row.shard for row in view.shards if row.session is None and row.shard not in mine]
+        if free and not self._told_waiting:
+            self._told_waiting = True
+            log.info("waiting_for_owners", free_shards=len(free))
+        return not free and bool(self._broker.namespaces.all())
+
+    def _show(self, view: View) -> None:
+        """Have the placement say what was seen."""
+        live = view.live
+        owners = {number: Owner(row.node, _addresses(row.doors)) for number, row in live.items()}
+        others = [one for number, one in owners.items() if number != self._session.number]
+        self._broker.placement.show(
+            {
+                row.shard: owners[row.session]
+                for row in view.shards
+                if row.session is not None and row.session in owners
+            },
+            others,
+        )
+
+    def _free_s(self, view: View) -> Mapping[int, float]:
+        """For how long each shard was seen without an owner, in seconds."""
+        now = trio.current_time()
+        self._free_since = {
+            row.shard: self._free_since.get(row.shard, now)
+            for row in view.shards
+            if row.session is None
+        }
+        return {shard: now - since for shard, since in self._free_since.items()}
+
+    # The catalogue.
+
+    async def follow(self) -> None:
+        """Apply what was published of the catalogue, if another broker changes it. Raises
+        LedgerUnanswered, DamagedLog, and errors of storage.
+        """
+        async with self._changing:
+            await self._follow()
+
+    async def _follow(self) -> None:
+        state = self._broker.catalogue.state
+        if state.is_owned:
+            return
+        ask = self._session.ledger.journal
+        kind = KIND_CATALOGUE
+        rows = await trio.to_thread.run_sync(ask, CATALOGUE_SHARD, kind, state.place)
+        try:
+            touched = state.follow(rows)
+        except NotFollowed:
+            rows = await trio.to_thread.run_sync(ask, CATALOGUE_SHARD, kind, 0)
+            touched = state.follow_anew(rows)
+        self._followed(touched)
+
+    def _followed(self, touched: Touched) -> None:
+        broker = self._broker
+        if touched.topics or touched.namespaces:
+            broker.topics.follow(touched)
+            broker.topics.leaving.round_ended(broker.durability.durable_ticket)
+        broker.followed.unpark_all()
+
+    # Taking.
+
+    async def _take(self, wanted: Sequence[int]) -> None:
+        new = await trio.to_thread.run_sync(self._session.take, wanted)
+        begun = trio.current_time()
+        found = await self._read(sorted(new))
+        async with self._changing:
+            if CATALOGUE_SHARD in found:
+                self._own_catalogue(found[CATALOGUE_SHARD])
+            elif self._broker.catalogue.state.is_owned:
+                # A deletion must be published before the shard drops what it left.
+                await self._broker.durability.settled()
+            elif found:
+                await self._follow_surely()
+            for shard in sorted(found.keys() - {CATALOGUE_SHARD}):
+                await self._hold(shard, found[shard])
+        if found:
+            seconds = round(trio.current_time() - begun, 3)
+            log.info("shards_taken", session=self._session.number, shards=len(found), s=seconds)
+
+    async def _read(self, shards: Sequence[int]) -> dict[int, Taken]:
+        """What was read of each shard. One that is damaged stays shut, but for the catalogue's:
+        raises DamagedLog.
+        """
+        if not shards:
+            return {}
+        try:
+            taken = await trio.to_thread.run_sync(self._shared.read, shards)
+            return dict.fromkeys(shards, taken)
+        except DamagedLog:
+            if shards == [CATALOGUE_SHARD]:
+                raise
+        found: dict[int, Taken] = {}
+        for shard in shards:
+            try:
+                found[shard] = await trio.to_thread.run_sync(self._shared.read, [shard])
+            except DamagedLog as error:
+                if shard == CATALOGUE_SHARD:
+                    raise
+                log.error("shard_stays_shut", shard=shard, reason=str(error))
+        return found
+
+    async def _follow_surely(self) -> None:
+        """What earlier owners of a shard saw of the catalogue is seen here too."""
+        while True:
+            try:
+                await self._follow()
+                return
+            except LedgerUnanswered:
+                await trio.sleep(LOOK_S)
+
+    def _own_catalogue(self, taken: Taken) -> None:
+        broker = self._broker
+        journals = self._shared.hold(CATALOGUE_SHARD, taken, broker.committer)
+        touched = broker.catalogue.state.own(journals["catalogue"], broker.now_us())
+        broker.placement.held.add(CATALOGUE_SHARD)
+        self._followed(touched)
+
+    async def _hold(self, shard: int, taken: Taken) -> None:
+        broker, shared = self._broker, self._shared
+        state, topics = broker.catalogue.state, broker.topics
+        journals = shared.hold(shard, taken, broker.committer)
+        state.hold(shard, journals["catalogue"])
+        broker.cursors.hold(shard, CursorStore(journals["cursors"]))
+        for meta in state.topics_of(shard):
+            if (topic := topics.find(meta.name)) is not None:
+                topics.reopen(topic)
+            await trio.lowlevel.checkpoint()
+        # No wait from here on: what came meanwhile is open too, and then clients may come.
+        for meta in state.topics_of(shard):
+            if (topic := topics.find(meta.name)) is not None:
+                topics.reopen(topic)
+        shared.drop_unopened(shard)
+        broker.placement.held.add(shard)
+
+    # Giving up.
+
+    async def _give(self, shards: Sequence[int]) -> None:
+        """Take no more for these shards, publish what there is, and release them."""
+        broker, shared = self._broker, self._shared
+        state, topics = broker.catalogue.state, broker.topics
+        async with self._changing, self._upkeep.lock:
+            for shard in shards:
+                broker.placement.held.discard(shard)
+                for meta in state.topics_of(shard) if shard else ():
+                    if (topic := topics.find(meta.name)) is not None:
+                        topics.move_away(topic)
+                broker.cursors.settle()
+                broker.cursors.let_go(shard)
+                if shard == CATALOGUE_SHARD:
+                    state.disown()
+                else:
+                    state.let_go(shard)
+            await broker.durability.settled()
+            for shard in shards:
+                shared.let_go(shard)
+                await trio.to_thread.run_sync(self._session.release, shard)
+                for meta in state.topics_of(shard) if shard else ():
+                    if (topic := topics.find(meta.name)) is not None:
+                        topics.reopen(topic)
+            broker.partitions.tidy_soon()
+        log.info("shards_given_up", session=self._session.number, shards=len(shards))
+
+
+def _addresses(doors: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    return {name: parse_address(text) for name, text in doors.items()}

@@ -1,0 +1,67 @@
+"""What one broker asks of another on behalf of a client. A single broker has nobody to ask.
+
+Knows no socket: `calls.py` carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.errors import OwnedElsewhere
+
+if TYPE_CHECKING:
+    import trio
+
+    from broker.access.rights import Principal
+    from broker.errors import BrokerError
+
+# Topic's full name, partition, offset, metadata, time in microseconds.
+Commit = tuple[str, int, int, bytes | None, int]
+# Offset and metadata as they were given; None: never set.
+Committed = tuple[int, bytes | None] | None
+
+
+@dataclass(slots=True, frozen=True)
+class Asker:
+    """On whose behalf: the broker that is asked checks what it may do once more."""
+
+    principal: Principal
+    at: str  # Where the client is, for the audit log.
+
+
+class Siblings:
+    """Other brokers; here there are none."""
+
+    async def commit(
+        self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
+    ) -> list[BrokerError | None]:
+        """Commit positions of topics that another broker owns; what became of each, once it is
+        published. Raises OwnedElsewhere where that broker does not answer.
+        """
+        raise _alone()
+
+    async def committed(
+        self, node: int, asker: Asker, group: bytes, wanted: Sequence[tuple[str, int]] | None
+    ) -> list[tuple[str, int, Committed]]:
+        """Positions of a group on topics that another broker owns; None: all that it has. Raises
+        OwnedElsewhere where that broker does not answer.
+        """
+        raise _alone()
+
+    async def relay(self, node: int, listener: str) -> trio.SocketStream:
+        """A connection to the listener of that name of another broker. Raises OwnedElsewhere."""
+        raise _alone()
+
+    async def follow(self) -> None:
+        """Have the catalogue be as it is now at its owner."""
+
+
+def _alone() -> OwnedElsewhere:
+    return OwnedElsewhere("there is no other broker", 0)
+
+
+def named_error(error: BrokerError) -> list[Any]:
+    """A broker error as it is sent."""
+    return [type(error).__name__, str(error)]

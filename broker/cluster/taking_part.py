@@ -1,0 +1,38 @@
+"""Starts what a broker in a cluster runs beside what every broker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.cluster.broker import ClusterBroker
+from broker.cluster.door import Door
+from broker.cluster.joining import ledger_of
+from broker.cluster.membership import Membership
+from broker.cluster.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.server.listener import Listener
+
+
+async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:
+    """Return once every shard has an owner and the catalogue is known, or the broker is to stop;
+    tell the others where the listeners are once they are open. Raises ConfigError.
+    """
+    assert isinstance(broker, ClusterBroker)
+    upkeep = Upkeep(broker, broker.shared)
+    door = Door(broker)
+    root.start_soon(upkeep.run)
+    root.start_soon(door.run)
+    root.start_soon(_tell_doors, broker, door, listeners)
+    await root.start(Membership(broker, upkeep, ledger_of(broker.config)).run)
+
+
+async def _tell_doors(broker: ClusterBroker, door: Door, listeners: Sequence[Listener]) -> None:
+    session = broker.shared.session
+    await trio.to_thread.run_sync(session.tell_doors, door.doors([]))
+    await broker.ready.wait()
+    await trio.to_thread.run_sync(session.tell_doors, door.doors(listeners))

@@ -1,0 +1,262 @@
+"""Topics and namespaces of a broker among others: the owner of the catalogue changes them, all
+others ask it to and follow what it has published.
+
+Knows no socket: `Ask` carries a change there (`broker/cluster/calls.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.topics.namespaces import Namespaces
+from broker.topics.topic import Topic, TopicEvent
+from broker.topics.topics import Topics
+from storage.metadata.catalogue_records import Setting, TopicMeta
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.shared.catalogue import Touched
+
+
+class Ask(Protocol):
+    """Has the owner of the catalogue make a change, and returns once it is published and followed
+    here. Raises the broker error that it raised; OwnedElsewhere where nobody owns it now.
+    """
+
+    async def __call__(self, change: str, *arguments: object) -> None:
+        """`change` is a name of `CHANGES`; arguments are what msgpack carries."""
+
+
+class ClusterTopics(Topics):
+    """All topics: those of other brokers too, with partitions that hold nothing."""
+
+    is_owner: Callable[[], bool]  # Whether this broker changes the catalogue.
+    holds: Callable[[TopicName], bool]  # Whether this broker keeps the records of a topic.
+    ask: Ask
+
+    # Changing, as `Topics`; everywhere else than at the owner another broker does it.
+
+    async def create(
+        self,
+        name: TopicName,
+        partitions: int,
+        *,
+        partitioned: bool | None = None,
+        settings: Mapping[str, Setting] | None = None,
+        iggy_id: int | None = None,
+    ) -> Topic:
+        """As `Topics.create`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().create(
+                name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
+            )
+        kept = dict(settings or {})
+        await self.ask("create", _parts(name), partitions, partitioned, kept, iggy_id)
+        return self.get(name)
+
+    async def add_partitions(self, name: TopicName, total: int) -> int:
+        """As `Topics.add_partitions`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().add_partitions(name, total)
+        await self.ask("add_partitions", _parts(name), total)
+        return 0
+
+    async def remove_partitions(self, name: TopicName, count: int) -> int:
+        """As `Topics.remove_partitions`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().remove_partitions(name, count)
+        await self.ask("remove_partitions", _parts(name), count)
+        return 0
+
+    async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
+        """As `Topics.alter_settings`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().alter_settings(name, changes)
+        await self.ask("alter_settings", _parts(name), dict(changes))
+        return 0
+
+    async def alter_namespace(
+        self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
+    ) -> int:
+        """As `Topics.alter_namespace`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().alter_namespace(tenant, namespace, changes)
+        await self.ask("alter_namespace", tenant, namespace, dict(changes))
+        return 0
+
+    async def terminate(self, name: TopicName) -> int:
+        """As `Topics.terminate`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().terminate(name)
+        await self.ask("terminate", _parts(name))
+        return 0
+
+    async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
+        """As `Topics.delete`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().delete(name, holds_name=holds_name)
+        await self.ask("delete", _parts(name), holds_name)
+        return 0
+
+    # Following.
+
+    def follow(self, touched: Touched) -> None:
+        """Have topics be as the catalogue says. Raises errors of storage."""
+        state = self._catalogue.state
+        for name in touched.topics:
+            self._follow_topic(name, state.topic(name))
+        for tenant, namespace in touched.namespaces:
+            meta = state.namespace(tenant, namespace)
+            for topic in self.list(tenant, namespace) if meta else ():
+                topic.inherited = meta.settings if meta else {}
+                self._factory.alter(topic, topic.settings)
+
+    def _follow_topic(self, name: TopicName, meta: TopicMeta | None) -> None:
+        topic = self.find(name)
+        if topic is not None and (meta is None or meta.topic_id != topic.meta.topic_id):
+            topic.ticket = 0
+            self._forget(topic)
+            topic = None
+        if meta is not None and topic is None:
+            topic = self._named(meta)
+            topic.partitions.extend(self._opened(topic, 0))
+            self._show(topic)
+        elif meta is not None and topic is not None:
+            self._follow_meta(topic, meta)
+
+    def _follow_meta(self, topic: Topic, meta: TopicMeta) -> None:
+        topic.meta = meta
+        topic.ticket = 0
+        for partition in topic.partitions:
+            partition.topic = meta
+        count = len(meta.partition_ids)
+        if count < len(topic.partitions):
+            self._shrink(topic, count)
+        elif count > len(topic.partitions):
+            self._cursors.resize(meta.topic_id, count)
+            self._extend(topic, self._opened(topic, len(topic.partitions)))
+        self._factory.alter(topic, topic.settings)
+        if topic.is_terminated and not all(one.is_terminated for one in topic.partitions):
+            self._end(topic)
+
+    def _opened(self, topic: Topic, first: int) -> Sequence[Partition]:
+        """The partitions of a topic from that one on, opened."""
+        numbers = topic.meta.partition_ids[first:]
+        return [self._factory.open(topic, index, one) for index, one in enumerate(numbers, first)]
+
+    # Shards that come and go.
+
+    def reopen(self, topic: Topic) -> None:
+        """Have the partitions be kept here, or elsewhere, as the topic is. Raises errors of
+        storage.
+        """
+        is_here = self.holds(topic.name)
+        for index, partition in enumerate(topic.partitions):
+            if self._factory.is_open(partition) != is_here:
+                partition.move_away()
+                topic.partitions[index] = self._factory.open(topic, index, partition.partition_id)
+
+    def move_away(self, topic: Topic) -> None:
+        """Another broker owns the topic from now on: its clients here have to go."""
+        for partition in topic.partitions:
+            partition.move_away()
+        self._tell(topic, TopicEvent.MOVED)
+
+    def _show(self, topic: Topic) -> None:
+        self.reopen(topic)  # Its shard may have come or gone while it was made.
+        super()._show(topic)
+
+    def _extend(self, topic: Topic, made: Sequence[Partition]) -> None:
+        super()._extend(topic, made)
+        self.reopen(topic)
+
+
+class ClusterNamespaces(Namespaces):
+    """Namespaces, changed by the owner of the catalogue."""
+
+    is_owner: Callable[[], bool]
+    ask: Ask
+
+    async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
+        """As `Namespaces.create`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().create(tenant, namespace, iggy_id=iggy_id)
+        await self.ask("create_namespace", tenant, namespace, iggy_id)
+        return 0
+
+    async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
+        """As `Namespaces.renumber`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().renumber(tenant, namespace, iggy_id)
+        await self.ask("renumber_namespace", tenant, namespace, iggy_id)
+        return 0
+
+    async def delete(self, tenant: str, namespace: str) -> int:
+        """As `Namespaces.delete`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await super().delete(tenant, namespace)
+        await self.ask("delete_namespace", tenant, namespace)
+        return 0
+
+
+async def carry_out(
+    topics: Topics, namespaces: Namespaces, change: str, arguments: Sequence[Any]
+) -> int:
+    """Make a change that another broker asks for; the ticket behind which it is published.
+
+    Raises broker errors; LookupError, TypeError, ValueError for what nobody asks for.
+    """
+    if change in OF_NAMESPACES:
+        return await OF_NAMESPACES[change](namespaces, *arguments)
+    if change == "alter_namespace":
+        tenant, namespace, changes = arguments
+        return await topics.alter_namespace(tenant, namespace, changes)
+    named, *rest = arguments
+    return await OF_TOPICS[change](topics, TopicName(*named), *rest)
+
+
+async def _create(
+    topics: Topics,
+    name: TopicName,
+    partitions: int,
+    partitioned: bool | None,
+    settings: Mapping[str, Setting],
+    iggy_id: int | None,
+) -> int:
+    topic = await topics.create(
+        name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
+    )
+    return topic.ticket
+
+
+async def _delete(topics: Topics, name: TopicName, holds_name: bool) -> int:
+    return await topics.delete(name, holds_name=holds_name)
+
+
+async def _create_namespace(
+    namespaces: Namespaces, tenant: str, namespace: str, iggy_id: int | None
+) -> int:
+    return await namespaces.create(tenant, namespace, iggy_id=iggy_id)
+
+
+def _parts(name: TopicName) -> list[str]:
+    return [name.tenant, name.namespace, name.topic]
+
+
+Change = Callable[..., Awaitable[int]]
+
+OF_TOPICS: Mapping[str, Change] = {
+    "create": _create,
+    "add_partitions": Topics.add_partitions,
+    "remove_partitions": Topics.remove_partitions,
+    "alter_settings": Topics.alter_settings,
+    "terminate": Topics.terminate,
+    "delete": _delete,
+}
+OF_NAMESPACES: Mapping[str, Change] = {
+    "create_namespace": _create_namespace,
+    "renumber_namespace": Namespaces.renumber,
+    "delete_namespace": Namespaces.delete,
+}

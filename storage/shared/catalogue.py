@@ -1,0 +1,294 @@
+"""The catalogue of a broker among others: shard 0's journal tells of namespaces, topics and users,
+a shard's own journal of what its topics keep: groups, schemas, epochs and producer numbers.
+
+Who owns shard 0 changes the former; everybody else follows it. Knows no ledger: rows and journals
+are given to it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+
+from storage.errors import DamagedLog, StorageError
+from storage.journal.changes import ChangeJournal
+from storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalogue
+from storage.metadata.catalogue_records import (
+    MADE_ID_FIRST,
+    CatalogueChange,
+    CountersSet,
+    EpochSet,
+    GroupGone,
+    GroupMade,
+    GroupMeta,
+    NamespaceGone,
+    NamespaceMade,
+    NamespaceSettingsSet,
+    ProducerNamed,
+    ProducersForgotten,
+    SchemaAdded,
+    TopicMade,
+    TopicMeta,
+)
+from storage.metadata.names import TopicName
+from storage.shared.journal import LedgerJournal
+from storage.shared.layout import shard_of
+from storage.shared.ledger import SNAPSHOT, JournalRow
+
+# What a topic's own shard tells, and what that of a producer's scope does.
+KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
+KEPT_BY_SCOPES = (ProducerNamed, ProducersForgotten)
+
+Changes = ChangeJournal[CatalogueChange]
+
+
+@dataclass(slots=True)
+class Touched:
+    """What followed changes were about."""
+
+    topics: set[TopicName] = field(default_factory=set)
+    namespaces: set[tuple[str, str]] = field(default_factory=set)
+
+
+class NotOwned(StorageError):
+    """Another broker changes that."""
+
+
+class NotFollowed(Exception):
+    """The rows do not go on where the last ones ended: the whole journal is wanted."""
+
+
+class SharedCatalogue(Catalogue):
+    """The catalogue as far as it was followed, and the inner state of the shards that are held."""
+
+    def __init__(self, shards: int) -> None:
+        """Nothing was followed yet."""
+        self._begin()
+        self._shard_count = shards
+        self._place = 0
+        self._touched = Touched()
+        self._main: Changes | None = None
+        self._main_journal: LedgerJournal | None = None
+        self._inner: dict[int, Changes] = {}
+        self._producer_counts: dict[int, int] = {}  # The next one, by scope.
+
+    # Following, and owning shard 0.
+
+    @property
+    def place(self) -> int:
+        """The last row of shard 0's journal that is in here."""
+        return self._place if self._main_journal is None else self._main_journal.last_place
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether it is changed here."""
+        return self._main is not None
+
+    @property
+    def ticket(self) -> int:
+        """After this ticket every change so far is published."""
+        journals = [*self._inner.values(), *([self._main] if self._main else [])]
+        return max((journal.ticket for journal in journals), default=0)
+
+    def follow(self, rows: Sequence[JournalRow]) -> Touched:
+        """Apply rows behind `place`. Raises NotFollowed where there is a gap or a snapshot;
+        DamagedLog, UnknownRecord.
+        """
+        if not rows:
+            return Touched()
+        if rows[0].place != self._place + 1 or any(row.kind >= SNAPSHOT for row in rows):
+            raise NotFollowed
+        changes = self._changes_of(Rows(rows))
+        changes.replay(self._apply_main)
+        self._place = rows[-1].place
+        return self._taken()
+
+    def follow_anew(self, rows: Sequence[JournalRow]) -> Touched:
+        """Apply a whole journal: what its topics keep is held on to. Raises as `follow`."""
+        self._restart(self._changes_of(Rows(rows)))
+        self._place = rows[-1].place if rows else 0
+        return self._taken()
+
+    def own(self, journal: LedgerJournal, now_us: int) -> Touched:
+        """Shard 0 is ours: change it by this journal. Raises DamagedLog, UnknownRecord."""
+        changes = self._changes_of(journal)
+        self._restart(changes)
+        self._main, self._main_journal = changes, journal
+        self._make_default(now_us)
+        return self._taken()
+
+    def disown(self) -> None:
+        """Shard 0 is given up: it takes no more changes, and is followed once those are
+        published.
+        """
+        self._place, self._main, self._main_journal = self.place, None, None
+
+    def _changes_of(self, journal: "LedgerJournal | Rows") -> Changes:
+        return ChangeJournal(journal, CatalogueChange, "catalogue")
+
+    def _restart(self, changes: Changes) -> None:
+        kept = self._by_id, self._producers
+        self._touched.topics.update(self._topics)
+        self._touched.namespaces.update(self._namespaces)
+        self._begin()
+        self._producers = kept[1]
+        changes.replay(self._apply_main)
+        for topic_id, meta in self._by_id.items():
+            if (before := kept[0].get(topic_id)) is not None:
+                _give_kept(meta, before)
+
+    def _apply_main(self, change: CatalogueChange) -> None:
+        match change:
+            case TopicMade(meta=meta):
+                self._touched.topics.add(meta.name)
+            case NamespaceMade(meta=namespace):
+                self._touched.namespaces.add((namespace.tenant, namespace.namespace))
+            case NamespaceGone() | NamespaceSettingsSet():
+                self._touched.namespaces.add((change.tenant, change.namespace))
+            case _:
+                topic_id = getattr(change, "topic_id", None)
+                if topic_id is not None:
+                    self._touched.topics.add(self._by_id[topic_id].name)
+        self._apply(change)
+
+    def _taken(self) -> Touched:
+        touched, self._touched = self._touched, Touched()
+        return touched
+
+    # Shards.
+
+    def shard(self, name: TopicName) -> int:
+        """The shard that a topic belongs to, also one still to be made."""
+        return shard_of(name.full, self._shard_count)
+
+    def topics_of(self, shard: int) -> list[TopicMeta]:
+        """The topics of a shard."""
+        return [meta for meta in self._by_id.values() if self.shard(meta.name) == shard]
+
+    def hold(self, shard: int, journal: LedgerJournal) -> None:
+        """A shard is ours: read what its topics keep. Raises DamagedLog, UnknownRecord."""
+        for meta in self.topics_of(shard):
+            _give_kept(meta, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
+        self._forget_scope(shard)
+        changes = self._changes_of(journal)
+        changes.replay(lambda change: self._apply_inner(shard, change))
+        self._inner[shard] = changes
+
+    def let_go(self, shard: int) -> None:
+        """A shard is another's."""
+        self._inner.pop(shard, None)
+        self._forget_scope(shard)
+
+    def _forget_scope(self, shard: int) -> None:
+        self._producers = {key: one for key, one in self._producers.items() if key[0] != shard}
+        self._producer_counts.pop(shard, None)
+
+    def _apply_inner(self, shard: int, change: CatalogueChange) -> None:
+        topic_id = getattr(change, "topic_id", None)
+        if isinstance(change, CountersSet):
+            self._producer_counts[shard] = change.next_producer
+        elif topic_id is None or topic_id in self._by_id:  # Else the topic is deleted.
+            self._apply(change)
+
+    def _kept_in(self, change: CatalogueChange) -> tuple[Changes, Iterator[CatalogueChange]]:
+        shard = 0
+        if isinstance(change, KEPT_BY_TOPICS):
+            shard = self.shard(self._by_id[change.topic_id].name)
+        elif isinstance(change, ProducerNamed):
+            shard = change.number >> SCOPE_BITS
+        elif isinstance(change, ProducersForgotten):
+            shard = change.numbers[0] >> SCOPE_BITS
+        journal = self._inner.get(shard) if shard else self._main
+        if journal is None:
+            raise NotOwned(f"shard {shard} is another broker's")
+        return journal, self._changes_in(shard) if shard else self._main_changes()
+
+    def _main_changes(self) -> Iterator[CatalogueChange]:
+        yield self._counters
+        for namespace in self._namespaces.values():
+            yield NamespaceMade(namespace)
+        for meta in self._by_id.values():
+            bare = copy(meta)
+            _give_kept(bare, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
+            yield TopicMade(bare)
+        yield from self.users.changes()
+
+    def _changes_in(self, shard: int) -> Iterator[CatalogueChange]:
+        yield CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, self._next_producer(shard))
+        for meta in self.topics_of(shard):
+            yield from _kept_changes(meta)
+        for (scope, name), number in self._producers.items():
+            if scope == shard:
+                yield ProducerNamed(number, name)
+
+    # Producers.
+
+    def scope(self, name: TopicName) -> int:
+        """Producers are numbered by the shard of the topic that they write to."""
+        return self.shard(name)
+
+    def forget_producers(self, numbers: list[int]) -> int:
+        """As `Catalogue.forget_producers`, of any shards that are held."""
+        ticket = 0
+        for scope in {number >> SCOPE_BITS for number in numbers} & self._inner.keys():
+            of_scope = [number for number in numbers if number >> SCOPE_BITS == scope]
+            ticket = self._change(ProducersForgotten(of_scope))
+        return ticket
+
+    def _next_producer(self, scope: int) -> int:
+        return self._producer_counts.get(scope, (scope << SCOPE_BITS) + FIRST_NUMBER)
+
+    def _apply_producer(self, change: ProducerNamed) -> None:
+        scope = change.number >> SCOPE_BITS
+        self._producer_counts[scope] = max(self._next_producer(scope), change.number + 1)
+        self._producers[scope, change.name] = change.number
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of a journal that is another's: only read."""
+
+    rows: Sequence[JournalRow]
+    size_bytes: int = 0
+    snapshot_bytes: int = 0
+    _place: int = 0
+
+    def replay(self) -> Iterator[bytes]:
+        """All records, in order."""
+        for row in self.rows:
+            self._place = row.place
+            yield row.body
+
+    def damage(self, reason: str) -> DamagedLog:
+        """The error for the record that `replay` gave last, which nobody can read."""
+        return DamagedLog("the catalogue's journal", self._place, self._place, reason)
+
+    def append(self, body: bytes) -> int:
+        """Never asked for: the rows are another broker's."""
+        raise AssertionError("another broker's journal is only read")
+
+    def append_lazy(self, body: bytes) -> object:
+        """Never asked for, as `append`."""
+        raise AssertionError("another broker's journal is only read")
+
+    def snapshot(self, bodies: Iterable[bytes]) -> object:
+        """Never asked for, as `append`."""
+        raise AssertionError("another broker's journal is only read")
+
+
+def _give_kept(meta: TopicMeta, other: TopicMeta) -> None:
+    meta.topic_epoch, meta.next_group_id = other.topic_epoch, other.next_group_id
+    meta.schemas, meta.groups = [*other.schemas], [*other.groups]
+
+
+def _kept_changes(meta: TopicMeta) -> Iterator[CatalogueChange]:
+    if meta.topic_epoch:
+        yield EpochSet(meta.topic_id, meta.topic_epoch)
+    for schema in meta.schemas:
+        yield SchemaAdded(meta.topic_id, schema)
+    last = meta.next_group_id - 1
+    if last and all(group.group_id != last for group in meta.groups):
+        # Deleted, but its number must not come again.
+        yield GroupMade(meta.topic_id, GroupMeta(last, ""))
+        yield GroupGone(meta.topic_id, last)
+    for group in meta.groups:
+        yield GroupMade(meta.topic_id, group)

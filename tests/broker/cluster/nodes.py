@@ -1,0 +1,101 @@
+"""Brokers of one cluster in this process, over a ledger and a store in memory."""
+
+from contextlib import asynccontextmanager
+
+import trio
+
+from broker.cluster.broker import ClusterBroker
+from broker.cluster.door import Door
+from broker.cluster.membership import Membership
+from broker.cluster.upkeep import Upkeep
+from broker.config.settings import load
+from storage.metadata.names import TopicName
+from tests.storage.shared.shared_dirs import SHARDS
+
+LEASE_MS = 1000
+STEPS_MAX = 200
+
+
+def topic_of(shards, prefix="t"):
+    """A topic of one of these shards."""
+    from storage.shared.layout import shard_of
+
+    for number in range(1000):
+        name = TopicName("public", "default", f"{prefix}{number}")
+        if shard_of(name.full, SHARDS) in shards:
+            return name
+    raise AssertionError("no such name")
+
+
+class Node:
+    """One broker, its upkeep, and what takes and gives shards, by hand."""
+
+    def __init__(self, store, number):
+        flags = [
+            ("data_dir", str(store.path), "test"),
+            ("cluster.node_id", str(number), "test"),
+            ("storage.mode", "shared", "test"),
+            ("shared.database", "memory", "test"),
+            ("shared.store", "memory", "test"),
+        ]
+        config = load(file="/dev/null", environment={}, flags=flags)
+        self.store = store
+        self.shared = store.open(number, takes=False, lease_ms=LEASE_MS)
+        self.broker = ClusterBroker.open(config, None, self.shared)
+        self.upkeep = Upkeep(self.broker, self.shared)
+        self.membership = Membership(self.broker, self.upkeep, store.ledger)
+        self.door = Door(self.broker)
+        self.number = number
+        self.is_closing = False
+
+    @property
+    def held(self):
+        """Shards of topics that are served here."""
+        return self.broker.placement.held - {0}
+
+    @asynccontextmanager
+    async def running(self):
+        """While it runs; it is killed at the end, unless it was closed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.broker.run)
+            nursery.start_soon(self.door.run)
+            await trio.to_thread.run_sync(self.shared.session.tell_doors, self.door.doors([]))
+            self.nursery = nursery
+            try:
+                yield self
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self.broker.home.close()
+                nursery.cancel_scope.cancel()
+        if self.is_closing:
+            self.broker.close()
+        else:
+            self.kill()
+
+    def closes(self):
+        """Have its end be a clean stop."""
+        self.is_closing = True
+
+    def kill(self):
+        """The process is gone: nothing was said to anybody."""
+        self.shared.session.leave = lambda: None
+        self.broker.abandon()
+
+
+async def settle(*nodes):
+    """Step until nothing moves any more."""
+    for _ in range(STEPS_MAX):
+        before = [frozenset(node.broker.placement.held) for node in nodes]
+        done = [await node.membership.step() for node in nodes]
+        if all(done) and before == [frozenset(node.broker.placement.held) for node in nodes]:
+            return
+    raise AssertionError("shards are handed on and on")
+
+
+async def balanced(store, *nodes):
+    """Every node has been there for so long that it has its share."""
+    await settle(*nodes)
+    store.now_ms += 2 * LEASE_MS
+    for node in nodes:
+        node.shared.session._beat()
+    await settle(*nodes)

@@ -1,0 +1,169 @@
+"""Two brokers of one cluster: who owns what, and that nothing is lost when it changes hands."""
+
+import pytest
+import trio
+
+from broker import errors
+from storage.metadata.names import TopicName
+from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
+from tests.broker.records import append, read_values
+from tests.storage.shared.shared_dirs import SHARDS, SharedStore
+
+ONE, OTHER = 1, 3  # Both should own some of so few shards.
+ALL = set(range(1, SHARDS + 1))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SharedStore(tmp_path)
+
+
+async def both(store, first, second):
+    await balanced(store, first, second)
+    assert first.held and second.held and first.held | second.held == ALL
+    assert not first.held & second.held
+
+
+async def values_of(node, name):
+    partition = node.broker.topics.partition(name, 0)
+    records, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)
+    return [value for _, value in records]
+
+
+async def test_each_broker_serves_its_share_and_knows_every_topic(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        mine, theirs = topic_of(first.held), topic_of(second.held)
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                for name in (mine, theirs):
+                    nursery.start_soon(first.broker.topics.create, name, 2)
+                    nursery.start_soon(stepping, nursery, second, name)
+        for node, here, elsewhere in ((first, mine, theirs), (second, theirs, mine)):
+            await append(node.broker, node.broker.topics.partition(here, 0), "kafka", [b"x"])
+            assert len(node.broker.topics.get(elsewhere).partitions) == 2
+            with pytest.raises(errors.OwnedElsewhere) as raised:
+                node.broker.topics.partition(elsewhere, 0)
+            assert raised.value.node_id == ONE + OTHER - node.number
+            with pytest.raises(errors.OwnedElsewhere):
+                node.broker.subscriptions.open(node.broker.topics.get(elsewhere), b"g")
+
+
+async def stepping(nursery, node, name):
+    """Let a broker go on until it knows a topic."""
+    while node.broker.topics.find(name) is None:
+        await node.membership.step()
+        await trio.lowlevel.checkpoint()
+
+
+async def stepping_on(*nodes):
+    while True:
+        for node in nodes:
+            await node.membership.step()
+        await trio.lowlevel.checkpoint()
+
+
+async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        asker = second if first.broker.catalogue.is_owned else first
+        topics, namespaces = asker.broker.topics, asker.broker.namespaces
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                await namespaces.create("acme", "shop")
+                name = TopicName("acme", "shop", "orders")
+                made = await topics.create(name, 1, settings={"deduplication": True})
+                assert topics.is_deduplicated(made)
+                await topics.add_partitions(name, 3)
+                assert len(topics.get(name).partitions) == 3
+                await topics.alter_settings(name, {"deduplication": None})
+                assert not topics.is_deduplicated(topics.get(name))
+                with pytest.raises(errors.TopicExists):
+                    await topics.create(name, 1)
+                assert await topics.auto_create(name) is topics.get(name)
+                await topics.terminate(name)
+                assert topics.get(name).is_terminated
+                await topics.remove_partitions(name, 1)
+                assert len(topics.get(name).partitions) == 2
+                await topics.delete(name)
+                assert topics.find(name) is None
+                await namespaces.delete("acme", "shop")
+                assert namespaces.find("acme", "shop") is None
+                nursery.cancel_scope.cancel()
+
+
+async def test_what_was_acknowledged_goes_with_its_shard_and_back(store):
+    async with Node(store, ONE).running() as first:
+        await settle(first)
+        assert first.held == ALL
+        names = [topic_of({shard}) for shard in sorted(ALL)]
+        for name in names:
+            topic = await first.broker.topics.create(name, 1)
+            await append(first.broker, topic.partitions[0], "kafka", [b"1"])
+            first.broker.subscriptions.open(topic, b"g").commit(0, 1)
+        await first.broker.durability.settled()
+        async with Node(store, OTHER).running() as second:
+            await both(store, first, second)
+            for name in names:
+                owner = first if first.broker.placement.is_here(name) else second
+                topic = owner.broker.topics.get(name)
+                assert owner.broker.subscriptions.get(topic, b"g").position(0) == 1
+                await append(owner.broker, topic.partition(0), "kafka", [b"2"])
+                owner.broker.subscriptions.get(topic, b"g").commit(0, 2)
+                await owner.upkeep.pack()
+            assert store.ledger.drain(OTHER, drains=True)
+            await settle(first, second)
+            assert not second.broker.placement.held and first.held == ALL
+            for name in names:
+                topic = first.broker.topics.get(name)
+                assert await values_of(first, name) == [b"1", b"2"]
+                assert first.broker.subscriptions.get(topic, b"g").position(0) == 2
+            store.ledger.drain(OTHER, drains=False)
+            await both(store, first, second)
+
+
+async def test_a_silent_broker_is_followed_with_all_it_acknowledged(store):
+    async with Node(store, OTHER).running() as second:
+        async with Node(store, ONE).running() as first:
+            await both(store, first, second)
+            name = topic_of(first.held)
+            asker = first if first.broker.catalogue.is_owned else second
+            await asker.broker.topics.create(name, 1)
+            await settle(first, second)
+            partition = first.broker.topics.partition(name, 0)
+            await append(first.broker, partition, "kafka", [b"x"])
+        store.now_ms += 2 * LEASE_MS
+        second.shared.session._answered_since_s = -1e9
+        second.shared.session._beat()
+        second.membership._free_since = dict.fromkeys(range(SHARDS + 1), -1e9)
+        await settle(second)
+        assert second.held == ALL
+        assert await values_of(second, name) == [b"x"]
+
+
+async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
+    from broker.access.rights import ANONYMOUS
+    from broker.cluster.siblings import Asker
+
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        name = topic_of(second.held)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                await first.broker.topics.create(name, 1)
+                while second.broker.topics.find(name) is None:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        asker, home = Asker(ANONYMOUS, "test"), first.broker.home
+        commits = [(name.full, 0, 7, b"m", 1), (name.full, 5, 7, b"m", 1)]
+        told = await home.commit(OTHER, asker, b"g", commits)
+        assert told[0] is None and isinstance(told[1], errors.PartitionNotFound)
+        assert await home.committed(OTHER, asker, b"g", [(name.full, 0)]) == [
+            (name.full, 0, (7, b"m"))
+        ]
+        assert await home.committed(OTHER, asker, b"g", None) == [(name.full, 0, (7, b"m"))]
+        assert await home.committed(OTHER, asker, b"h", None) == [(name.full, 0, None)]
+        with pytest.raises(errors.OwnedElsewhere):
+            await home.commit(9, asker, b"g", commits)
