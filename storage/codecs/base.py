@@ -30,6 +30,17 @@ class Wanted:
     bytes_max: int
 
 
+@dataclass(slots=True, frozen=True)
+class ConvertedPart:
+    """Records made over from another format; see `BodyCodec.converted_part`."""
+
+    records: bytes
+    count: int
+    first_offset: int
+    next_offset: int  # behind the last of them
+    is_full: bool  # the next one found no room
+
+
 class BodyCodec(abc.ABC):
     """A codec whose bodies are handed to readers whole and hold any record, unless it says else."""
 
@@ -91,6 +102,14 @@ class BodyCodec(abc.ABC):
                 parts.append(view[pos:stop])
                 count, end_offset = count + 1, offset + 1
         return Kept(b"".join(parts) if count else b"", count, end_offset)
+
+    def converted_part(
+        self, body: Buffer, body_format: int, append_us: int, wanted: Wanted
+    ) -> ConvertedPart | None:
+        """As `converted`, of those records that are wanted: no more than fit into `bytes_max`, and
+        none behind one that has to go by way of a record. None: that way is not known.
+        """
+        return None
 
     def readable(self, body: Buffer) -> memoryview:
         """All of the body."""

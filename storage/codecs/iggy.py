@@ -17,7 +17,7 @@ from storage.codecs.api import (
     Decoded,
     Prepared,
 )
-from storage.codecs.base import BodyCodec, Wanted
+from storage.codecs.base import BodyCodec, ConvertedPart, Wanted
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
 from storage.codecs.lazy import LazyModule
@@ -44,6 +44,8 @@ TEXT_BYTES_MAX = 255
 
 # Header in which an Iggy reader finds the key of a record that came in by another protocol.
 KEY_HEADER = b"braidlog.key"
+# What stands before the length of the key in that header.
+KEY_HEAD = U32.pack(len(KEY_HEADER)) + KEY_HEADER + bytes((HeaderKind.RAW,))
 
 IDS_AT_A_TIME = 64
 
@@ -205,6 +207,15 @@ class IggyCodec(PolledCodec):
             return None
         made: memoryview | None = rows.classic_of_typed(records)
         return made
+
+    def converted_part(
+        self, body: Buffer, body_format: int, append_us: int, wanted: Wanted
+    ) -> ConvertedPart | None:
+        """As `BodyCodec.converted_part`, of Kafka's sets of format 0."""
+        if SPEEDUPS is None or body_format != BodyFormat.KAFKA:
+            return None
+        limits = (wanted.start_offset, wanted.records_max, wanted.bytes_max)
+        return ConvertedPart(*SPEEDUPS.kafka_to_iggy(body, KEY_HEAD, append_us, *limits))
 
     def carries(self, record: Record) -> bool:
         """Not without a payload: clients of the classic dialects stop reading at an empty one."""

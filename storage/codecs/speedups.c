@@ -245,30 +245,41 @@ static uint64_t xxh3_of(const uint8_t *at, size_t size)
     return avalanche(hash + mixed(at + size - 16, xxh_secret + 136 - 17));
 }
 
-static PyObject *py_crc32(PyObject *self, PyObject *data)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
-        return NULL;
-    uint32_t crc = crc32_of(view.buf, (size_t)view.len);
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(crc);
-}
-
-static PyObject *py_crc32c(PyObject *self, PyObject *data)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
-        return NULL;
-    uint32_t crc = crc32c_of(view.buf, (size_t)view.len);
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(crc);
-}
-
 /* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
  * attributes 1, key size 4, key, value size 4, value. */
 
 enum { KAFKA_MESSAGE_MIN = 14, KAFKA_ENTRY_MIN = 26, KAFKA_CODEC_BITS = 7 };
+
+typedef struct {
+    const uint8_t *key, *value;
+    int32_t key_size, value_size;
+    long long offset;
+} Message;
+
+/* One step over a set. 0: at its end, or something else than a plain message is there. */
+static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Message *message)
+{
+    const uint8_t *entry = at + *pos;
+    if (end - *pos < KAFKA_ENTRY_MIN)
+        return 0;
+    Py_ssize_t whole = (Py_ssize_t)(int32_t)be32(entry + 8) + 12;
+    if (whole < KAFKA_ENTRY_MIN || whole > end - *pos || entry[16] || entry[17] & KAFKA_CODEC_BITS)
+        return 0;
+    Py_ssize_t key_size = (int32_t)be32(entry + 18);
+    Py_ssize_t value_pos = 22 + (key_size > 0 ? key_size : 0);
+    if (key_size < -1 || value_pos + 4 > whole)
+        return 0;
+    message->value_size = (int32_t)be32(entry + value_pos);
+    if (message->value_size < -1
+        || value_pos + 4 + (message->value_size > 0 ? message->value_size : 0) != whole)
+        return 0;
+    message->offset = (long long)((uint64_t)be32(entry) << 32 | be32(entry + 4));
+    message->key = entry + 22;
+    message->key_size = (int32_t)key_size;
+    message->value = entry + value_pos + 4;
+    *pos += whole;
+    return 1;
+}
 
 static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
 {
@@ -280,6 +291,7 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
     uint8_t *at = view.buf;
     Py_ssize_t pos = 0, count = 0, end = view.len;
     int is_sound = 1, is_compressed = 0;
+    Message message;
     while (end - pos >= KAFKA_ENTRY_MIN) {
         uint8_t *entry = at + pos;
         Py_ssize_t size = (int32_t)be32(entry + 8), whole = size + 12;
@@ -297,18 +309,11 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
             is_compressed = 1;
             break;
         }
-        Py_ssize_t key_size = (int32_t)be32(entry + 18);
-        Py_ssize_t value_pos = 22 + (key_size > 0 ? key_size : 0);
-        is_sound = key_size >= -1 && value_pos + 4 <= whole;
-        if (!is_sound)
-            break;
-        Py_ssize_t value_size = (int32_t)be32(entry + value_pos);
-        is_sound = value_size >= -1 && value_pos + 4 + (value_size > 0 ? value_size : 0) == whole;
+        is_sound = next_message(at, &pos, end, &message);
         if (!is_sound)
             break;
         put_be64(entry, (uint64_t)(base_offset + count));
         count++;
-        pos += whole;
     }
     if (is_sound && !is_compressed && end - pos >= 12)
         is_sound = (int32_t)be32(at + pos + 8) >= KAFKA_MESSAGE_MIN;
@@ -779,9 +784,56 @@ done:
     return result;
 }
 
+/* Records of one format for readers of another. */
+
+/* Iggy's classic records of a set, from an offset on, as many as there is room for; a key that a
+ * header can hold comes in one, behind `head`. They end before what Python has to look at. */
+static PyObject *kafka_to_iggy(PyObject *self, PyObject *args)
+{
+    Py_buffer view, head;
+    long long append_us, start, first = 0, next = 0;
+    Py_ssize_t count_max, bytes_max, pos = 0, size = 0, count = 0;
+    int is_full = 0;
+    Message message;
+    if (!PyArg_ParseTuple(args, "y*y*LLnn", &view, &head, &append_us, &start, &count_max, &bytes_max))
+        return NULL;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, bytes_max);
+    while (made != NULL && next_message(view.buf, &pos, view.len, &message)) {
+        Py_ssize_t value = message.value_size, key = message.key_size;
+        Py_ssize_t headers = key >= 1 && key <= TEXT_MAX ? head.len + 4 + key : 0;
+        if (message.offset < start)
+            continue;
+        if (value < 1)
+            break;
+        is_full = count == count_max || RECORD_HEAD + 8 + headers + value > bytes_max - size;
+        if (is_full)
+            break;
+        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(made) + size;
+        put_le(to, (uint64_t)message.offset, 8);
+        to[8] = 1;
+        put_le(to + 9, (uint64_t)append_us, 8);
+        memset(to + 17, 0, 16);
+        put_le(to + 33, crc32_of(message.value, (size_t)value), 4);
+        put_le(to + 37, (uint64_t)headers, 4);
+        if (headers) {
+            memcpy(to + 41, head.buf, (size_t)head.len);
+            put_le(to + 41 + head.len, (uint64_t)key, 4);
+            memcpy(to + 45 + head.len, message.key, (size_t)key);
+        }
+        put_le(to + 41 + headers, (uint64_t)value, 4);
+        memcpy(to + 45 + headers, message.value, (size_t)value);
+        size += RECORD_HEAD + 8 + headers + value;
+        first = count++ ? first : message.offset;
+        next = message.offset + 1;
+    }
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&head);
+    if (made == NULL || _PyBytes_Resize(&made, size) < 0)
+        return NULL;
+    return Py_BuildValue("NnLLN", made, count, first, next, PyBool_FromLong(is_full));
+}
+
 static PyMethodDef methods[] = {
-    {"crc32", py_crc32, METH_O, "CRC-32 of bytes."},
-    {"crc32c", py_crc32c, METH_O, "CRC-32C of bytes."},
     {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS,
      "(set, base offset, bytes of an entry at most) -> (count, end, is compressed) or None"},
     {"kafka_stamp", kafka_stamp, METH_VARARGS, "(checked set, base offset) -> whether it was sound"},
@@ -796,6 +848,9 @@ static PyMethodDef methods[] = {
     {"iggy_batch_body", iggy_batch_body, METH_VARARGS,
      "(batch, head, base offset, append us, payloads and headers at most)"
      " -> (body, count, first us, latest us) or None"},
+    {"kafka_to_iggy", kafka_to_iggy, METH_VARARGS,
+     "(set, head of a key's header, append us, start offset, records and bytes at most)"
+     " -> (records, count, first offset, next offset, whether there was no room for the next)"},
     {NULL, NULL, 0, NULL},
 };
 

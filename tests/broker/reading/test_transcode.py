@@ -14,6 +14,7 @@ from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.kafka import KafkaCodec
 from storage.codecs.kafka_layout import ENTRY
 from storage.codecs.kafka_prepare import Messages, pack
+from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
 from tests.broker.records import (
@@ -26,7 +27,7 @@ from tests.broker.records import (
 )
 from tests.storage.codecs.entries_of import body, entry, metadata, single
 
-KAFKA, PULSAR = codec_named("kafka"), codec_named("pulsar")
+KAFKA, PULSAR, IGGY = codec_named("kafka"), codec_named("pulsar"), codec_named("iggy")
 ALL = 1 << 20
 
 
@@ -391,6 +392,44 @@ async def test_iggys_two_forms_give_the_same_whole_or_by_records(
             by_records.next_offset,
             by_records.record_count,
         )
+
+
+@pytest.mark.skipif(SPEEDUPS is None, reason="the extension in C was not built")
+@pytest.mark.parametrize("seed", range(6))
+async def test_sets_made_over_in_parts_are_those_made_by_records(
+    broker, partition, seed, monkeypatch
+):
+    chance = random.Random(seed)
+    keys = (None, b"", b"k", b"\xff" * 255, b"k" * 256)
+    values = (None, b"", b"v", bytes(70), chance.randbytes(300))
+    while partition.log.log_end_offset < 120:
+        count, odd = chance.randrange(1, 30), chance.random() < 0.3
+        records = [
+            Record(
+                partition.log.log_end_offset + at,
+                1,
+                key=chance.choice(keys),
+                value=chance.choice(values if odd else values[2:]),
+            )
+            for at in range(count)
+        ]
+        stored = KAFKA.encode(records, records[0].offset)
+        await store(broker, partition, KAFKA.format, stored, BodyInfo(count))
+    end = partition.log.log_end_offset
+    whole = await read_as(partition, IGGY, end - 1, bytes_max=ALL)
+    assert whole.next_offset == end
+    for _ in range(60):
+        offset = chance.randrange(end)
+        bytes_max = chance.choice((1, 60, 400, 2000, ALL))
+        limits = {"bytes_max": bytes_max, "records_max": chance.choice((None, 1, 10, 50))}
+        parts = await read_as(partition, IGGY, offset, **limits)
+        with monkeypatch.context() as without:
+            without.setattr(type(IGGY), "converted_part", lambda *_: None)
+            by_records = await read_as(partition, IGGY, offset, **limits)
+        at = (seed, offset, limits)
+        assert b"".join(parts.parts) == b"".join(by_records.parts), at
+        assert parts.record_count == by_records.record_count, at
+        assert parts.first_offset == by_records.first_offset or not parts.parts, at
 
 
 async def test_bodies_made_over_whole_stop_where_there_is_no_room(broker, partition):

@@ -48,7 +48,7 @@ def kafka_set(chance):
     return b"".join(parts)
 
 
-def pulsar_send(chance, *, producer_id, sequence_id, **fields):
+def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
     """The frame of one SEND."""
     metadata = MessageMetadata(producer_name="p-1", sequence_id=sequence_id, **fields)
     if "publish_time" not in fields:
@@ -62,7 +62,9 @@ def pulsar_send(chance, *, producer_id, sequence_id, **fields):
     if chance.random() < 0.2:
         metadata.uncompressed_size = chance.randrange(1 << 20)
     packed = metadata.SerializeToString()
-    checked = struct.pack(">I", len(packed)) + packed + chance.randbytes(chance.randrange(150))
+    if payload is None:
+        payload = chance.randbytes(chance.randrange(150))
+    checked = struct.pack(">I", len(packed)) + packed + payload
     rest = b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
     send = CommandSend(producer_id=producer_id, sequence_id=sequence_id)
     if chance.random() < 0.3:

@@ -5,21 +5,21 @@ import zlib
 from functools import partial
 
 import pytest
-from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
 
 from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES
 from storage.codecs import iggy, iggy_forms, kafka_prepare, quick
 from storage.codecs.api import BodyInfo
-from storage.codecs.iggy import HEADER_BYTES_MAX, body_from_send, pack_key
+from storage.codecs.base import Wanted
+from storage.codecs.iggy import HEADER_BYTES_MAX, IGGY, RECORD_HEAD, body_from_send, pack_key
 from storage.codecs.iggy_forms import BATCH_HEAD_BYTES, body_from_batch
 from storage.codecs.iggy_typed import pack_header
+from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_layout import NO_LIMIT
 from storage.codecs.pb.PulsarApi_pb2 import MessageMetadata
 from storage.codecs.pulsar import ENTRY_PREFIX, parse_send
+from storage.codecs.record import Record
 from storage.errors import CorruptBody, StorageError
 from tests.storage.codecs.speedup_samples import (
     iggy_messages,
@@ -52,18 +52,16 @@ def in_python(monkeypatch):
     return run
 
 
-@given(st.binary(max_size=400), st.integers(0, 16))
-def test_checksums_are_those_of_the_libraries(data, start):
-    view = memoryview(data)[start:]
-    assert C.crc32(view) == zlib.crc32(view)
-    assert C.crc32c(view) == crc32c(view)
-
-
 def test_checksums_of_every_length_around_the_wide_steps():
-    data = random.Random(4).randbytes(5000)
-    for size in (*range(300), 4095, 4096, 4999):
-        assert C.crc32(data[:size]) == zlib.crc32(data[:size])
-        assert C.crc32c(data[:size]) == crc32c(data[:size])
+    chance = random.Random(4)
+    data = chance.randbytes(5000)
+    for size in (*range(1, 300), 4095, 4096, 4999):
+        value = data[-size:]
+        stored = KAFKA.encode([Record(0, 1, value=value)], 0)
+        part = IGGY.converted_part(stored, KAFKA.format, 1, Wanted(0, 1, 10_000))
+        assert RECORD_HEAD.unpack_from(part.records)[-1] == zlib.crc32(value)
+        send = pulsar_send(chance, producer_id=7, sequence_id=1, payload=value)
+        assert C.send_producer(send, 1 << 20, 1 << 20) == 7
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,6 +82,27 @@ def test_kafka_sets_sound_and_mutated(seed, in_python):
         else:
             assert (found, ours) == (wanted, theirs), (seed, data)
     assert 0 < refused < ROUNDS
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sets_for_iggy_sound_and_mutated(seed):
+    chance = random.Random(seed)
+    made = 0
+    for _ in range(ROUNDS):
+        data = mutated(chance, kafka_set(chance))
+        wanted = Wanted(
+            chance.choice((0, 0, 3)), chance.randrange(1, 12), chance.choice((100, 5000))
+        )
+        part = IGGY.converted_part(data, KAFKA.format, 5, wanted)
+        made += part.count
+        if not part.count:
+            continue
+        decoded = KAFKA.decode(data, 0, 5, start_offset=wanted.start_offset, records_max=part.count)
+        records = decoded.records
+        assert part.records == IGGY.readable(IGGY.encode(records, 0)), (seed, data)
+        assert (part.first_offset, part.next_offset) == (records[0].offset, records[-1].offset + 1)
+        assert len(part.records) <= wanted.bytes_max and part.count <= wanted.records_max
+    assert made > ROUNDS // 10
 
 
 def test_kafka_offsets_are_stamped_as_far_as_the_set_is_whole():
