@@ -10,21 +10,10 @@ from dataclasses import dataclass, field
 
 from storage.errors import DamagedLog
 from storage.log.batch import BatchHeader
+from storage.log.end_walk import EndWalk
 from storage.log.files import Files
-from storage.log.index import PENDING_ENTRIES_MAX, BadIndex
-from storage.log.places import searched_place
-from storage.log.scan import (
-    NO_OFFSET,
-    Fault,
-    find_good,
-    is_foreign,
-    is_never_torn,
-    load_checked,
-    pass_over,
-    walk,
-)
+from storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked
 from storage.log.segment import (
-    KIND_PARTITION,
     LOG_SUFFIX,
     SEGMENT_HEADER_BYTES,
     Segment,
@@ -32,11 +21,6 @@ from storage.log.segment import (
 from storage.log.segment_names import segment_names, view_names
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
-
-# A start walks no more of a file below the slot to complete its index: a tenth of a second where
-# batches are large, half of one where they are tiny. What is lost is built when it is needed.
-WALK_BYTES_MAX = 16 << 20
-
 
 # A segment of another log that a crash, or a person, left at the end of this one.
 FOREIGN_SUFFIX = ".foreign"
@@ -141,37 +125,38 @@ def recover(
     )
     for segment in segments:
         segment.stat()
-    recovered = _Recovery(files, folder, slot, interval_bytes).run(segments)
+    recovered = _Recovery(files, identity, slot, segments).run(interval_bytes)
     recovered.replaced, recovered.views = replaced, views
     return recovered
 
 
 class _Recovery:
-    """One recovery under way. `proven`: everything below it is known to have been durable.
+    """One recovery under way.
 
     Guarantees: nothing that was ever durable is cut off; what it cuts or keeps above the slot is
     durable before anybody sees the log. Every step waits for the disk.
     """
 
-    def __init__(self, files: Files, folder: str, slot: Watermark, interval_bytes: int) -> None:
+    def __init__(
+        self, files: Files, identity: LogIdentity, slot: Watermark, segments: list[Segment]
+    ) -> None:
         self.files = files
-        self.folder = folder
+        self.folder = identity.folder
         self.slot = slot
-        self.interval_bytes = interval_bytes
-        self.proven = slot.durable_offset
+        self.segments = segments
         self.searched = False
         self.tail = UnprovenTail(slot.durable_offset)
-        self.report = RecoveryReport(folder)
+        self.report = RecoveryReport(identity.folder)
 
-    def run(self, segments: list[Segment]) -> Recovered:
-        self.segments = segments
+    def run(self, interval_bytes: int) -> Recovered:
         self.below_start = self.take_below_start()
+        self.walk = EndWalk(self.segments, self.slot.durable_offset, interval_bytes)
         log_start = self.slot.log_start_offset
         if self.segments:
             log_start = max(log_start, self.segments[0].base_offset)
             takes_appends, log_end = self.walk_end()
         else:
-            log_end = max(log_start, self.proven)
+            log_end = max(log_start, self.walk.proven)
             takes_appends = False
             self.add_damage(self.folder, 0, log_start, log_end, "there is no segment file")
         if self.segments:
@@ -200,150 +185,55 @@ class _Recovery:
 
     def walk_end(self) -> tuple[bool, int]:
         """Walk from the slot's offset to the end; (whether appends are taken, log end)."""
-        number = len(self.segments) - 1
-        while number > 0 and not self.can_begin(self.segments[number]):
-            number -= 1
-        offset = self.segments[number].base_offset
-        file_pos: int | None = None  # None: begin where the index says, or at the first batch.
+        self.walk.begin()
         while True:
-            segment = self.segments[number]
             try:
-                offset = self.walk_segment(segment, file_pos, offset)
-                following = self.segments[number + 1 : number + 2]
-                self.check_joint(segment, following, offset)
-                if not following:
-                    return True, offset
-                number, file_pos = number + 1, None
+                for segment, file_pos, header in self.walk.batches(self.walk.proven):
+                    self.report.batches_walked += 1
+                    self.tail.add(segment, file_pos, header)
+                    self.walk.note(segment, file_pos, header)
+                return True, self.walk.offset
             except Fault as fault:
-                found = self.judge(number, fault)
-                if found is not None:
-                    number, file_pos, offset = found
-                    continue
-                if fault.offset < self.proven or is_never_torn(fault, self.segments):
-                    end = max(fault.offset, self.proven)
-                    self.add_damage(fault.path, fault.file_pos, fault.offset, end, fault.reason)
-                    return False, end
-                self.cut(fault)
-                if number < len(self.segments) or not self.segments:
-                    return True, fault.offset
-                # The whole segment was cut off. The one before takes the appends, so look at its
-                # end.
-                number, file_pos = number - 1, None
-                offset = self.segments[number].base_offset
+                end = self.act_on(fault)
+                if end is not None:
+                    return end
 
-    def can_begin(self, segment: Segment) -> bool:
-        """Whether the walk can begin there. Not in an empty file: it may have been created just
-        before a crash, while the log continued in the one before it.
-        """
-        return segment.base_offset <= self.proven and not segment.is_empty
-
-    def walk_segment(self, segment: Segment, file_pos: int | None, offset: int) -> int:
-        """Walk one segment to its end, completing its index; returns the offset after it."""
-        load_checked(segment)
-        if file_pos is None:
-            offset, file_pos = self.starting_place(segment)
-        elif segment.index_in_memory is None and not segment.index_is_lost:
-            segment.index.create()  # Its header could not be read the first time.
-        if segment.kind != KIND_PARTITION:  # A journal has no index to complete.
-            offset, file_pos = self.behind_proven(segment, file_pos, offset)
-        for pos, header in self.batches(segment, file_pos, offset):
-            self.report.batches_walked += 1
-            self.tail.add(segment, pos, header)
-            before_us = segment.max_time_us
-            segment.note(header.append_us, header.time_us)
-            segment.note_in_index(header.base_offset, pos, before_us, self.interval_bytes)
-            offset = header.next_offset
-        if segment is not self.segments[-1] and segment.kind == KIND_PARTITION:
-            segment.end_index(offset)
-        return offset
-
-    def behind_proven(self, segment: Segment, file_pos: int, offset: int) -> tuple[int, int]:
-        return pass_over(segment, file_pos, offset, below=self.proven, end_pos=segment.size)
-
-    def batches(
-        self, segment: Segment, file_pos: int, offset: int
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        return walk(segment, file_pos, offset, check_bodies_from=self.proven, end_pos=segment.size)
-
-    def starting_place(self, segment: Segment) -> tuple[int, int]:
-        """(offset, file_pos) of the last batch at or below what is proven that the index knows."""
-        first = (segment.base_offset, SEGMENT_HEADER_BYTES)
-        place = self.indexed_place(segment) or first
-        found = self.searched_place(segment, place)
-        if found is not None:
-            place = found
-            segment.lose_index()
-        elif place is first:
-            segment.index.create()
-            segment.resume_index()
-            return first
-        else:
-            segment.index.cut(place[1])
-            segment.resume_index()
-            last = segment.index.last()
-            segment.max_time_us = last[2] if last is not None else None
-        return place
-
-    def searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
-        """A place at or below what is proven, much nearer to the end than what the index gives:
-        found without it, where it would take long to complete it by a walk from there.
-        """
-        far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self.interval_bytes)
-        if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:
+    def act_on(self, fault: Fault) -> tuple[bool, int] | None:
+        """Keep or cut what is not good; how the log ends, None if the walk has to go on."""
+        if self.judge(fault):
             return None
-        found = searched_place(segment, self.proven, self.interval_bytes)
-        return found if found[1] - place[1] > far_bytes else None
+        proven = self.walk.proven
+        if fault.offset < proven or is_never_torn(fault, self.segments):
+            end = max(fault.offset, proven)
+            self.add_damage(fault.path, fault.file_pos, fault.offset, end, fault.reason)
+            return False, end
+        self.cut(fault)
+        if self.walk.number < len(self.segments) or not self.segments:
+            return True, fault.offset
+        # The whole segment was cut off. The one before takes the appends: look at its end.
+        self.walk.resume(self.walk.number - 1)
+        return None
 
-    def indexed_place(self, segment: Segment) -> tuple[int, int] | None:
-        """The place that the index gives, if a batch does begin there or the file ends there."""
-        try:
-            index = segment.load_index()
-            index.cut(segment.size)
-            while (place := index.floor(self.proven)) is not None and place[1] < segment.size:
-                try:
-                    next(self.headers(segment, *place))
-                    break
-                except (Fault, StopIteration):
-                    index.cut(place[1] - 1)
-        except BadIndex:
-            return None
-        return place
-
-    def headers(self, segment: Segment, offset: int, file_pos: int) -> Iterator[BatchHeader]:
-        batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
-        return (header for _, header in batches)
-
-    def check_joint(self, segment: Segment, following: list[Segment], offset: int) -> None:
-        """Raise Fault where the log does not go on as it should at the end of a segment."""
-        if following and following[0].base_offset < offset:
-            before = os.path.basename(segment.path)
-            raise Fault(following[0], 0, offset, f"it begins below the end of {before}")
-        expected = following[0].base_offset if following else self.proven
-        if expected > offset:
-            reason = f"the records up to {expected} are missing"
-            raise Fault(segment, segment.size, offset, reason)
-
-    def judge(self, number: int, fault: Fault) -> tuple[int, int, int] | None:
-        """Where to continue behind damage (segment number, file_pos, offset); None if nothing good
-        follows.
-        """
+    def judge(self, fault: Fault) -> bool:
+        """Whether it is damage with something good behind it, where the walk then continues."""
         found: tuple[int, int, BatchHeader] | None = None
-        for good in self.good_behind(number, fault):
+        for good in self.good_behind(fault):
             found = found or good
-            self.proven = max(self.proven, good[2].durable_offset)
+            self.walk.proven = max(self.walk.proven, good[2].durable_offset)
             if self.searched:
                 break  # An earlier search went to the end: only the next good place is wanted.
         self.searched = True
-        if found is None or fault.offset >= self.proven:
-            return None
+        if found is None or fault.offset >= self.walk.proven:
+            return False
         number, file_pos, header = found
         self.add_damage(fault.path, fault.file_pos, fault.offset, header.base_offset, fault.reason)
-        return number, file_pos, header.base_offset
+        self.walk.resume(number, (header.base_offset, file_pos))
+        return True
 
-    def good_behind(self, number: int, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
+    def good_behind(self, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
         """Good batches behind the fault, in its segment and all later ones."""
         offset = fault.offset
-        for later in range(number, len(self.segments)):
+        for later in range(self.walk.number, len(self.segments)):
             segment = self.segments[later]
             try:
                 load_checked(segment)

@@ -21,7 +21,7 @@ from storage.log.scan import Fault, read_checked
 from storage.log.segment import KIND_PARTITION
 from storage.log.watermark import read_watermark
 from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
-from storage.tools.survey import Good, LogWalk, segments_of
+from storage.tools.survey import Good, SurveyWalk, segments_of
 
 
 class NoSuchTopic(StorageError):
@@ -109,7 +109,7 @@ class PartitionDump:
         stop = slot.durable_offset if self._running else None
         bases = [one.base_offset for one in segments]
         first = max(bisect_right(bases, from_offset) - 1, 0)
-        walk = LogWalk(segments, slot, identity.folder, stop)
+        walk = SurveyWalk(segments, slot, identity.folder, stop)
         for event in walk.events(check_bodies_from=from_offset, first=first):
             if isinstance(event, Good):
                 if event.header.next_offset > from_offset:

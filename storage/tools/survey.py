@@ -13,8 +13,9 @@ from crc32c import crc32c
 from storage.log import batch, segment
 from storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
 from storage.log.files import FileGone, Files
+from storage.log.log_walk import LogWalk, Missing, Overlap
 from storage.log.recovery import LogIdentity
-from storage.log.scan import Fault, find_good, is_never_torn, load_checked, read_checked, walk
+from storage.log.scan import NO_OFFSET, Fault, find_good, is_never_torn, read_checked
 from storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
@@ -106,114 +107,92 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
     return segments
 
 
-class LogWalk:
-    """One walk over a log's segments. `events` gives its good batches and holes in order.
-
-    With `stop`, a durable offset, it goes no further: for a log that a broker is writing.
-    """
+class SurveyWalk(LogWalk):
+    """A walk that goes on behind every fault. `events` gives good batches and holes in order."""
 
     def __init__(
         self, segments: list[Segment], slot: Watermark, folder: str, stop: int | None = None
     ) -> None:
-        self.segments = segments
+        """With `stop`, a durable offset, it goes no further: for a log that a broker is writing."""
+        super().__init__(segments, slot.durable_offset, NO_OFFSET if stop is None else stop)
         self.offset = slot.log_start_offset
-        self.proven = slot.durable_offset
-        self._slot = slot
+        self._knows_start = bool(slot.sequence)
         self._folder = folder
-        self._stop = stop
-        self._ends_with_hole = False
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
         """From segment number `first` on; bodies are checked from that offset on. Raises
         FileGone.
         """
-        if not self.segments:
-            yield self._missing(self._folder, 0, self.proven, "there is no segment file")
-            return
-        if first or not self._slot.sequence:  # Without a slot the first segment is the log start.
-            self.offset = max(self.offset, self.segments[first].base_offset)
-        for number in range(first, len(self.segments)):
-            one = self.segments[number]
-            if self._stop is not None and number and one.base_offset >= self._stop:
-                break
-            yield from self._joint(number)
-            following = self.segments[number + 1 : number + 2]
-            limit = following[0].base_offset if following else None
-            yield from self._segment(one, limit, check_bodies_from)
-        if self.offset < self.proven and not self._ends_with_hole:
-            last = self.segments[-1]
-            reason = f"the records up to {self.proven} are missing"
-            yield self._missing(last.path, last.size, self.proven, reason)
-
-    def _joint(self, number: int) -> Iterator[Hole]:
-        """What is wrong between a segment and the one before it."""
-        one = self.segments[number]
-        base = one.base_offset
-        before = self.segments[number - 1] if number else None
-        if base > self.offset:
-            path, size = (before.path, before.size) if before else (self._folder, 0)
-            yield self._missing(path, size, base, f"the records up to {base} are missing")
-        elif base < self.offset and before is not None:
-            reason = f"it begins below the end of {before.path}"
-            yield Hole(one.path, 0, one.size, base, self.offset, reason, one, overlaps=True)
-        self.offset = base
-
-    def _missing(self, path: str, file_pos: int, next_offset: int, reason: str) -> Hole:
-        hole = Hole(path, file_pos, file_pos, self.offset, next_offset, reason)
-        self.offset = max(self.offset, next_offset)
-        return hole
-
-    def _segment(
-        self, one: Segment, limit: int | None, check_bodies_from: int
-    ) -> Iterator[Good | Hole]:
-        """The batches of one segment; `limit` is where the next one begins."""
-        try:
-            load_checked(one)
-        except Fault as fault:
-            hole = self._hole(one, fault, one.size, limit)
-            hole.header = proven_header(one)
+        hole = self._hole_before(first)
+        if hole is not None:
             yield hole
-            if hole.header is None:
-                self.offset = hole.end_offset
-                return
-        file_pos = SEGMENT_HEADER_BYTES
-        while file_pos < one.size:
+            self.offset = hole.end_offset
+        goes_on = bool(self.segments)
+        while goes_on:
             try:
-                yield from self._run(one, file_pos, check_bodies_from)
+                for segment, file_pos, header in self.batches(check_bodies_from):
+                    yield Good(segment, file_pos, header)
                 return
             except Fault as fault:
-                if self._stop is not None and fault.offset >= self._stop:
+                if fault.file_pos and fault.offset >= self.stop:
                     return
-                behind = next(find_good(one, fault.file_pos + 1, fault.offset, one.size), None)
-                if behind is None or (limit is not None and behind[1].base_offset >= limit):
-                    hole = self._hole(one, fault, one.size, limit)
-                else:
-                    hole = self._hole(one, fault, behind[0], behind[1].base_offset)
+                hole = self._hole(fault)
             yield hole
-            file_pos, self.offset = hole.end_pos, hole.end_offset
+            self.offset = hole.end_offset
+            goes_on = self._resume_behind(hole)
 
-    def _run(self, one: Segment, file_pos: int, check_bodies_from: int) -> Iterator[Good]:
-        """Good batches up to the first that is not. Raises Fault."""
-        batches = walk(
-            one, file_pos, self.offset, check_bodies_from=check_bodies_from, end_pos=one.size
-        )
-        for pos, header in batches:
-            if self._stop is not None and header.next_offset > self._stop:
-                return
-            self.proven = max(self.proven, header.durable_offset)
-            self.offset = header.next_offset
-            yield Good(one, pos, header)
+    def _hole_before(self, first: int) -> Hole | None:
+        """What is missing before the first segment of the walk. Without a slot that segment is the
+        log start.
+        """
+        self.resume(first)
+        if not self.segments:
+            return self._missing(self._folder, 0, self.proven, "there is no segment file")
+        base = self.segments[first].base_offset
+        if base <= self.offset or first or not self._knows_start:
+            return None
+        return self._missing(self._folder, 0, base, f"the records up to {base} are missing")
 
-    def _hole(self, one: Segment, fault: Fault, end_pos: int, next_offset: int | None) -> Hole:
-        hole = Hole(one.path, fault.file_pos, end_pos, fault.offset, next_offset, fault.reason, one)
-        header = header_alone(one, fault)
-        if header is not None and next_offset in (None, header.next_offset):
-            hole.records = header.record_count
+    def _missing(self, path: str, file_pos: int, next_offset: int, reason: str) -> Hole:
+        return Hole(path, file_pos, file_pos, self.offset, next_offset, reason)
+
+    def _hole(self, fault: Fault) -> Hole:
+        """The offsets that a fault makes unreadable."""
+        if isinstance(fault, Missing):
+            return self._missing(fault.path, fault.file_pos, fault.next_offset, fault.reason)
+        one, *later = self.segments[self.number : self.number + 2]
+        limit = later[0].base_offset if later else None
+        if isinstance(fault, Overlap):
+            (one,) = later
+            place = (fault.path, 0, one.size, one.base_offset, fault.offset)
+            return Hole(*place, fault.reason, one, overlaps=True)
+        hole = Hole(fault.path, fault.file_pos, one.size, fault.offset, limit, fault.reason, one)
+        if fault.file_pos < SEGMENT_HEADER_BYTES:
+            hole.header = proven_header(one)
+        else:
+            behind = next(find_good(one, fault.file_pos + 1, fault.offset, one.size), None)
+            if behind is not None and (limit is None or behind[1].base_offset < limit):
+                hole.end_pos, hole.next_offset = behind[0], behind[1].base_offset
+            header = header_alone(one, fault)
+            if header is not None and hole.next_offset in (None, header.next_offset):
+                hole.records = header.record_count
         hole.is_newer = is_newer(one, fault.file_pos)
         hole.is_foreign = fault.is_foreign
         hole.is_never_torn = is_never_torn(fault, self.segments)
-        self._ends_with_hole = next_offset is None
         return hole
+
+    def _resume_behind(self, hole: Hole) -> bool:
+        """Go on behind a hole; False at the end of the log."""
+        one = hole.segment
+        if hole.header is not None and one is not None:
+            self.resume(self.number, (one.base_offset, SEGMENT_HEADER_BYTES))
+        elif one is not None and hole.end_pos < one.size:
+            self.resume(self.number, (hole.end_offset, hole.end_pos))
+        elif self.following() is not None:
+            self.resume(self.number + 1)
+        else:
+            return False
+        return True
 
 
 class LogSurvey:
@@ -224,7 +203,7 @@ class LogSurvey:
     ) -> None:
         """Raises: FileGone, StorageFailed."""
         segments = segments_of(files, identity, slot)
-        self._walk = LogWalk(segments, slot, identity.folder, stop)
+        self._walk = SurveyWalk(segments, slot, identity.folder, stop)
         self.result = Survey(identity, slot, segments, log_start_offset=self._walk.offset)
         if segments and not slot.sequence:
             self.result.log_start_offset = segments[0].base_offset
@@ -257,7 +236,9 @@ class LogSurvey:
                 found.end_offset = hole.offset
                 break
             if hole.next_offset is None:
-                hole.next_offset = found.end_offset = max(found.proven, hole.offset)
+                hole.next_offset = max(found.proven, hole.offset)
+                if hole.header is None:
+                    found.end_offset = hole.next_offset
             found.holes.append(hole)
 
 

@@ -145,6 +145,18 @@ def test_a_damaged_segment_header_is_named_with_all_its_offsets(healthy, pos):
     assert ("its batches are whole" in fault.reason) == (pos != 13)
 
 
+def test_a_damaged_header_of_the_last_segment_hides_no_end(tmp_path):
+    directory = Directory(tmp_path / "data")
+    directory.fill(3)
+    directory.fill(4, commit=False)  # Above the slot.
+    directory.crash()
+    before = verified(directory.path)[1].logs[-1]
+    flip(directory.segments()[-1], 40)
+    found, report = verified(directory.path)
+    assert "its batches are whole" in levels(found, Level.FAULT)[0].reason
+    assert report.logs[-1] == before
+
+
 def test_two_segments_that_claim_the_same_offsets_are_named(healthy):
     path = healthy.segments()[1]
     shutil.copy(path, path.with_name(f"{4:020d}.log"))

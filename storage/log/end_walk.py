@@ -1,0 +1,116 @@
+"""The walk over the end of a log that a start makes: from the slot's offset, by the index.
+
+It completes the indexes of what it passes, in memory and on the disk. Decides nothing about faults
+(`recovery.py`). FORMAT.md sections 4 and 7.
+"""
+
+from collections.abc import Sequence
+
+from storage.log.batch import BatchHeader
+from storage.log.index import PENDING_ENTRIES_MAX, BadIndex
+from storage.log.log_walk import LogWalk
+from storage.log.places import searched_place
+from storage.log.scan import NO_OFFSET, Fault, pass_over, walk
+from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+
+# A start walks no more of a file below the slot to complete its index: a tenth of a second where
+# batches are large, half of one where they are tiny. What is lost is built when it is needed.
+WALK_BYTES_MAX = 16 << 20
+
+
+class EndWalk(LogWalk):
+    """A walk that begins in each segment as late as it may. Waits for the disk."""
+
+    def __init__(self, segments: Sequence[Segment], proven: int, interval_bytes: int) -> None:
+        super().__init__(segments, proven)
+        self._interval_bytes = interval_bytes
+
+    def begin(self) -> None:
+        """Go to the last segment that can hold the offset up to which all is proven; the first
+        one, if there is no other.
+
+        Not to an empty file: it may have been created just before a crash, while the log continued
+        in the one before it.
+        """
+        number = len(self.segments) - 1
+        while number > 0 and not self._holds_proven(self.segments[number]):
+            number -= 1
+        self.resume(number)
+
+    def _holds_proven(self, segment: Segment) -> bool:
+        return segment.base_offset <= self.proven and not segment.is_empty
+
+    def note(self, segment: Segment, file_pos: int, header: BatchHeader) -> None:
+        """Note a batch of this walk in its segment and in the segment's index."""
+        before_us = segment.max_time_us
+        segment.note(header.append_us, header.time_us)
+        segment.note_in_index(header.base_offset, file_pos, before_us, self._interval_bytes)
+
+    def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
+        """Where the index says, or at `place`; a journal's headers below `proven` are passed over,
+        as it has no index to complete.
+        """
+        if place is None:
+            place = self._starting_place(segment)
+        elif segment.index_in_memory is None and not segment.index_is_lost:
+            segment.index.create()  # Its header could not be read the first time.
+        if segment.kind == KIND_PARTITION:
+            return place
+        offset, file_pos = place
+        return pass_over(segment, file_pos, offset, below=self.proven, end_pos=segment.size)
+
+    def leave(self, segment: Segment) -> None:
+        """End the index of a segment that takes no more appends."""
+        if segment is not self.segments[-1] and segment.kind == KIND_PARTITION:
+            segment.end_index(self.offset)
+
+    def _starting_place(self, segment: Segment) -> tuple[int, int]:
+        """(offset, file_pos) of the last batch at or below what is proven that the index knows."""
+        first = (segment.base_offset, SEGMENT_HEADER_BYTES)
+        place = self._indexed_place(segment) or first
+        found = self._searched_place(segment, place)
+        if found is not None:
+            place = found
+            segment.lose_index()
+        elif place is first:
+            segment.index.create()
+            segment.resume_index()
+            return first
+        else:
+            segment.index.cut(place[1])
+            segment.resume_index()
+            last = segment.index.last()
+            segment.max_time_us = last[2] if last is not None else None
+        return place
+
+    def _searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
+        """A place at or below what is proven, much nearer to the end than what the index gives:
+        found without it, where it would take long to complete it by a walk from there.
+        """
+        far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self._interval_bytes)
+        if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:
+            return None
+        found = searched_place(segment, self.proven, self._interval_bytes)
+        return found if found[1] - place[1] > far_bytes else None
+
+    def _indexed_place(self, segment: Segment) -> tuple[int, int] | None:
+        """The place that the index gives, if a batch does begin there or the file ends there."""
+        try:
+            index = segment.load_index()
+            index.cut(segment.size)
+            while (place := index.floor(self.proven)) is not None and place[1] < segment.size:
+                if begins_a_batch(segment, *place):
+                    break
+                index.cut(place[1] - 1)
+        except BadIndex:
+            return None
+        return place
+
+
+def begins_a_batch(segment: Segment, offset: int, file_pos: int) -> bool:
+    """Whether a good header with that offset is there. Raises FileGone."""
+    batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
+    try:
+        return next(batches, None) is not None
+    except Fault:
+        return False

@@ -1,0 +1,107 @@
+"""One walk over the segments of a log, batch by batch: for a start and for the tools.
+
+It knows what must come next: which batch, where the next segment begins, how far the log goes at
+least (FORMAT.md section 7). It stops at the first thing that is not so. Whoever walks decides what
+that means and where to go on. Knows partitions and journals alike; changes nothing.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from storage.log.batch import BatchHeader
+from storage.log.scan import NO_OFFSET, Fault, load_checked, walk
+from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+
+
+class Missing(Fault):
+    """The records up to the offset `next_offset` are in no file."""
+
+    def __init__(self, segment: Segment, offset: int, next_offset: int) -> None:
+        reason = f"the records up to {next_offset} are missing"
+        super().__init__(segment, segment.size, offset, reason)
+        self.next_offset = next_offset
+
+
+class Overlap(Fault):
+    """A segment begins below the end of the one before it."""
+
+    def __init__(self, segment: Segment, before: Segment, offset: int) -> None:
+        reason = f"it begins below the end of {os.path.basename(before.path)}"
+        super().__init__(segment, 0, offset, reason)
+
+
+class LogWalk:
+    """A place in a log, and the walk on from there.
+
+    `offset` is what must come next, in segment `number`. `proven`: everything below it is known to
+    have been durable, so the log may not end before it. With `stop`, a durable offset, the walk
+    goes no further: for a log that a broker is writing.
+    """
+
+    def __init__(self, segments: Sequence[Segment], proven: int, stop: int = NO_OFFSET) -> None:
+        self.segments = segments
+        self.proven = proven
+        self.stop = stop
+        self.resume(0)
+
+    def resume(self, number: int, place: tuple[int, int] | None = None) -> None:
+        """Continue in that segment: at `place`, an offset and the file position of its batch, or
+        where the segment begins (None).
+        """
+        self.number = number
+        self._place = place
+
+    def batches(self, check_bodies_from: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """(segment, file_pos, header) of the good batches from here to the end of the log; bodies
+        are checked in batches that end above that offset.
+
+        Raises: Fault where the log does not go on as it must; `resume` and call again to go on
+        behind it. FileGone.
+        """
+        while self.number < len(self.segments):
+            segment = self.segments[self.number]
+            load_checked(segment)
+            self.offset, file_pos = self.enter(segment, self._place)
+            for pos, header in walk(
+                segment,
+                file_pos,
+                self.offset,
+                check_bodies_from=check_bodies_from,
+                end_pos=segment.size,
+            ):
+                if header.next_offset > self.stop:
+                    break
+                self.offset = header.next_offset
+                if header.durable_offset > self.proven:
+                    self.proven = header.durable_offset
+                yield segment, pos, header
+            self.leave(segment)
+            if not self._check_joint(segment):
+                return
+            self.resume(self.number + 1)
+
+    def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
+        """(offset, file_pos) where the walk of a segment begins; `place` as given to `resume`."""
+        return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
+
+    def leave(self, segment: Segment) -> None:
+        """Called behind the last batch of a segment."""
+
+    def following(self) -> Segment | None:
+        """The next segment, None if the walk does not go there."""
+        if self.number + 1 == len(self.segments):
+            return None
+        segment = self.segments[self.number + 1]
+        return segment if segment.base_offset < self.stop else None
+
+    def _check_joint(self, segment: Segment) -> bool:
+        """Whether another segment follows. Raises Fault where it does not begin as it must, or the
+        log ends too early.
+        """
+        following = self.following()
+        if following is not None and following.base_offset < self.offset:
+            raise Overlap(following, segment, self.offset)
+        expected = self.proven if following is None else following.base_offset
+        if expected > self.offset:
+            raise Missing(segment, self.offset, expected)
+        return following is not None
