@@ -6,7 +6,6 @@ Which adapters there are, the entry points say. Knows no storage.
 
 from __future__ import annotations
 
-import errno
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,13 +24,13 @@ from broker.config.settings import (
 )
 from broker.errors import LimitExceeded, NotAuthenticated
 from broker.limits import (
-    ACCEPT_PAUSE_S,
     KEEPALIVE_IDLE_S,
     KEEPALIVE_PROBE_S,
     KEEPALIVE_PROBES,
     LISTEN_BACKLOG,
 )
 from broker.server import adapters
+from broker.server.accepting import accept_all
 from broker.server.adapters import Adapter, AdapterError, Options
 from broker.server.connection import Connection, address_text
 from broker.server.sessions import Session
@@ -40,8 +39,6 @@ from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 if TYPE_CHECKING:
     from broker.access.authentication import Identity
     from broker.broker import Broker
-
-OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 @dataclass(slots=True)
@@ -116,29 +113,12 @@ def make_listeners(config: Config) -> list[Listener]:
 
 async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> None:
     """Take connections of a framed listener until cancelled; each runs in `nursery`."""
-    listening = listener.socket
-    assert listening is not None
-    while True:
-        try:
-            sock, _ = listening.accept()
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(listening)
-            continue
-        except OSError as error:
-            if error.errno in OUT_OF_RESOURCES:
-                broker.seldom.error(
-                    "accept_failed",
-                    cause=listener.name,
-                    listener=listener.name,
-                    reason=error.strerror,
-                )
-                await trio.sleep(ACCEPT_PAUSE_S)
-            continue  # Else it is about that connection alone: accept(2), "Error handling".
-        if broker.admission.admit(listener.protocol, listener.name):
-            nursery.start_soon(serve_connection, listener, broker, sock)
-        else:
-            sock.close()
-        await trio.lowlevel.checkpoint()
+    assert listener.socket is not None
+
+    def start(sock: socket.socket) -> None:
+        nursery.start_soon(serve_connection, listener, broker, sock)
+
+    await accept_all(broker, listener.socket, listener.protocol, listener.name, start)
 
 
 def keep_alive(listening: socket.socket) -> None:

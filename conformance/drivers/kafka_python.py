@@ -16,31 +16,34 @@ class KafkaPython:
 
     def __init__(self, address: str) -> None:
         self.common: dict[str, Any] = {"bootstrap_servers": address, "api_version": API_VERSION}
+        self.producing: dict[str, Any] = {"acks": "all"}
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """acks -1, the library's own batching."""
+        """With the library's own batching."""
         producer = KafkaProducer(
-            acks="all", linger_ms=5, compression_type=compression, **self.common
+            linger_ms=5, compression_type=compression, **self.producing, **self.common
         )
         try:
-            futures = [
-                producer.send(topic, value=item.value, key=item.key, partition=item.partition)
-                for item in messages
-            ]
+            futures = [producer.send(topic, **self.sent(item)) for item in messages]
             for future in futures:
                 future.get(READ_TIMEOUT_S)
         finally:
             producer.close()
 
+    def sent(self, item: Message) -> dict[str, Any]:
+        """What a send takes of a message."""
+        return {"value": item.value, "key": item.key, "partition": item.partition}
+
     def read(self, topic: str, count: int) -> list[Message]:
-        """From the beginning of every partition."""
-        return self._consume(topic, None, count)
+        """From the beginning of every partition, without a group."""
+        return self.consume(topic, None, count)
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
         """From the committed offsets; commits what was taken."""
-        return self._consume(topic, group, count)
+        return self.consume(topic, group, count)
 
-    def _consume(self, topic: str, group: str | None, count: int) -> list[Message]:
+    def consume(self, topic: str, group: str | None, count: int) -> list[Message]:
+        """So many messages; in a group they are committed."""
         consumer = KafkaConsumer(
             group_id=group,
             enable_auto_commit=False,

@@ -3,47 +3,27 @@
 import time
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer
 
 from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.drivers.kafka_python import KafkaPython
 
 POLL_MS = 500
 
 
-class KafkaPythonToday:
+class KafkaPythonToday(KafkaPython):
     """Keys, values and headers; `subscribe` in a group, as today's users do."""
 
     def __init__(self, address: str) -> None:
-        self.common: dict[str, Any] = {"bootstrap_servers": address}
+        self.common = {"bootstrap_servers": address}
+        self.producing = {}  # The library's own idempotence.
 
-    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """The library's own batching and idempotence."""
-        producer = KafkaProducer(linger_ms=5, compression_type=compression, **self.common)
-        try:
-            futures = [
-                producer.send(
-                    topic,
-                    value=item.value,
-                    key=item.key,
-                    headers=item.headers,
-                    partition=item.partition,
-                )
-                for item in messages
-            ]
-            for future in futures:
-                future.get(READ_TIMEOUT_S)
-        finally:
-            producer.close()
+    def sent(self, item: Message) -> dict[str, Any]:
+        """As `KafkaPython.sent`, with headers."""
+        return {**super().sent(item), "headers": item.headers}
 
-    def read(self, topic: str, count: int) -> list[Message]:
-        """From the beginning, without a group."""
-        return self._consume(topic, None, count)
-
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """As a member of the group; commits what was taken."""
-        return self._consume(topic, group, count)
-
-    def _consume(self, topic: str, group: str | None, count: int) -> list[Message]:
+    def consume(self, topic: str, group: str | None, count: int) -> list[Message]:
+        """As `KafkaPython.consume`, as a member of the group."""
         taken: list[Message] = []
         consumer = KafkaConsumer(
             topic,

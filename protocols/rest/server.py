@@ -18,8 +18,7 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework
 
-from broker.limits import ACCEPT_PAUSE_S
-from broker.server.listener import OUT_OF_RESOURCES
+from broker.server.accepting import accept_all
 from broker.server.tls import HANDSHAKE_S
 from protocols.rest.app import make_app
 from protocols.rest.connection import HttpConnection
@@ -89,24 +88,11 @@ class Server:
 
     async def accept(self, listening: socket.socket, connections: trio.Nursery) -> None:
         """Take connections until cancelled."""
-        broker = self._broker
-        while True:
-            try:
-                sock, _ = listening.accept()
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(listening)
-                continue
-            except OSError as error:
-                if error.errno in OUT_OF_RESOURCES:
-                    text = error.strerror
-                    broker.seldom.error("accept_failed", cause=PROTOCOL, reason=text)
-                    await trio.sleep(ACCEPT_PAUSE_S)
-                continue  # Else it is about that connection alone: accept(2), "Error handling".
-            if broker.admission.admit(PROTOCOL, PROTOCOL):
-                connections.start_soon(self._serve_connection, sock)
-            else:
-                sock.close()
-            await trio.lowlevel.checkpoint()
+
+        def start(sock: socket.socket) -> None:
+            connections.start_soon(self._serve_connection, sock)
+
+        await accept_all(self._broker, listening, PROTOCOL, PROTOCOL, start)
 
     async def _stream(
         self, sock: socket.socket

@@ -33,10 +33,9 @@ from protocols.rest.pip64.messages import (
     FetchAnswer,
     ShownMessage,
     either,
-    raw_or_none,
 )
 from protocols.rest.pip64.names import checked_name, subscription_name, topic_of
-from protocols.rest.pip64.produce import PROTOCOL
+from protocols.rest.pip64.produce import PROTOCOL, schema_fields
 from protocols.rest.pip64.reading import ReadLimits, read_limits, reserve, show_options
 from protocols.rest.pip64.showing import Shower, ShowOptions
 from protocols.rest.pip64.subscriber import Given, Subscriber, Wanted
@@ -188,12 +187,7 @@ class ConsumersApi:
         ):
             least, most = limits.ACK_TIMEOUT_MS_MIN, limits.ACK_TIMEOUT_MS_MAX
             raise Refused(BAD_BODY, f"ack_timeout_ms is 0, or from {least} to {most}")
-        fields = SchemaFields(
-            either(given.schema_type, given.schemaType),
-            either(given.schema_version, given.schemaVersion),
-            raw_or_none(given.key_schema, given.keySchema),
-            raw_or_none(given.value_schema, given.valueSchema),
-        )
+        fields = schema_fields(given)
         reader = version = None
         if fields != SchemaFields():
             chosen = self._registry.choose(topic, fields)

@@ -54,36 +54,36 @@ class ProducedMessage(msgspec.Struct):
     deliver_after_ms: Number | None = None
 
 
-class ProduceRequest(msgspec.Struct):
+class SchemaSettings(msgspec.Struct):
+    """The schemas of keys and values that a request names."""
+
+    schema_type: str | None = None
+    schemaType: str | None = None
+    schema_version: int | None = None
+    schemaVersion: int | None = None
+    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+
+
+class ProduceSettings(SchemaSettings):
+    """What a POST of messages says of all of them."""
+
+    producer_name: str | None = None
+    producerName: str | None = None
+
+
+class ProduceRequest(ProduceSettings):
     """POST of messages."""
 
     messages: list[ProducedMessage] | None = None
-    schema_type: str | None = None
-    schemaType: str | None = None
-    schema_version: int | None = None
-    schemaVersion: int | None = None
-    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    producer_name: str | None = None
-    producerName: str | None = None
 
 
-class ProduceEnvelope(msgspec.Struct):
+class ProduceEnvelope(ProduceSettings):
     """The same with its messages still as text, of which a large body may hold millions."""
 
     messages: msgspec.Raw = msgspec.field(default_factory=_absent)
-    schema_type: str | None = None
-    schemaType: str | None = None
-    schema_version: int | None = None
-    schemaVersion: int | None = None
-    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    producer_name: str | None = None
-    producerName: str | None = None
 
 
 class ProducedId(msgspec.Struct):
@@ -170,19 +170,11 @@ class ReadAnswer(msgspec.Struct):
     schemas: list[ShownSchema] | msgspec.UnsetType = msgspec.UNSET
 
 
-class CreateConsumer(msgspec.Struct):
+class CreateConsumer(SchemaSettings):
     """POST of a consumer."""
 
     name: str | None = None
     id: str | None = None
-    schema_type: str | None = None
-    schemaType: str | None = None
-    schema_version: int | None = None
-    schemaVersion: int | None = None
-    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
     subscription_type: str | None = None
     subscriptionType: str | None = None
     initial_position: str | None = None

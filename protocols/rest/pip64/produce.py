@@ -35,6 +35,7 @@ from protocols.rest.pip64.messages import (
     Number,
     ProducedMessage,
     ProduceRequest,
+    SchemaSettings,
     either,
     raw_or_none,
 )
@@ -339,7 +340,7 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
     return found
 
 
-def schema_fields(request: ProduceRequest) -> SchemaFields:
+def schema_fields(request: SchemaSettings) -> SchemaFields:
     """What a request says of its schema."""
     return SchemaFields(
         either(request.schema_type, request.schemaType),

@@ -1,0 +1,48 @@
+"""The accept loop that every listener shares, framed or HTTP. Knows no protocol."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.limits import ACCEPT_PAUSE_S
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+async def accept_all(
+    broker: Broker,
+    listening: socket.socket,
+    protocol: str,
+    name: str,
+    start: Callable[[socket.socket], None],
+) -> None:
+    """Take connections until cancelled; `start` gets those that the limits admit.
+
+    `protocol` is what they count for, `name` the listener in the log. `listening` does not block.
+    """
+    while True:
+        try:
+            sock, _ = listening.accept()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(listening)
+            continue
+        except OSError as error:
+            if error.errno in OUT_OF_RESOURCES:
+                broker.seldom.error(
+                    "accept_failed", cause=name, listener=name, reason=error.strerror
+                )
+                await trio.sleep(ACCEPT_PAUSE_S)
+            continue  # Else it is about that connection alone: accept(2), "Error handling".
+        if broker.admission.admit(protocol, name):
+            start(sock)
+        else:
+            sock.close()
+        await trio.lowlevel.checkpoint()
