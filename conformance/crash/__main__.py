@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conformance.crash.check import faults, position_faults, read_back
+from conformance.crash.check import faults, position_faults, read_back, read_back_by_iggy
 from conformance.crash.groups import Committer
 from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter, Writer
 from conformance.raw.iggy import IggyWire
@@ -40,6 +40,7 @@ class Run:
         self.random = rng
         self.ledgers = {name: Ledger(name) for name in WRITERS}
         self.positions = {"kafka": 0, "iggy": 0}
+        self.unanswered: dict[str, set[int]] = {listener: set() for listener in self.positions}
         with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(topic)
 
@@ -65,8 +66,12 @@ class Run:
         self.broker.start()
         broken = [f"{thread!r}: {thread.fault!r}" for thread in threads if thread.fault]
         log = read_back(address("kafka"), self.topic, 0)
-        broken += faults(log, list(self.ledgers.values()))
-        broken += position_faults(address("kafka"), self.topic, committers)
+        others = {"iggy": read_back_by_iggy(address("iggy"), self.topic)}
+        broken += faults(log, list(self.ledgers.values()), others)
+        for member in committers:
+            if member.unanswered is not None:
+                self.unanswered[member.listener].add(member.unanswered)
+        broken += position_faults(address("kafka"), self.topic, committers, self.unanswered)
         self.positions = {member.listener: member.position for member in committers}
         return broken
 

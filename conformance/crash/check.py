@@ -1,15 +1,22 @@
-"""Reads a topic back after a crash and holds it against what the clients were told."""
-
-from collections import Counter
+"""Reads a topic back after a crash, through two protocols, and makes a history of it and of what
+the clients were told, for the one judge of histories.
+"""
 
 from conformance.crash.groups import Committer
 from conformance.crash.writers import Address, Ledger
+from conformance.history.checker import check
+from conformance.history.events import History, Outcome
+from conformance.raw.iggy import BY_OFFSET, IggyWire
 from conformance.raw.kafka import KafkaWire, parse_set
 
+POLL_MESSAGES = 5000
 
-def read_back(address: Address, topic: str, start: int) -> dict[int, bytes]:
+Log = dict[int, bytes]
+
+
+def read_back(address: Address, topic: str, start: int) -> Log:
     """Offset to value of every record from `start` on, through the Kafka listener."""
-    found: dict[int, bytes] = {}
+    found: Log = {}
     with KafkaWire(address) as wire:
         while True:
             error, watermark, body = wire.fetch(topic, start, wait_ms=0)
@@ -25,35 +32,42 @@ def read_back(address: Address, topic: str, start: int) -> dict[int, bytes]:
             start = records[-1][0] + 1
 
 
-def faults(log: dict[int, bytes], ledgers: list[Ledger]) -> list[str]:
-    """Every broken promise: lost, changed, repeated or reordered."""
-    found = []
-    for ledger in ledgers:
-        for offset, value in ledger.acknowledged.items():
-            now = log.get(offset)
-            if now != value:
-                found.append(f"{ledger.name}: offset {offset} is {now!r}, was {value!r}")
-        values = [v for v in log.values() if v.startswith(ledger.name.encode() + b":")]
-        present = set(values)
-        lost = ledger.stored_somewhere - present
-        found += [f"{ledger.name}: {value!r} was acknowledged and is lost" for value in lost]
-        first_seen = list(dict.fromkeys(values))
-        if first_seen != sorted(first_seen):
-            found.append(f"{ledger.name}: order broken")
-        repeated = {value for value, times in Counter(values).items() if times > 1}
-        found += [
-            f"{ledger.name}: {value!r} is there twice and was answered the first time"
-            for value in repeated - ledger.sent_again
-        ]
+def read_back_by_iggy(address: Address, topic: str) -> Log:
+    """The same through the Iggy listener."""
+    found: Log = {}
+    with IggyWire(address) as wire:
+        while polled := wire.poll(topic, POLL_MESSAGES, BY_OFFSET, len(found)):
+            found |= {one.offset: one.payload for one in polled}
     return found
 
 
-def position_faults(address: Address, topic: str, committers: list[Committer]) -> list[str]:
-    """Groups that are behind their last acknowledged commit, seen through the Kafka listener."""
-    found = []
+def faults(log: Log, ledgers: list[Ledger], others: dict[str, Log] | None = None) -> list[str]:
+    """Every broken promise in what Kafka read back, and what `others` did, by protocol."""
+    history = History()
+    for ledger in ledgers:
+        offsets = {value: offset for offset, value in ledger.acknowledged.items()}
+        for value in sorted({*ledger.stored_somewhere, *ledger.unanswered, *ledger.sent_again}):
+            sent = history.send(ledger.name, value)
+            sent.again = value in ledger.sent_again
+            if value in ledger.stored_somewhere:
+                history.answer(sent, Outcome.DONE, offsets.get(value))
+    for reader, found in {"kafka": log, **(others or {})}.items():
+        end = max(found, default=-1) + 1
+        history.read(reader, (0, end), sorted(found.items()), whole=True)
+    return check(history)
+
+
+def position_faults(
+    address: Address, topic: str, committers: list[Committer], unanswered: dict[str, set[int]]
+) -> list[str]:
+    """Groups that are behind their last acknowledged commit, or where nobody put them, seen through
+    the Kafka listener. `unanswered` are the positions of each group's commits without an answer.
+    """
+    history = History()
     with KafkaWire(address) as wire:
         for member in committers:
-            position = wire.committed(member.group, topic)
-            if max(position, 0) < member.position:
-                found.append(f"{member.group} is at {position}, had committed {member.position}")
-    return found
+            for wanted in unanswered[member.listener]:
+                history.move(member.group, wanted)
+            history.moved(history.move(member.group, member.position))
+            history.told(member.group, wire.committed(member.group, topic), "kafka")
+    return check(history)

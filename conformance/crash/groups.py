@@ -20,6 +20,7 @@ class Committer(threading.Thread):
         self.topic = topic
         self.group = f"crash-{listener}"
         self.position = position
+        self.unanswered: int | None = None  # The commit under way, which may have happened.
         self.random = random.Random(seed)
         self.stopping = threading.Event()
         self.fault: BaseException | None = None
@@ -40,8 +41,9 @@ class Committer(threading.Thread):
         with KafkaWire(self.address) as wire:
             while not self.stopping.is_set():
                 wanted = self.position + self.random.randrange(3)
+                self.unanswered = wanted
                 assert wire.commit(self.group, self.topic, wanted) == 0
-                self.position = wanted
+                self.position, self.unanswered = wanted, None
 
     def _commit_by_iggy(self) -> None:
         """Only below the end of the log: Iggy refuses an offset that is not there."""
@@ -49,5 +51,7 @@ class Committer(threading.Thread):
             while not self.stopping.is_set():
                 found = wire.poll(self.topic, 1 + self.random.randrange(3), 1, self.position)
                 if found:
-                    wire.store_offset(self.topic, self.group, found[-1].offset)
-                    self.position = found[-1].offset + 1
+                    wanted = found[-1].offset + 1
+                    self.unanswered = wanted
+                    wire.store_offset(self.topic, self.group, wanted - 1)
+                    self.position, self.unanswered = wanted, None

@@ -74,6 +74,25 @@ def read_entry(offset: int, body: bytes) -> Seen:
     }
 
 
+def read_messages(offset: int, body: bytes) -> list[Seen]:
+    """Place and payload of each message of any entry, packed or batched."""
+    (size,) = struct.unpack_from(">I", body, 6)
+    one: dict[int, Value] = dict(parse(body[10 : 10 + size]))
+    payload = body[10 + size :]
+    if one.get(COMPRESSION) == ZLIB:
+        payload = zlib.decompress(payload)
+    if COUNT not in one:
+        return [{"entryId": offset, "payload": payload}]
+    found: list[Seen] = []
+    pos = 0
+    while pos < len(payload):
+        (size,) = struct.unpack_from(">I", payload, pos)
+        value_pos = pos + 4 + size
+        pos = value_pos + int(dict(parse(payload[pos + 4 : value_pos]))[PAYLOAD_SIZE])
+        found.append({"entryId": offset + len(found), "payload": payload[value_pos:pos]})
+    return found
+
+
 def _of_producer(record: Record) -> Fields:
     publish_us = record.append_us if record.publish_us is None else record.publish_us
     fields: Fields = [(PRODUCER, record.producer_name or b"")]

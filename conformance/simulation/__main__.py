@@ -23,6 +23,9 @@ WHAT = {
     "workloads left.",
     "truncations": "A log cut short at each byte of its last 64 KiB, after a clean stop and after "
     "a kill in turn.",
+    "histories": "Writers, readers and groups of all protocols on one partition, over kills, power "
+    "losses and full disks; the judge of histories (`conformance/history/checker.py`) over what "
+    "they were told.",
     "failures": "Random workloads with one failing disk call (EIO, ENOSPC, EROFS, short writes, "
     "failed syncs and reads), at each call in turn.",
 }

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 
 from conformance.simulation.damage import TAIL_BYTES, flips, truncations
 from conformance.simulation.failing import failures
+from conformance.simulation.histories import histories
 from conformance.simulation.power import Scenario
 
 Unit = Callable[[int, str], Iterator[str | None]]
@@ -33,6 +34,7 @@ KINDS: dict[str, Unit] = {
     "power": lambda seed, folder: Scenario(seed, folder).run(),
     "flips": lambda seed, folder: flips(seed, folder, FLIPS_EACH),
     "truncations": truncation_unit,
+    "histories": lambda seed, folder: histories(seed, folder),
     "failures": lambda seed, folder: failures(seed, folder),
 }
 

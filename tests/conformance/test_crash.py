@@ -27,11 +27,20 @@ def test_a_sound_log_has_no_faults():
 
 
 def test_a_lost_value_is_a_fault():
-    assert len(faults({0: b"a:0"}, [ledger(b"a:0", b"a:1")])) == 2
+    (fault,) = faults({0: b"a:0"}, [ledger(b"a:0", b"a:1")])
+    assert fault.startswith("lost: ")
 
 
 def test_another_value_at_an_acknowledged_offset_is_a_fault():
-    assert any("offset 0" in text for text in faults({0: b"a:1", 1: b"a:0"}, [ledger(b"a:0")]))
+    log = {0: b"a:1", 1: b"a:0"}
+    assert any("stored at 0" in text for text in faults(log, [ledger(b"a:0", b"a:1")]))
+
+
+def test_another_value_by_another_protocol_is_a_fault():
+    log = {0: b"a:0"}
+    assert faults(log, [ledger(b"a:0")], {"iggy": log}) == []
+    found = faults(log, [ledger(b"a:0")], {"iggy": {0: b"a:1"}})
+    assert any(text.startswith("two values") for text in found)
 
 
 def test_a_repeated_value_is_a_fault_unless_it_was_sent_again():
@@ -43,4 +52,6 @@ def test_a_repeated_value_is_a_fault_unless_it_was_sent_again():
 
 
 def test_a_broken_order_is_a_fault():
-    assert any("order" in text for text in faults({0: b"a:1", 1: b"a:0"}, [ledger()]))
+    unsure = Ledger("a")
+    unsure.unanswered.extend((b"a:0", b"a:1"))
+    assert any("order" in text for text in faults({0: b"a:1", 1: b"a:0"}, [unsure]))

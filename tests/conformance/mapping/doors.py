@@ -6,7 +6,6 @@ gives the base offset. A reader gives what its clients see from an offset on.
 
 import base64
 import json
-from dataclasses import replace
 
 import msgspec
 
@@ -15,22 +14,18 @@ from broker.reading.records import read_records
 from broker.reading.transcode import read_as
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 from conformance.mapping.views import US_PER_MS
-from protocols.kafka.produce import magic_of
+from conformance.mapping.writers import WRITERS
 from protocols.rest.pip64.messages import ProduceRequest, ShownMessage
 from protocols.rest.pip64.produce import Producing
 from protocols.rest.pip64.showing import Shower, ShowOptions
 from protocols.rest.schemas.resolving import SchemaRegistry
-from storage.codecs import kafka_batches, kafka_prepare, kafka_timed, pulsar
-from storage.codecs.api import BodyFormat, BodyInfo, Prepared
-from storage.codecs.iggy import IGGY, body_from_send
-from storage.codecs.iggy_forms import body_from_batch, body_from_untyped
-from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed
+from storage.codecs.iggy import IGGY
+from storage.codecs.iggy_typed import IGGY_TYPED
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from tests.conformance.mapping import awkward
 
 READ_BYTES = 1 << 20
-LIMIT = 1 << 24
 
 
 class Doors:
@@ -106,74 +101,6 @@ class Doors:
         return [_shown(one) for one in shown], read.next_offset
 
 
-def _kafka(pack, is_packed):
-    def write(found, base_offset, now_us):
-        sent = bytearray(pack(found, is_packed))
-        assert magic_of(memoryview(sent)) == {"0": 0, "1": 1, "2": 2}[pack.__name__[-1]]
-        if pack is kafka_forms.produced_2:
-            made = kafka_batches.prepare(sent, base_offset, message_bytes_max=LIMIT)
-            return KAFKA_BATCHES.format, made
-        if pack is kafka_forms.produced_0:
-            made = kafka_prepare.prepare(sent, base_offset, now_us, message_bytes_max=LIMIT)
-            return KAFKA.format, made
-        records, _ = kafka_timed.records(memoryview(sent), LIMIT, LIMIT)
-        records = [replace(one, offset=offset) for offset, one in enumerate(records, base_offset)]
-        body = KAFKA_BATCHES.encode(records, base_offset)
-        return KAFKA_BATCHES.format, Prepared(body, KAFKA_BATCHES.inspect(body))
-
-    return write
-
-
-def pulsar_entries(form, found):
-    """(Entry, count of its messages) of each SEND that a client makes of the records."""
-    is_packed = "zlib" in form
-    if "batch" in form:
-        return [(pulsar_forms.batch_entry(found, is_packed), len(found))]
-    return [(pulsar_forms.entry(one, is_packed), 1) for one in found]
-
-
-def _pulsar(form):
-    def write(found, base_offset, now_us):
-        body, delta, flags, times = b"", 0, 0, []
-        for entry, count in pulsar_entries(form, found):
-            info = pulsar.parse_send(memoryview(entry))
-            assert info.record_count == count
-            body += pulsar.ENTRY_PREFIX.pack(len(entry), delta, count) + entry
-            delta, flags, times = delta + count, flags | info.flags, [*times, info.publish_us]
-        return BodyFormat.PULSAR, Prepared(body, BodyInfo(delta, times[0], max(times), flags))
-
-    return write
-
-
-def _iggy(pack, make, codec):
-    def write(found, base_offset, now_us):
-        messages = memoryview(pack(found))
-        return codec.format, make(messages, base_offset, now_us, key=found[0].key)
-
-    return write
-
-
-def _from_batch(messages, base_offset, now_us, *, key):
-    count = int.from_bytes(messages[48:52], "little")
-    return body_from_batch(messages, count, base_offset, now_us, key=key)
-
-
-WRITERS = {
-    "kafka-0": _kafka(kafka_forms.produced_0, False),
-    "kafka-0 gzip": _kafka(kafka_forms.produced_0, True),
-    "kafka-1": _kafka(kafka_forms.produced_1, False),
-    "kafka-1 gzip": _kafka(kafka_forms.produced_1, True),
-    "kafka-2": _kafka(kafka_forms.produced_2, False),
-    "kafka-2 gzip": _kafka(kafka_forms.produced_2, True),
-    "pulsar": _pulsar("pulsar"),
-    "pulsar zlib": _pulsar("pulsar zlib"),
-    "pulsar batch": _pulsar("pulsar batch"),
-    "pulsar batch zlib": _pulsar("pulsar batch zlib"),
-    "iggy": _iggy(iggy_forms.sent_classic, body_from_send, IGGY),
-    "iggy-typed 0.7": _iggy(iggy_forms.sent_untyped, body_from_untyped, IGGY_TYPED),
-    "iggy-typed 0.9": _iggy(iggy_forms.sent_typed, body_from_typed, IGGY_TYPED),
-    "iggy-typed 0.11": _iggy(iggy_forms.sent_batch, _from_batch, IGGY_TYPED),
-}
 FORMS = (*WRITERS, "rest")
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from conformance.mapping.views import SEES, WRITES, seen_by
+from conformance.mapping.writers import pulsar_entries
 from storage.codecs.record import Header, Record
 from storage.codecs.registry import codec_for
 from storage.metadata.names import parse_topic
 from tests.conformance.mapping import awkward
 from tests.conformance.mapping.awkward import NOW_US
-from tests.conformance.mapping.doors import FORMS, Doors, pulsar_entries, sendable
+from tests.conformance.mapping.doors import FORMS, Doors, sendable
 
 ROUNDS, RECORDS_MAX = 12, 6
 HUGE = 1300

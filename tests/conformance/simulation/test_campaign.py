@@ -2,9 +2,11 @@
 
 import pytest
 
+from conformance.history.checker import check
 from conformance.simulation.campaign import Progress, run
 from conformance.simulation.damage import TAIL_BYTES, flips, truncations
 from conformance.simulation.failing import failures
+from conformance.simulation.histories import Mixed, histories
 from conformance.simulation.scratch import scratch
 
 
@@ -51,6 +53,23 @@ def test_a_log_that_ends_above_all_that_was_acknowledged_may_do_so_in_silence(fo
 def test_a_failing_call_leaves_nothing_half_done(folder, seed):
     """Each place of the code that calls the disk in these workloads, with each of its faults."""
     assert [found for found in failures(seed, folder, each_site_once=True) if found] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 300, 60))
+def test_clients_of_all_protocols_are_told_nothing_that_is_not_so(folder, first):
+    """300 histories in all."""
+    for seed in range(first, first + 60):
+        assert list(histories(seed, folder)) == [None], f"seed {seed}"
+
+
+def test_a_broker_that_forgets_is_found(folder):
+    """A reader that is not given what was acknowledged, in a history of the simulation's."""
+    mixed = Mixed(1, folder)
+    assert mixed.run() == []
+    whole = mixed.history.reads[-1]
+    whole.records = list(whole.records)[1:]
+    assert {fault.partition(":")[0] for fault in check(mixed.history)} >= {"lost"}
 
 
 def test_a_run_goes_on_where_it_was_broken_off(folder, tmp_path):

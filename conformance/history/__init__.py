@@ -1,0 +1,1 @@
+"""Recorded histories of writers, readers and groups, and what must hold in each of them."""

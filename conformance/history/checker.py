@@ -1,0 +1,140 @@
+"""What must hold in every history, in the manner of Jepsen's checker for Kafka: pure functions, one
+for each kind of fault.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from conformance.history.events import History, Moved, Outcome, Sent, Told
+
+
+def check(history: History) -> list[str]:
+    """Every fault, with its kind first."""
+    return [f"{kind}: {text}" for kind, find in CHECKS.items() for text in find(history)]
+
+
+def lost(history: History) -> Iterator[str]:
+    """A value was acknowledged, and a later read of its place, or of everything, lacks it."""
+    done = [one for one in history.sent if one.outcome is Outcome.DONE]
+    for read in history.reads:
+        at = dict(read.records)
+        values = set(at.values())
+        for sent in done:
+            if sent.answered > read.asked:
+                continue
+            where = sent.offset
+            if where is not None and read.start <= where < read.end and at.get(where) != sent.value:
+                yield f"{read.reader} has {at.get(where)!r} at {where}, {_told(sent)}"
+            elif read.whole and sent.value not in values:
+                yield f"{read.reader} lacks {sent.value!r}, {_told(sent)}"
+
+
+def changed(history: History) -> Iterator[str]:
+    """One offset has two values."""
+    first: dict[int, tuple[bytes, str]] = {}
+    for read in history.reads:
+        for offset, value in read.records:
+            known, who = first.setdefault(offset, (value, read.reader))
+            if known != value:
+                yield f"offset {offset} is {known!r} to {who} and {value!r} to {read.reader}"
+
+
+def gone(history: History) -> Iterator[str]:
+    """A value was read, and a later read of its place has nothing there."""
+    known: dict[int, tuple[bytes, str]] = {}
+    for read in history.reads:
+        at = dict(read.records)
+        for offset, (value, who) in known.items():
+            if read.start <= offset < read.end and offset not in at:
+                yield f"{who} had {value!r} at {offset}, {read.reader} has nothing there"
+        if read.whole and known and read.end <= max(known):
+            yield f"{read.reader} ends at {read.end}, {max(known)} had been read"
+        known |= {offset: (value, read.reader) for offset, value in read.records}
+
+
+def doubled(history: History) -> Iterator[str]:
+    """A value that was sent once has two offsets."""
+    again = {one.value for one in history.sent if one.again}
+    places: dict[bytes, set[int]] = defaultdict(set)
+    for read in history.reads:
+        for offset, value in read.records:
+            places[value].add(offset)
+    for value, offsets in places.items():
+        if len(offsets) > 1 and value not in again:
+            yield f"{value!r} was sent once and is at {sorted(offsets)}"
+
+
+def reordered(history: History) -> Iterator[str]:
+    """Offsets of one read do not rise, or a writer's values lie in another order than it sent them
+    (where a value lies more than once, its first place counts).
+    """
+    order = {one.value: (one.writer, number) for number, one in enumerate(history.sent)}
+    for read in history.reads:
+        offsets = [offset for offset, _ in read.records]
+        if any(one >= other for one, other in pairwise(offsets)):
+            yield f"{read.reader} was given offsets {offsets[:20]}"
+        if not read.whole:
+            continue  # What comes again may have had its first place before.
+        latest: dict[str, tuple[int, bytes]] = {}
+        for value in dict.fromkeys(value for _, value in sorted(read.records)):
+            writer, number = order.get(value, ("", -1))
+            before = latest.get(writer, (-1, b""))
+            if number < before[0]:
+                yield f"order of {writer}: {before[1]!r} lies before {value!r}"
+            latest[writer] = (number, value)
+
+
+def refused(history: History) -> Iterator[str]:
+    """A value was refused, and is there."""
+    gone = {one.value for one in history.sent if one.outcome is Outcome.REFUSED and not one.again}
+    for read in history.reads:
+        for offset, value in read.records:
+            if value in gone:
+                yield f"{value!r} was refused, and {read.reader} has it at {offset}"
+
+
+def invented(history: History) -> Iterator[str]:
+    """A value is there that nobody has sent yet."""
+    asked = {one.value: one.asked for one in history.sent}
+    for read in history.reads:
+        for offset, value in read.records:
+            if asked.get(value, read.asked + 1) > read.asked:
+                yield f"{read.reader} has {value!r} at {offset}, which nobody had sent"
+
+
+def backwards(history: History) -> Iterator[str]:
+    """A position is behind where it was answered to be, or where nobody ever put it.
+
+    Moves happen in the order in which they are asked for; one without an answer may have happened.
+    """
+    moves: dict[str, list[Moved]] = defaultdict(list)
+    for event in history.events:
+        if isinstance(event, Moved):
+            moves[event.group].append(event)
+        elif isinstance(event, Told):
+            may_be = {-1, 0}
+            for moved in moves[event.group]:
+                if not 0 <= moved.answered < event.asked:
+                    may_be.add(moved.position)
+                elif moved.outcome is Outcome.DONE:
+                    may_be = {moved.position}
+            if event.position not in may_be:
+                yield f"{event.group} is at {event.position} to {event.reader}, not in {may_be}"
+
+
+CHECKS: dict[str, Callable[[History], Iterator[str]]] = {
+    "lost": lost,
+    "read and gone": gone,
+    "two values at one offset": changed,
+    "twice": doubled,
+    "order": reordered,
+    "refused and read": refused,
+    "made up": invented,
+    "position": backwards,
+}
+
+
+def _told(sent: Sent) -> str:
+    where = "" if sent.offset is None else f" at {sent.offset}"
+    return f"which {sent.writer} was told is stored{where}"

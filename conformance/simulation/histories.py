@@ -1,0 +1,290 @@
+"""Histories of mixed protocols on one partition: writers, readers and groups of all of them on a
+broker that is killed, loses power or has no room, and the judge of histories over what they saw.
+"""
+
+import errno
+import os
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+
+from broker import errors
+from broker.delivery.entries import read_entries
+from broker.reading.records import read_records
+from broker.reading.transcode import read_as
+from broker.subscriptions.subscriptions import KafkaCommit, Subscription
+from broker.topics.partition import Partition
+from conformance.history.checker import check
+from conformance.history.events import History, Moved, Outcome, Sent
+from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
+from conformance.mapping.views import Seen
+from conformance.mapping.writers import WRITERS, Writer
+from conformance.simulation.calls import WRITE, Plan, Refusal, TracedDisk, never
+from conformance.simulation.house import House, Shape, done
+from conformance.simulation.medium import Medium, choose_loss
+from conformance.simulation.scratch import empty
+from storage.codecs.api import Codec, Prepared
+from storage.codecs.iggy import IGGY
+from storage.codecs.iggy_typed import IGGY_TYPED
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.plain import PLAIN
+from storage.codecs.record import Record
+from storage.metadata.names import TopicName
+
+LIVES, STEPS = 2, 16
+TOPIC = TopicName("public", "default", "mixed")
+GROUPS = (b"billing", b"audit")
+WRITERS_MAX = 3
+BATCH_MAX = 4
+READ_BYTES = 1 << 20
+PUBLISHED_US = 1_700_000_000_000_000
+SAYS_OFFSETS = ("kafka", "pulsar", "rest")  # Iggy's answer to a SEND has none.
+
+Values = list[tuple[int, bytes]]
+Reader = Callable[[Partition, int], Awaitable[tuple[Values, int]]]
+
+
+def _rest(found: Sequence[Record], base_offset: int, now_us: int) -> tuple[int, Prepared]:
+    body = PLAIN.encode([replace(one, offset=at) for at, one in enumerate(found)], 0)
+    return PLAIN.format, Prepared(body, PLAIN.inspect(body))
+
+
+def _transcoded(codec: Codec, parse: Callable[[bytes], list[Seen]], name: str) -> Reader:
+    async def read(partition: Partition, offset: int) -> tuple[Values, int]:
+        result = await read_as(partition, codec, offset, bytes_max=READ_BYTES)
+        seen = [one for part in result.parts for one in parse(bytes(part))]
+        return _values(seen, "offset", name, offset), result.next_offset
+
+    return read
+
+
+async def _as_entries(partition: Partition, offset: int) -> tuple[Values, int]:
+    found = await read_entries(partition, offset, READ_BYTES)
+    seen: list[Seen] = []
+    for one in found.entries:
+        seen += pulsar_forms.read_messages(one.offset, bytes(one.body))
+    return _values(seen, "entryId", "payload", offset), found.next_offset
+
+
+async def _as_records(partition: Partition, offset: int) -> tuple[Values, int]:
+    found = await read_records(partition, offset, bytes_max=READ_BYTES, records_max=1000)
+    return [(one.record.offset, one.record.value or b"") for one in found.records], (
+        found.next_offset
+    )
+
+
+def _values(seen: list[Seen], place: str, name: str, start: int) -> Values:
+    found = []
+    for one in seen:
+        offset, value = one[place], one[name]
+        assert isinstance(offset, int) and isinstance(value, bytes)
+        if offset >= start:  # Packed sets and batches come whole.
+            found.append((offset, value))
+    return found
+
+
+READERS: dict[str, Reader] = {
+    "kafka-0": _transcoded(KAFKA, kafka_forms.read_0, "value"),
+    "kafka-2": _transcoded(KAFKA_BATCHES, kafka_forms.read_2, "value"),
+    "iggy": _transcoded(IGGY, iggy_forms.read_classic, "payload"),
+    "iggy-typed": _transcoded(IGGY_TYPED, iggy_forms.read_typed, "payload"),
+    "pulsar": _as_entries,
+    "rest": _as_records,
+}
+FORMS: dict[str, Writer] = {**WRITERS, "rest": _rest}
+
+
+async def _read_all(partition: Partition, start: int, readers: Sequence[str]) -> dict[str, Values]:
+    """What each reader is given from there to the watermark."""
+    found: dict[str, Values] = {}
+    for reader in readers:
+        offset, found[reader] = start, []
+        while offset < partition.high_watermark:
+            more, offset = await READERS[reader](partition, offset)
+            found[reader] += more
+    return found
+
+
+class Mixed:
+    """One seed: a few writers of any protocols, over some lives of one broker."""
+
+    def __init__(self, seed: int, folder: str) -> None:
+        self.rng = random.Random(f"histories {seed}")
+        self.history = History()
+        self._folder = folder
+        self._shape = Shape(journal_factor=self.rng.choice((1, 300)))
+        self._writers = self.rng.sample(sorted(FORMS), self.rng.randint(1, WRITERS_MAX))
+        self._counts = dict.fromkeys(self._writers, 0)
+        self._unanswered: dict[str, deque[Sent]] = {one: deque() for one in self._writers}
+        self._to_send_again: dict[str, list[Sent]] = {}
+        self._owed: list[tuple[int, list[tuple[Sent, int]] | Moved]] = []
+        self._path = empty(os.path.join(folder, "life-0"))
+        self.disk = TracedDisk(self._path)
+        self.medium = Medium.of(self._path, self.disk.names.numbers)
+        self.house = House(self._path, self.disk, self._shape)
+        done(self.house.broker.topics.create, TOPIC, 1)
+        self._round(whole=True)
+
+    @property
+    def partition(self) -> Partition:
+        """The only one, of the broker that lives now."""
+        return self.house.broker.topics.partition(TOPIC, 0)
+
+    def run(self) -> list[str]:
+        """What is wrong with the history of this seed."""
+        for life in range(1, LIVES + 1):
+            for _ in range(STEPS):
+                self.rng.choices(ACTIONS, WEIGHTS)[0](self)
+            if life < LIVES:
+                self._end_life(life)
+        self._round(whole=True)
+        self._read(0, *READERS)
+        for group in GROUPS:
+            self._tell(group)
+        self.house.kill()
+        return check(self.history)
+
+    # Writers.
+
+    def _append(self, plan: Plan = never) -> None:
+        form = self.rng.choice(self._writers)
+        sents = self._next(form)
+        partition, now_us = self.partition, self.house.broker.now_us()
+        records = [Record(0, 0, PUBLISHED_US, value=one.value) for one in sents]
+        body_format, made = FORMS[form](records, partition.next_offset, now_us)
+        self.disk.plan = plan
+        try:
+            appended = partition.append(
+                [made.body], made.info, body_format=body_format, append_us=now_us
+            )
+        except errors.StorageFull:
+            for one in sents:
+                self.history.answer(one, Outcome.REFUSED)
+                self._unanswered[form].remove(one)
+            return
+        finally:
+            self.disk.plan = never
+        places = [(one, appended.base_offset + at) for at, one in enumerate(sents)]
+        self._owed.append((appended.ticket, places))
+        self._answer()
+
+    def _append_without_room(self) -> None:
+        self._append(lambda kind, path: Refusal(errno.ENOSPC) if kind == WRITE else None)
+
+    def _next(self, form: str) -> list[Sent]:
+        """What a client sends next: what had no answer when the broker went, then new values."""
+        count = self.rng.randint(1, BATCH_MAX)
+        again = self._to_send_again.get(form)
+        if again:
+            sents, self._to_send_again[form] = again[:count], again[count:]
+            return sents
+        sents = []
+        for _ in range(count):
+            value = b"%s:%08d" % (form.encode(), self._counts[form])
+            self._counts[form] += 1
+            sents.append(self.history.send(form, value))
+        self._unanswered[form] += sents
+        return sents
+
+    def _answer(self) -> None:
+        """Whatever is durable."""
+        durable = self.house.broker.committer.durable_ticket
+        due = [what for ticket, what in self._owed if ticket <= durable]
+        self._owed = [one for one in self._owed if one[0] > durable]
+        for what in due:
+            if isinstance(what, Moved):
+                self.history.moved(what)
+                continue
+            for sent, offset in what:
+                says = sent.writer.startswith(SAYS_OFFSETS)
+                self.history.answer(sent, Outcome.DONE, offset if says else None)
+                self._unanswered[sent.writer].remove(sent)
+
+    def _round(self, *, whole: bool = False) -> None:
+        self.house.step_round()
+        while whole and self.house.in_round:
+            self.house.step_round()
+        self._answer()
+
+    def _whole_round(self) -> None:
+        self._round(whole=True)
+
+    # Readers and groups.
+
+    def _read_some(self) -> None:
+        end = self.partition.high_watermark
+        if end:
+            self._read(self.rng.randrange(end), self.rng.choice(sorted(READERS)))
+
+    def _read(self, start: int, *readers: str) -> None:
+        partition = self.partition
+        end = partition.high_watermark
+        for reader, values in done(_read_all, partition, start, readers).items():
+            self.history.read(reader, (start, end), values, whole=start == 0)
+
+    def _subscription(self, group: bytes) -> Subscription:
+        broker = self.house.broker
+        return broker.subscriptions.open(broker.topics.get(TOPIC), group)
+
+    def _move(self) -> None:
+        """A commit of Kafka or Iggy, a cumulative ack or a seek: whichever, it is a place."""
+        group, offset = self.rng.choice(GROUPS), self.rng.randrange(self.partition.next_offset + 1)
+        subscription = self._subscription(group)
+        how = self.rng.randrange(4)
+        if how == 0:
+            ticket = subscription.commit(0, offset, kafka=KafkaCommit(offset, b"", 1))
+        elif how == 1:
+            ticket = subscription.commit(0, offset)
+        elif how == 2:
+            offset = max(offset, subscription.position(0) or 0)
+            subscription.start(0, 0)
+            ticket = subscription.ack_to(0, offset, lazy=False)
+        else:
+            ticket = subscription.seek(0, offset)
+        self._owed.append((ticket, self.history.move(group.decode(), offset)))
+
+    def _tell(self, group: bytes) -> None:
+        position = self._subscription(group).position(0)
+        self.history.told(group.decode(), -1 if position is None else position, "all")
+
+    # Lives.
+
+    def _end_life(self, life: int) -> None:
+        """The process is killed, or the power goes; whoever has no answer sends again."""
+        self.house.kill()
+        path = self._path
+        if self.rng.random() < 0.6:
+            for call in self.disk.calls:
+                self.medium.take(call)
+            path = empty(os.path.join(self._folder, f"life-{life}"))
+            self.medium.cut(self.rng, choose_loss(self.rng)).write(path)
+        self._path, self._owed = path, []
+        self.disk = TracedDisk(path)
+        self.medium = Medium.of(path, self.disk.names.numbers)
+        self.house = House(path, self.disk, self._shape)
+        self._to_send_again = {form: list(sents) for form, sents in self._unanswered.items()}
+        for sents in self._to_send_again.values():
+            for one in sents:
+                one.again = True
+        for group in GROUPS:
+            self._tell(group)
+        self._read(0, self.rng.choice(sorted(READERS)))
+
+
+CHANCES: dict[Callable[[Mixed], None], int] = {
+    Mixed._append: 10,
+    Mixed._append_without_room: 1,
+    Mixed._round: 8,
+    Mixed._whole_round: 2,
+    Mixed._read_some: 3,
+    Mixed._move: 3,
+}
+ACTIONS, WEIGHTS = list(CHANCES), list(CHANCES.values())
+
+
+def histories(seed: int, folder: str) -> Iterator[str | None]:
+    """One history: what is wrong with it, None where nothing is."""
+    found = Mixed(seed, folder).run()
+    yield "; ".join(found) or None

@@ -1,0 +1,154 @@
+"""Each kind of fault, found in a history that is wrong in that one way, and none in a right one."""
+
+import pytest
+
+from conformance.history.checker import CHECKS, check
+from conformance.history.events import History, Outcome
+
+DONE, REFUSED, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN
+A0, A1, A2, B0 = b"a:0", b"a:1", b"a:2", b"b:0"
+
+
+def sent(*, third=UNKNOWN):
+    """a:0 at 0, b:0 somewhere, a:1 at 2 were acknowledged, then a:2 is sent."""
+    history = History()
+    for writer, value, outcome, offset in (
+        ("a", A0, DONE, 0),
+        ("b", B0, DONE, None),
+        ("a", A1, DONE, 2),
+        ("a", A2, third, None),
+    ):
+        one = history.send(writer, value)
+        if outcome is not UNKNOWN:
+            history.answer(one, outcome, offset)
+    return history
+
+
+def with_log(history, *values, reader="kafka"):
+    records = [(offset, value) for offset, value in enumerate(values) if value]
+    history.read(reader, (0, len(values)), records, whole=True)
+    return history
+
+
+def kinds(history):
+    return {text.partition(":")[0] for text in check(history)}
+
+
+@pytest.mark.parametrize("values", [(A0, B0, A1), (A0, B0, A1, A2)])
+def test_what_was_not_answered_may_be_there_or_not(values):
+    history = with_log(with_log(sent(), *values), *values, reader="iggy")
+    history.read("pulsar", (1, 3), [(1, B0), (2, A1)], whole=False)
+    assert check(history) == []
+
+
+def test_a_value_that_is_not_where_it_was_acknowledged_is_lost():
+    assert kinds(with_log(sent(), A0, B0)) == {"lost"}
+    assert kinds(with_log(sent(), A0, B0, None)) == {"lost"}
+
+
+def test_a_value_that_was_acknowledged_without_an_offset_is_lost_too():
+    assert kinds(with_log(sent(), A0, None, A1)) == {"lost"}
+
+
+def test_a_part_of_the_log_must_hold_what_was_acknowledged_in_it():
+    history = sent()
+    history.read("pulsar", (2, 3), [], whole=False)
+    assert kinds(history) == {"lost"}
+
+
+def test_what_is_acknowledged_after_a_read_need_not_be_in_it():
+    history = History()
+    one = history.send("a", A0)
+    history.read("kafka", (0, 1), [], whole=True)
+    history.answer(one, DONE, 0)
+    assert check(history) == []
+
+
+def test_what_was_read_once_stays_there():
+    history = with_log(sent(), A0, B0, A1, A2)
+    history.read("iggy", (3, 4), [], whole=False)
+    assert kinds(history) == {"read and gone"}
+    assert kinds(with_log(with_log(sent(), A0, B0, A1, A2), A0, B0, A1)) == {"read and gone"}
+
+
+def test_two_readers_must_be_given_one_value():
+    history = with_log(sent(), A0, B0, A1, A2)
+    history.read("iggy", (3, 4), [(3, B0)], whole=False)
+    assert kinds(history) == {"two values at one offset", "twice"}
+
+
+def test_a_value_that_was_sent_once_is_there_once():
+    history = with_log(sent(), A0, B0, A1, B0)
+    assert kinds(history) == {"twice"}
+    history.sent[1].again = True
+    assert check(history) == []
+
+
+def test_values_lie_in_the_order_in_which_their_writer_sent_them():
+    history = History()
+    for value in (A0, A1):
+        history.answer(history.send("a", value), DONE)
+    assert kinds(with_log(history, A1, A0)) == {"order"}
+    assert kinds(with_log(History(), None)) == set()
+
+
+def test_offsets_of_one_read_rise():
+    history = sent()
+    history.read("kafka", (0, 3), [(0, A0), (2, A1), (1, B0)], whole=False)
+    assert kinds(history) == {"order"}
+
+
+def test_a_refused_value_is_nowhere():
+    assert kinds(with_log(sent(third=REFUSED), A0, B0, A1, A2)) == {"refused and read"}
+
+
+def test_nobody_reads_what_was_not_sent_or_not_yet():
+    assert kinds(with_log(sent(), A0, B0, A1, b"c:0")) == {"made up"}
+    history = with_log(History(), A0)
+    history.send("a", A0)
+    assert kinds(history) == {"made up"}
+
+
+def test_a_position_is_never_behind_what_was_answered():
+    history = History()
+    history.moved(history.move("g", 5))
+    history.told("g", 5, "kafka")
+    history.move("g", 3)  # Back, perhaps.
+    for position in (5, 3):
+        history.told("g", position, "iggy")
+    assert check(history) == []
+    history.moved(history.move("g", 7))
+    history.told("g", 5, "pulsar")
+    assert kinds(history) == {"position"}
+
+
+def test_a_move_that_was_asked_for_after_one_that_was_answered_may_have_happened():
+    history = History()
+    first, _ = history.move("g", 9), history.move("g", 2)
+    history.moved(first)
+    history.told("g", 2, "kafka")
+    assert check(history) == []
+    history.told("g", 0, "kafka")
+    assert kinds(history) == {"position"}
+
+
+def test_a_position_is_where_somebody_put_it():
+    history = History()
+    history.told("g", -1, "kafka")
+    history.moved(history.move("g", 5), REFUSED)
+    assert check(history) == []
+    history.told("g", 5, "kafka")
+    assert kinds(history) == {"position"}
+
+
+def test_every_kind_of_fault_has_its_test():
+    assert list(CHECKS) == [
+        "lost",
+        "read and gone",
+        "two values at one offset",
+        "twice",
+        "order",
+        "refused and read",
+        "made up",
+        "position",
+    ]
