@@ -37,6 +37,7 @@ from broker.server.output_budget import OutputBudget
 from broker.server.poller import Poller
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_access, watch_connections
+from broker.subscriptions.backlog import Backlogs
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.groups import NamedGroups
@@ -115,6 +116,13 @@ class Broker:
             use_reserve=use_reserve,
             report=report,
             hold_lost=self.metrics.hold_lost,
+        )
+        self.backlogs = Backlogs(
+            self.topics,
+            self.subscriptions,
+            interval_ms=config.log.retention_check_ms,
+            now_us=self.now_us,
+            expired=self.metrics.expired,
         )
         self._listen()
         self._recover()
@@ -209,6 +217,7 @@ class Broker:
                 nursery.start_soon(watch_access, self.connections, self._users_version)
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
+                nursery.start_soon(self.backlogs.run)
                 nursery.start_soon(self._partitions.run)
                 nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.producers.run)

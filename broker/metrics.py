@@ -35,6 +35,10 @@ COUNTERS = {
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
     "braidlog_cache_reads": ("Reads of segments that lie in objects.", ("result",)),
     "braidlog_fenced": ("Sessions of other brokers that this one ended.", ()),
+    "braidlog_expired_records": (
+        "Records that a message TTL or a backlog quota acknowledged for a subscription.",
+        ("topic", "subscription"),
+    ),
     "braidlog_hold_lost_records": (
         "Records that a retention hold's cap dropped before its subscription had read them.",
         ("topic", "subscription"),
@@ -146,6 +150,10 @@ class Metrics:
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
         """A retention hold came to its cap: its subscription has lost so many records."""
         self.number("braidlog_hold_lost_records", topic, subscription).value += records
+
+    def expired(self, topic: str, subscription: str, records: int) -> None:
+        """A message TTL or a backlog quota acknowledged so many records for a subscription."""
+        self.number("braidlog_expired_records", topic, subscription).value += records
 
     def topic_total(self, name: str, topic: str) -> int:
         """A counter that has the labels protocol and topic: its sum over the protocols."""

@@ -20,13 +20,29 @@ if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
 
 NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
-LIMITS = frozenset(("retention_bytes", "retention_ms", "retention_hold_bytes", "retention_hold_ms"))
+LIMITS = frozenset(
+    (
+        "retention_bytes",
+        "retention_ms",
+        "retention_hold_bytes",
+        "retention_hold_ms",
+        "message_ttl_s",
+        "backlog_bytes",
+        "backlog_age_s",
+    )
+)
 SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged", "deduplication"))
 TOPIC_SETTINGS = (
     LIMITS
     | SWITCHES
     | {"segment_bytes", "segment_ms", "durability", "retention_hold", "schema_compatibility"}
+    | {"backlog_bytes_policy", "backlog_age_policy"}
 )
+
+
+BacklogPolicy = typing.Literal[
+    "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+]
 
 
 class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,6 +64,12 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
         "always_compatible",
         "always_incompatible",
     ] = "full"
+    # Of broker/subscriptions/backlog.py; 0 is no limit.
+    message_ttl_s: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    backlog_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    backlog_bytes_policy: BacklogPolicy = "producer_request_hold"
+    backlog_age_s: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    backlog_age_policy: BacklogPolicy = "producer_request_hold"
     deduplication: bool = False  # What a Pulsar producer sends again is not stored again.
 
 

@@ -119,6 +119,7 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
     yield from _live()
+    yield from _policies()
     schemas = f"{ADMIN}/schemas/{PLACE}"
     posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
     yield "GET", f"{schemas}/schema", None
@@ -128,6 +129,21 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{schemas}/schemas", None
     yield "POST", f"{schemas}/compatibility", posted
     yield "GET", f"{ADMIN}/no-such", None
+
+
+def _policies() -> Iterator[Row]:
+    """Message TTL, backlog quotas, and what goes with them."""
+    space = f"{ADMIN}/namespaces/public/hostile-http"
+    quota = {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"}
+    for base in (space, f"{ADMIN}/persistent/{MADE}"):
+        yield "GET", f"{base}/messageTTL?applied=true", None
+        yield "POST", f"{base}/messageTTL?messageTTL=9", 9
+        yield "DELETE", f"{base}/messageTTL", None
+        yield "GET", f"{base}/backlogQuotaMap?applied=true", None
+        yield "POST", f"{base}/backlogQuota?backlogQuotaType=message_age", quota
+        yield "DELETE", f"{base}/backlogQuota?backlogQuotaType=message_age", None
+    yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/1000000", None
+    yield "PUT", f"{KEEP}/unload", None
 
 
 def _live() -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError
 from broker.live.topic import LiveTopic
+from broker.subscriptions.backlog import QuotaPolicy
 from protocols.pulsar import messages, names, resolving, schemas
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import PRODUCERS_MAX
@@ -102,6 +103,7 @@ def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
     # success (C++ and all that are made of it): it would never hear that the disk is full.
     partition.check_room()
     partition.check_open()
+    _check_backlog(client, topic, partition)
     opened = Producer(
         client,
         topic,
@@ -118,6 +120,18 @@ def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket
+
+
+def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopic) -> None:
+    """Raises Refused while the backlog is full, in the words of Apache's policies."""
+    if isinstance(partition, LiveTopic):
+        return
+    policy = client.broker.backlogs.keeps_out(topic, partition)
+    if policy is not None:
+        code = ServerError.ProducerBlockedQuotaExceededException
+        if policy is QuotaPolicy.HOLD:
+            code = ServerError.ProducerBlockedQuotaExceededError
+        raise Refused(code, "Cannot create producer on topic with backlog quota exceeded")
 
 
 def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, bool]:

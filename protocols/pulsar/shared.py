@@ -26,6 +26,7 @@ class SharedState:
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)
+        broker.backlogs.full.add(self.producers.close_all)
 
     def _raise_epoch(self, topic: Topic) -> int:
         """Keep that the topic's epoch was given to a producer; a live topic's is kept nowhere."""

@@ -56,6 +56,8 @@ BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
 BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 # Pulsar's admin API; the statuses are those that its clients know.
+BAD_TTL = WireCode(412, 41203, "bad_ttl")
+NOTHING_TO_EXPIRE = WireCode(409, 40922, "nothing_to_expire")
 NOT_ON_NON_PERSISTENT = WireCode(405, 40520, "not_on_non_persistent")
 MESSAGE_NOT_FOUND = WireCode(404, 40420, "message_not_found")
 SCHEMA_NOT_FOUND = WireCode(404, 40421, "schema_not_found")

@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.delivery import entries
+from broker.subscriptions.backlog import QuotaPolicy
 from broker.topics.schema_rules import Strategy
 from broker.topics.settings import NO_LIMIT
+from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, told
 from protocols.rest.admin.names import name_of, namespace_of
-from protocols.rest.errors import BAD_BODY, ONE_PARTITION_WANTED, Refused
+from protocols.rest.errors import BAD_BODY, BAD_TTL, ONE_PARTITION_WANTED, Refused
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -34,6 +36,11 @@ RETENTION: Final = (
     "keep_unacknowledged",
     "delete_acknowledged",
 )
+# Pulsar's kinds of quota, and the settings of limit and policy that each is.
+QUOTA_KINDS: Final = {
+    "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
+    "message_age": ("backlog_age_s", "backlog_age_policy"),
+}
 Setting = str | int | bool
 Settings = Mapping[str, Setting]
 
@@ -119,6 +126,61 @@ class AdminPolicies:
         """The same of a topic."""
         return await self._alter_topic(request, dict.fromkeys(RETENTION))
 
+    # Message TTL, in seconds.
+
+    async def namespace_ttl(self, request: Request) -> Response:
+        """After how long messages count as acknowledged; nothing where a namespace does not say."""
+        return _told_or_nothing(self._of_namespace(request).get("message_ttl_s"))
+
+    async def set_namespace_ttl(self, request: Request) -> Response:
+        """Say so: the body is the number, 0 for never."""
+        body = await read_any(self._bodies, request)
+        return await self._alter_namespace(request, {"message_ttl_s": _ttl(body)})
+
+    async def end_namespace_ttl(self, request: Request) -> Response:
+        """Say nothing."""
+        return await self._alter_namespace(request, {"message_ttl_s": None})
+
+    async def topic_ttl(self, request: Request) -> Response:
+        """The same of a topic; with `applied`, what is in force."""
+        return _told_or_nothing(self._of_topic(request).get("message_ttl_s"))
+
+    async def set_topic_ttl(self, request: Request) -> Response:
+        """The same of a topic; the number is in the query."""
+        await read_any(self._bodies, request)
+        given = query.number(request, ("messageTTL",), None, least=0, most=None)
+        return await self._alter_topic(request, {"message_ttl_s": _ttl(given)})
+
+    async def end_topic_ttl(self, request: Request) -> Response:
+        """Leave it to the namespace."""
+        return await self._alter_topic(request, {"message_ttl_s": None})
+
+    # Backlog quotas.
+
+    async def namespace_quotas(self, request: Request) -> Response:
+        """What happens when a subscription is too far behind, by bytes and by age."""
+        return told(_quotas_shown(self._of_namespace(request)))
+
+    async def set_namespace_quota(self, request: Request) -> Response:
+        """Say so for bytes (`destination_storage`) or age (`message_age`)."""
+        return await self._alter_namespace(request, await self._quota(request))
+
+    async def end_namespace_quota(self, request: Request) -> Response:
+        """Say nothing."""
+        return await self._alter_namespace(request, dict.fromkeys(_quota_settings(request)))
+
+    async def topic_quotas(self, request: Request) -> Response:
+        """The same of a topic; with `applied`, what is in force."""
+        return told(_quotas_shown(self._of_topic(request)))
+
+    async def set_topic_quota(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, await self._quota(request))
+
+    async def end_topic_quota(self, request: Request) -> Response:
+        """Leave it to the namespace."""
+        return await self._alter_topic(request, dict.fromkeys(_quota_settings(request)))
+
     # Terminating.
 
     async def terminate(self, request: Request) -> Response:
@@ -148,7 +210,8 @@ class AdminPolicies:
         return self._broker.namespaces.get(*namespace_of(request)).settings
 
     def _of_topic(self, request: Request) -> Settings:
-        return self._broker.topics.get(name_of(request)[0]).meta.settings
+        topic = self._broker.topics.get(name_of(request)[0])
+        return topic.settings if query.truth(request, ("applied",)) else topic.meta.settings
 
     async def _alter_namespace(
         self, request: Request, changes: Mapping[str, Setting | None]
@@ -195,6 +258,52 @@ class AdminPolicies:
             "keep_unacknowledged": True,
             "delete_acknowledged": minutes == 0,
         }
+
+    async def _quota(self, request: Request) -> dict[str, Setting | None]:
+        body = await read_any(self._bodies, request)
+        quota = body if isinstance(body, dict) else {}
+        limit, policy = _quota_settings(request)
+        key = "limitTime" if limit == "backlog_age_s" else "limitSize"
+        number = quota.get(key, quota.get("limit") if key == "limitSize" else None)
+        if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
+            raise Refused(BAD_BODY, f"{key} is wanted: a number, -1 for none")
+        known = [one.value for one in QuotaPolicy]
+        if quota.get("policy") not in known:
+            raise Refused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")
+        return {limit: max(number, 0), policy: quota["policy"]}
+
+
+def _told_or_nothing(value: object) -> Response:
+    """Apache's answer for what is not set is empty."""
+    return Response(status_code=200) if value is None else told(value)
+
+
+def _ttl(given: object) -> int:
+    if type(given) is not int or not 0 <= given <= LIMIT_MAX:
+        raise Refused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
+    return given
+
+
+def _quota_settings(request: Request) -> tuple[str, str]:
+    """The settings of limit and policy of the kind that the query names. Raises Refused."""
+    kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
+    return QUOTA_KINDS[kind]
+
+
+def _quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
+    shown: dict[str, dict[str, Setting]] = {}
+    for kind, (limit, policy) in QUOTA_KINDS.items():
+        if limit in settings:
+            number = settings[limit] or INFINITE
+            is_age = limit == "backlog_age_s"
+            size = INFINITE if is_age else number
+            shown[kind] = {
+                "limit": size,
+                "limitSize": size,
+                "limitTime": number if is_age else INFINITE,
+                "policy": settings.get(policy, QuotaPolicy.HOLD.value),
+            }
+    return shown
 
 
 def _strategy_shown(settings: Settings) -> str:

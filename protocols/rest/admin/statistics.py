@@ -110,6 +110,9 @@ async def _subscription(
         "msgThroughputOut": 0.0,
         "msgRateRedeliver": 0.0,
         "msgRateExpired": 0.0,
+        "totalMsgExpired": broker.metrics.number(
+            "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
+        ).value,
         "messageAckRate": 0.0,
         "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
         "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
@@ -128,6 +131,10 @@ async def _subscription(
         "nonContiguousDeletedMessagesRanges": holes,
         "subscriptionProperties": subscription.properties,
     }
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
 
 
 def consumer_stats(name: str) -> Json:

@@ -18,6 +18,7 @@ from protocols.rest.admin.topics import TIME_MS_MAX, AdminTopics, path_number
 from protocols.rest.errors import (
     BAD_POSITION,
     MESSAGE_NOT_FOUND,
+    NOTHING_TO_EXPIRE,
     SUBSCRIPTION_BUSY,
     SUBSCRIPTION_EXISTS,
     Refused,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.rest.bodies import BodyReader
 
+EXPIRE_S_MAX = 10**9  # Some thirty years.
 LATEST_ID = 2**63 - 1
 
 
@@ -120,6 +122,17 @@ class AdminSubscriptions:
             end = partition.high_watermark
             ticket = max(ticket, subscription.ack_to(partition.index, end, lazy=False))
         await self._broker.durability.reached(ticket)
+        return done()
+
+    async def expire(self, request: Request) -> Response:
+        """Acknowledge what was published before so many seconds."""
+        seconds = path_number(request, "seconds", EXPIRE_S_MAX)
+        _, subscription, partitions = self._named(request)
+        moved = 0
+        for partition in partitions:
+            moved += await self._broker.backlogs.expire(subscription, partition, seconds)
+        if not moved:
+            raise Refused(NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old")
         return done()
 
     async def peek(self, request: Request) -> Response:

@@ -149,6 +149,7 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
         route(f"{TOPIC}/stats", GET=Served(api.stats, SEE)),
         route(f"{TOPIC}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
         route(f"{TOPIC}/internalStats", GET=Served(api.internal_stats, SEE)),
+        route(f"{TOPIC}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
         route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
         route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
         route(f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", GET=Served(api.message, READ)),
@@ -201,6 +202,9 @@ def _subscriptions(routes: Routes, api: AdminSubscriptions) -> list[Route]:
             f"{base}/resetcursor/{{time}}", POST=Served(api.reset_to_time, READ, statuses=nothing)
         ),
         route(f"{base}/skip/{{number}}", POST=Served(api.skip, READ, statuses=nothing)),
+        route(
+            f"{base}/expireMessages/{{seconds}}", POST=Served(api.expire, READ, statuses=nothing)
+        ),
         route(f"{base}/skip_all", POST=Served(api.skip_all, READ, statuses=nothing)),
         route(f"{base}/position/{{number}}", GET=Served(api.peek, READ)),
     ]
@@ -279,6 +283,37 @@ def _policies(routes: Routes, api: AdminPolicies) -> list[Route]:
             POST=Served(api.set_topic_retention, CHANGE, statuses=nothing),
             DELETE=Served(api.end_topic_retention, CHANGE, statuses=nothing),
         ),
+        route(
+            f"{namespace}/messageTTL",
+            GET=Served(api.namespace_ttl, SEE),
+            POST=Served(api.set_namespace_ttl, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_namespace_ttl, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/messageTTL",
+            GET=Served(api.topic_ttl, SEE),
+            POST=Served(api.set_topic_ttl, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_ttl, CHANGE, statuses=nothing),
+        ),
+        *_quotas(routes, api, namespace),
         route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
         route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
+    ]
+
+
+def _quotas(routes: Routes, api: AdminPolicies, namespace: str) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    return [
+        route(f"{namespace}/backlogQuotaMap", GET=Served(api.namespace_quotas, SEE)),
+        route(
+            f"{namespace}/backlogQuota",
+            POST=Served(api.set_namespace_quota, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_namespace_quota, CHANGE, statuses=nothing),
+        ),
+        route(f"{TOPIC}/backlogQuotaMap", GET=Served(api.topic_quotas, SEE)),
+        route(
+            f"{TOPIC}/backlogQuota",
+            POST=Served(api.set_topic_quota, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_quota, CHANGE, statuses=nothing),
+        ),
     ]

@@ -156,6 +156,11 @@ class AdminTopics:
         partition = self.one_partition(request)
         return told(await statistics.internal_stats(self._broker, topic, partition))
 
+    async def unload(self, request: Request) -> Response:
+        """There is no other broker to go to, and nothing to be unloaded."""
+        topic_of(self._broker, request)
+        return done()
+
     async def last_message_id(self, request: Request) -> Response:
         """The id of the last message; entry -1 where there is none."""
         partition = self.one_partition(request)

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.errors import TopicTerminated
+from broker.subscriptions.backlog import QuotaPolicy, limits_of
 from broker.topics.schema_rules import Strategy
 from broker.topics.schemas import strategy_of
 from storage.codecs.api import BodyFormat, BodyInfo
@@ -93,3 +94,62 @@ async def test_terminating_answers_with_the_last_message(ask, broker):
     await ask("POST", f"{TOPIC}/terminate/partitions", status=405)
     ended = (await ask("POST", f"{PARTS}/terminate/partitions", status=200)).json
     assert {number: last["entryId"] for number, last in ended.items()} == {"0": -1, "1": -1}
+
+
+async def test_ttl_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    assert (await ask("GET", f"{NAMESPACE}/messageTTL", status=200)).body == b""
+    await ask("POST", f"{NAMESPACE}/messageTTL", 120, 204)
+    assert (await ask("GET", f"{NAMESPACE}/messageTTL")).json == 120
+    assert limits_of(topic).ttl_s == 120
+    assert (await ask("GET", f"{TOPIC}/messageTTL")).body == b""
+    assert (await ask("GET", f"{TOPIC}/messageTTL?applied=true")).json == 120
+    await ask("POST", f"{TOPIC}/messageTTL?messageTTL=0", status=204)
+    assert limits_of(topic).ttl_s is None
+    await ask("DELETE", f"{TOPIC}/messageTTL", status=204)
+    await ask("POST", f"{NAMESPACE}/messageTTL", -5, 412)
+    await ask("POST", f"{TOPIC}/messageTTL", status=412)
+    await ask("DELETE", f"{NAMESPACE}/messageTTL", status=204)
+    assert limits_of(topic).ttl_s is None
+
+
+async def test_backlog_quotas_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    quota = f"{NAMESPACE}/backlogQuota"
+    assert (await ask("GET", f"{quota}Map")).json == {}
+    by_size = {"limit": 1000, "policy": "producer_exception"}  # As older tools write it.
+    await ask("POST", quota, by_size, 204)
+    by_age = {"limitSize": -1, "limitTime": 10, "policy": "consumer_backlog_eviction"}
+    await ask("POST", f"{quota}?backlogQuotaType=message_age", by_age, 204)
+    assert (await ask("GET", f"{quota}Map")).json == {
+        "destination_storage": {"limit": 1000, "limitSize": 1000, "limitTime": -1} | by_size,
+        "message_age": {"limit": -1} | by_age,
+    }
+    limits = limits_of(topic)
+    assert (limits.bytes_max, limits.bytes_policy) == (1000, QuotaPolicy.REFUSE)
+    assert (limits.age_s_max, limits.age_policy) == (10, QuotaPolicy.EVICT)
+    await ask("POST", f"{TOPIC}/backlogQuota", {**by_size, "limitSize": 5}, 204)
+    assert limits_of(topic).bytes_max == 5
+    applied = (await ask("GET", f"{TOPIC}/backlogQuotaMap?applied=true")).json
+    assert (set(applied), applied["destination_storage"]["limit"]) == (
+        {"destination_storage", "message_age"},
+        5,
+    )
+    await ask("DELETE", f"{TOPIC}/backlogQuota", status=204)
+    await ask("DELETE", f"{quota}?backlogQuotaType=message_age", status=204)
+    assert list((await ask("GET", f"{quota}Map")).json) == ["destination_storage"]
+    await ask("POST", quota, {"limit": 1, "policy": "bogus"}, 400)
+    await ask("POST", quota, {"policy": "producer_exception"}, 400)
+
+
+async def test_messages_of_a_subscription_expire_on_request(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    await produce(ask, "orders", 1, 2)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)
+    broker.backlogs._now_us = lambda: broker.now_us() + 7200 * 1_000_000
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
+    assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 2
+    await ask("PUT", f"{TOPIC}/unload", status=204)

@@ -191,6 +191,15 @@ public class Check {
             admin.namespaces().setRetention(ns, new RetentionPolicies(60, 100));
             check(admin.namespaces().getRetention(ns).getRetentionTimeInMinutes() == 60, "retention");
             admin.namespaces().removeRetention(ns);
+            admin.namespaces().setNamespaceMessageTTL(ns, 600);
+            check(admin.namespaces().getNamespaceMessageTTL(ns) == 600, "ttl");
+            admin.namespaces().removeNamespaceMessageTTL(ns);
+            check(admin.namespaces().getNamespaceMessageTTL(ns) == null, "no ttl");
+            admin.namespaces().setBacklogQuota(ns, BacklogQuota.builder().limitSize(1 << 30)
+                    .retentionPolicy(BacklogQuota.RetentionPolicy.producer_exception).build());
+            check(admin.namespaces().getBacklogQuotaMap(ns).size() == 1, "quota");
+            admin.namespaces().removeBacklogQuota(ns);
+            check(admin.namespaces().getBacklogQuotaMap(ns).isEmpty(), "no quota");
             admin.namespaces().setSchemaCompatibilityStrategy(ns, SchemaCompatibilityStrategy.BACKWARD);
             check(admin.namespaces().getSchemaCompatibilityStrategy(ns) == SchemaCompatibilityStrategy.BACKWARD, "strategy");
             admin.namespaces().setSchemaCompatibilityStrategy(ns, SchemaCompatibilityStrategy.UNDEFINED);
