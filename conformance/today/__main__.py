@@ -4,6 +4,7 @@ See README.md beside this.
 """
 
 import argparse
+import platform
 import sys
 import tempfile
 import uuid
@@ -12,7 +13,18 @@ from pathlib import Path
 
 from conformance.server import RunningBroker
 from conformance.today.programs import PROGRAMS, Program, Unavailable
-from conformance.today.scenario import PARTITIONS, Client, Failed, check_codec, check_group
+from conformance.today.scenario import (
+    PARTITIONS,
+    SHARED_S,
+    Client,
+    Failed,
+    check_codec,
+    check_group,
+    check_refusal,
+)
+
+Line = tuple[str, str, str, str]
+"""Client, version, what was tried, how it went."""
 
 
 def outcomes(program: Program, address: str) -> Iterator[tuple[str, str]]:
@@ -24,20 +36,28 @@ def outcomes(program: Program, address: str) -> Iterator[tuple[str, str]]:
         return
     unique = uuid.uuid4().hex[:8]
     topic = f"today-{program.name}-{unique}"
-    client.make(topic)
+    if not program.makes_topics:
+        client.make(topic)
     for number, codec in enumerate(program.codecs):
         yield codec, _outcome(lambda: check_codec(client, topic, codec, number))  # noqa: B023
-    yield "group", _outcome(lambda: check_group(client, f"{topic}-g", f"g-{unique}"))
-    yield "admin", _outcome(lambda: client.call("admin", f"{topic}-a"))
+    if "group" in program.tries:
+        yield "group", _outcome(lambda: check_group(client, f"{topic}-g", f"g-{unique}"))
+    if "admin" in program.tries:
+        yield "admin", _outcome(lambda: client.call("admin", f"{topic}-a"))
+    if "transact" in program.tries:
+        yield "refusal", _outcome(lambda: check_refusal(client, topic))
 
 
 def _outcome(check: object) -> str:
     assert callable(check)
     try:
-        took = check()
+        found = check()
     except Failed as failure:
         return f"FAILED: {failure}"
-    return f"ok, shared again {took:.1f} s after a death" if isinstance(took, float) else "ok"
+    if isinstance(found, float):
+        late = "FAILED: " if found > SHARED_S else ""
+        return f"{late}ok, shared again {found:.1f} s after a death"
+    return f"ok: {found}" if isinstance(found, str) else "ok"
 
 
 def main() -> int:
@@ -45,6 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", help="a client's name, with or without version")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is there already")
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args()
     chosen = [
         one
@@ -52,24 +73,54 @@ def main() -> int:
         if not options.only or {one.name, f"{one.name}-{one.version}"} & set(options.only)
     ]
     if options.kafka:
-        return _run(chosen, options.kafka)
-    with tempfile.TemporaryDirectory() as folder:
-        settings = [f"topics.num_partitions={PARTITIONS}"]
-        listen = {"kafka": "127.0.0.1:0"}
-        with RunningBroker(Path(folder), listen=listen, others=False, settings=settings) as running:
-            code = _run(chosen, running.addresses["kafka"])
-            running.stop()
-            running.verify()
-            return code
+        lines = list(_run(chosen, options.kafka))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = [f"topics.num_partitions={PARTITIONS}"]
+            listen = {"kafka": "127.0.0.1:0"}
+            with RunningBroker(
+                Path(folder), listen=listen, others=False, settings=settings
+            ) as running:
+                lines = list(_run(chosen, running.addresses["kafka"]))
+                running.stop()
+                running.verify()
+    if options.report:
+        options.report.write_text(report_of(lines))
+    return int(any(outcome.startswith("FAILED") for *_, outcome in lines))
 
 
-def _run(chosen: list[Program], address: str) -> int:
-    failed = False
+def _run(chosen: list[Program], address: str) -> Iterator[Line]:
     for program in chosen:
         for what, outcome in outcomes(program, address):
-            failed |= outcome.startswith("FAILED")
             print(f"{program.name:16} {program.version:8} {what:8} {outcome}", flush=True)
-    return int(failed)
+            yield program.name, program.version, what, outcome
+
+
+def report_of(lines: list[Line]) -> str:
+    """A table with a row for each client."""
+    rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, version, what, outcome in lines:
+        rows.setdefault((name, version), []).append((what, outcome))
+    text = [
+        "# Today's Kafka clients",
+        "",
+        f"`python -m conformance.today`, Python {platform.python_version()}: each client with its",
+        "default settings, at the version that is named (`conformance/today/README.md`).",
+        "",
+        "| client | records with codec | group of three | admin calls | what is not served |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (name, version), found in rows.items():
+        told = dict(found)
+        others = {"group", "admin", "refusal"}
+        codecs = ", ".join(
+            what if outcome == "ok" else f"{what}: {outcome}"
+            for what, outcome in found
+            if what not in others
+        )
+        cells = [codecs or "-", *(told.get(one, "-") for one in ("group", "admin", "refusal"))]
+        text.append(f"| {name} {version} | " + " | ".join(cells).replace("\n", " ") + " |")
+    return "\n".join(text) + "\n"
 
 
 if __name__ == "__main__":

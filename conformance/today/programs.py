@@ -17,6 +17,7 @@ from conformance.clients import ROOT
 SOURCES = Path(__file__).parent
 CACHE = Path(os.environ.get("BRAIDLOG_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ALL = ("group", "admin", "transact")  # What a library is tried with besides the codecs.
 BUILD_S = 600
 
 
@@ -32,6 +33,8 @@ class Program:
     build: Callable[["Program"], list[str]]
     version: str = ""
     codecs: Sequence[str] = CODECS
+    tries: Sequence[str] = ALL
+    makes_topics: bool = False  # by its own admin calls, before it produces
 
     @property
     def folder(self) -> Path:
@@ -55,32 +58,62 @@ def _run(command: Sequence[object], folder: Path) -> None:
         raise Unavailable(f"{command[0]}: {lines[-1] if lines else 'no reason given'}")
 
 
-def _java(program: Program) -> list[str]:
-    folder = program.folder
-    if not (folder / "Today.class").exists():
+def _is_older(built: Path, source: Path) -> bool:
+    return not built.exists() or built.stat().st_mtime < source.stat().st_mtime
+
+
+def _jars(program: Program, pom: Path) -> None:
+    """Copy the jars that a project file names into the program's folder."""
+    if not any(program.folder.glob("*.jar")):
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-        where = [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-        version = f"-Dkafka.version={program.version}"
-        _run(["mvn", "-q", "-B", version, copy, *where], SOURCES / "java")
-        _run(["javac", "-cp", f"{folder}/*", "-d", folder, "Today.java"], SOURCES / "java")
+        where = [f"-DoutputDirectory={program.folder}", "-DincludeScope=runtime"]
+        _run(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], pom)
+
+
+def _java(program: Program) -> list[str]:
+    folder, source = program.folder, SOURCES / "java" / "Today.java"
+    _jars(program, SOURCES / "java")
+    if _is_older(folder / "Today.class", source):
+        _run(["javac", "-cp", f"{folder}/*", "-d", folder, source], folder)
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     return ["java", *quick, "-cp", f"{folder}:{folder}/*", "Today"]
 
 
+def _console(program: Program) -> list[str]:
+    _jars(program, SOURCES / "console")
+    return [sys.executable, str(SOURCES / "python" / "console_today.py"), str(program.folder)]
+
+
+def _kcat(program: Program) -> list[str]:
+    """The one on PATH, or else Debian's, unpacked without installing it."""
+    script = str(SOURCES / "python" / "kcat_today.py")
+    found = shutil.which("kcat") or shutil.which("kafkacat")
+    if found is not None:
+        return [sys.executable, script, found]
+    folder = program.folder
+    kcat = folder / "usr" / "bin" / "kcat"
+    if not kcat.exists():
+        _run(["apt-get", "download", "kcat", "librdkafka1", "libyajl2"], folder)
+        for package in folder.glob("*.deb"):
+            _run(["dpkg", "-x", package, folder], folder)
+    (libraries,) = folder.glob("usr/lib/*-linux-gnu*")
+    return ["env", f"LD_LIBRARY_PATH={libraries}", sys.executable, script, str(kcat)]
+
+
 def _go(program: Program) -> list[str]:
     built = program.folder / "today"
-    if not built.exists():
+    if _is_older(built, SOURCES / program.name / "main.go"):
         _run(["go", "build", "-o", built, "."], SOURCES / program.name)
     return [str(built)]
 
 
 def _node(program: Program) -> list[str]:
-    folder = program.folder
+    folder, source = program.folder, SOURCES / program.name
     if not (folder / "node_modules").exists():
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(SOURCES / "kafkajs" / name, folder)
+            shutil.copy(source / name, folder)
         _run(["npm", "ci", "--no-audit", "--no-fund"], folder)
-    shutil.copy(SOURCES / "kafkajs" / "today.mjs", folder)
+    shutil.copy(source / "today.mjs", folder)
     return ["node", str(folder / "today.mjs")]
 
 
@@ -90,16 +123,27 @@ def _python(program: Program) -> list[str]:
         _run([sys.executable, "-m", "venv", program.folder], ROOT)
         requirement = f"{program.name}=={program.version}"
         install = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", requirement]
-        _run([*install, "cramjam>=2.11"], ROOT)
+        _run([*install, *PYTHON_CODECS[program.name]], ROOT)
     return [str(python), str(SOURCES / "python" / f"{program.name.replace('-', '_')}_today.py")]
 
+
+PYTHON_CODECS = {
+    "aiokafka": ["cramjam>=2.11"],
+    "confluent-kafka": [],
+    "kafka-python": ["python-snappy", "lz4", "zstandard"],
+}
 
 PROGRAMS = (
     Program("java", _java, "3.9.1"),
     Program("java", _java, "4.1.1"),
+    Program("console", _console, "4.3.1", tries=("admin",), makes_topics=True),
     Program("franz", _go, "1.20.4"),
     Program("sarama", _go, "1.46.3"),
     Program("kafkajs", _node, "2.2.4", ("none", "gzip", "snappy")),  # Others need native code.
     Program("aiokafka", _python, "0.14.0"),
     Program("confluent-kafka", _python, "2.16.1"),
+    Program("kafka-python", _python, "3.0.12"),
+    Program("kcat", _kcat, "1.7.1", tries=("group", "admin")),
+    # Has the flexible versions of the protocol alone, so that it can only be refused.
+    Program("platformatic", _node, "1.35.0", codecs=(), tries=("transact",)),
 )

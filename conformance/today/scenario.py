@@ -16,6 +16,8 @@ from conformance.raw.kafka import KafkaWire
 
 CALL_S = 60
 GROUP_S = 60
+REFUSAL_S = 10.0  # Until a client says why it cannot go on; most of it is the start of a JVM.
+SHARED_S = 3.0  # After a member's death the others have its partitions.
 SESSION_S = 6
 PARTITIONS = 3
 Line = dict[str, Any]
@@ -64,14 +66,20 @@ class Client:
         except subprocess.TimeoutExpired as late:
             raise Failed(f"{what} took more than {CALL_S} s") from late
         if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            causes = [line for line in lines if "Caused by" in line or "rror" in line]
-            raise Failed(f"{what}: {(causes or lines or ['no reason given'])[-1]}")
+            raise Failed(f"{what}: {_reason(done.stderr)}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def member(self, topic: str, group: str) -> "Member":
         """A member of a group, in a process of its own."""
         return Member([*self._command, "member", self._address, topic, group])
+
+
+def _reason(said: str) -> str:
+    lines = said.strip().splitlines()
+    causes = [
+        line for line in lines if any(word in line for word in ("Caused by", "rror", "xcept"))
+    ]
+    return (causes or lines or ["no reason given"])[-1].strip()
 
 
 class Member:
@@ -150,6 +158,19 @@ def check_group(client: Client, topic: str, group: str) -> float:
     finally:
         later.kill()
     return took
+
+
+def check_refusal(client: Client, topic: str) -> str:
+    """What is not served is refused at once. Returns what the client says."""
+    began = time.monotonic()
+    try:
+        client.call("transact", topic)
+    except Failed as refusal:
+        took = time.monotonic() - began
+        if took > REFUSAL_S:
+            raise Failed(f"{took:.1f} s until the client said: {refusal}") from None
+        return f"{refusal} (after {took:.1f} s)"
+    raise Failed("the client was not refused")
 
 
 def _covers(members: Sequence[Member]) -> bool:

@@ -33,6 +33,8 @@ func main() {
 		member(seeds, os.Args[3], os.Args[4])
 	case "admin":
 		admin(seeds, os.Args[3])
+	case "transact":
+		transact(seeds, os.Args[3])
 	default:
 		log.Fatal("unknown command ", os.Args[1])
 	}
@@ -110,6 +112,14 @@ func member(seeds kgo.Opt, topic, group string) {
 			}
 		}
 	}
+}
+
+func transact(seeds kgo.Opt, topic string) {
+	client, err := kgo.NewClient(seeds, kgo.TransactionalID("t"))
+	must(err)
+	must(client.BeginTransaction())
+	must(client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("v")}).FirstErr())
+	must(client.EndTransaction(ctx, kgo.TryCommit))
 }
 
 func admin(seeds kgo.Opt, topic string) {

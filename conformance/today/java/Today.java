@@ -34,6 +34,7 @@ public class Today {
             case "read" -> read(common, args[2], Integer.parseInt(args[3]));
             case "member" -> member(common, args[2], args[3]);
             case "admin" -> admin(common, args[2]);
+            case "transact" -> transact(common, args[2]);
             default -> throw new IllegalArgumentException(args[0]);
         }
     }
@@ -103,6 +104,17 @@ public class Today {
                 consumer.commitSync();
                 say("{\"committed\": true}");
             }
+        }
+    }
+
+    static void transact(Properties common, String topic) throws Exception {
+        common.put("transactional.id", "t");
+        serializers(common);
+        try (var producer = new KafkaProducer<byte[], byte[]>(common)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(topic, 0, null, bytes("v"))).get();
+            producer.commitTransaction();
         }
     }
 

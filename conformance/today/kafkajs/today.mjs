@@ -69,6 +69,14 @@ const commands = {
     await consumer.run({ autoCommit: false, eachMessage });
   },
 
+  async transact() {
+    const producer = kafka.producer({ transactionalId: "t", idempotent: true, maxInFlightRequests: 1 });
+    await producer.connect();
+    const transaction = await producer.transaction();
+    await transaction.send({ topic, messages: [{ value: "v" }] });
+    await transaction.commit();
+  },
+
   async admin() {
     const admin = kafka.admin();
     await admin.connect();

@@ -59,6 +59,12 @@ async def member(address, topic, group):
                 say(committed=True)
 
 
+async def transact(address, topic):
+    producer = AIOKafkaProducer(bootstrap_servers=address, transactional_id="t")
+    async with producer, producer.transaction():
+        await producer.send_and_wait(topic, b"v")
+
+
 async def admin(address, topic):
     client = AIOKafkaAdminClient(bootstrap_servers=address)
     await client.start()
@@ -79,4 +85,5 @@ async def admin(address, topic):
 
 if __name__ == "__main__":
     commands = {"produce": produce, "read": read, "member": member, "admin": admin}
+    commands["transact"] = transact
     asyncio.run(commands[sys.argv[1]](*sys.argv[2:]))

@@ -73,6 +73,14 @@ def member(address, topic, group):
             say(committed=True)
 
 
+def transact(address, topic):
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "t"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.commit_transaction(60)
+
+
 def admin(address, topic):
     client = AdminClient({"bootstrap.servers": address})
 
@@ -100,4 +108,5 @@ def admin(address, topic):
 
 if __name__ == "__main__":
     commands = {"produce": produce, "read": read, "member": member, "admin": admin}
+    commands["transact"] = transact
     commands[sys.argv[1]](*sys.argv[2:])

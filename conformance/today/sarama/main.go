@@ -29,6 +29,8 @@ func main() {
 		member(address, config, os.Args[3], os.Args[4])
 	case "admin":
 		admin(address, config, os.Args[3])
+	case "transact":
+		transact(address, config, os.Args[3])
 	default:
 		log.Fatal("unknown command ", os.Args[1])
 	}
@@ -111,6 +113,20 @@ func member(address []string, config *sarama.Config, topic, group string) {
 	for {
 		must(client.Consume(context.Background(), []string{topic}, handler{}))
 	}
+}
+
+func transact(address []string, config *sarama.Config, topic string) {
+	config.Producer.Transaction.ID = "t"
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes = true
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(address, config)
+	must(err)
+	must(producer.BeginTxn())
+	_, _, err = producer.SendMessage(&sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder("v")})
+	must(err)
+	must(producer.CommitTxn())
 }
 
 func admin(address []string, config *sarama.Config, topic string) {

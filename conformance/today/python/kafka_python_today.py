@@ -1,0 +1,92 @@
+"""What a user of kafka-python 3 writes, with its default settings; see ../README.md."""
+
+import sys
+
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
+from kafka.structs import TopicPartition
+from lines import RECORDS, say, say_record
+
+
+def produce(address, topic, codec):
+    kind = None if codec == "none" else codec
+    producer = KafkaProducer(bootstrap_servers=address, compression_type=kind, linger_ms=5)
+    sent = [
+        producer.send(topic, value, key, partition=0, headers=headers)
+        for key, value, headers in RECORDS
+    ]
+    for one in sent:
+        one.get(30)
+    producer.close()
+    say(done=True)
+
+
+def read(address, topic, count):
+    consumer = KafkaConsumer(bootstrap_servers=address)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    for _ in range(int(count)):
+        one = next(consumer)
+        say_record(one.partition, one.offset, one.key, one.value, one.headers)
+    consumer.close()
+
+
+class Shares(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked):
+        say(assigned=[])
+
+    def on_partitions_assigned(self, assigned):
+        say(assigned=sorted(one.partition for one in assigned))
+
+
+def member(address, topic, group):
+    consumer = KafkaConsumer(
+        bootstrap_servers=address,
+        group_id=group,
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=1000,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    consumer.subscribe([topic], listener=Shares())
+    while True:
+        found = consumer.poll(200)
+        for records in found.values():
+            for one in records:
+                say_record(one.partition, one.offset, one.key, one.value, one.headers)
+        if found:
+            consumer.commit()
+            say(committed=True)
+
+
+def transact(address, topic):
+    producer = KafkaProducer(bootstrap_servers=address, transactional_id="t")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"v").get(30)
+    producer.commit_transaction()
+
+
+def admin(address, topic):
+    client = KafkaAdminClient(bootstrap_servers=address)
+    settings = {"retention.ms": "100000"}
+    client.create_topics([NewTopic(topic, 2, 1, topic_configs=settings)])
+    (described,) = client.describe_topics([topic])
+    assert len(described["partitions"]) == 2, described
+    client.create_partitions({topic: NewPartitions(3)})
+    changed = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "200000"})
+    client.alter_configs([changed])
+    client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+    client.delete_records({TopicPartition(topic, 0): 0})
+    client.list_groups()
+    client.delete_topics([topic])
+    assert topic not in client.list_topics()
+    client.close()
+    say(done=True)
+
+
+if __name__ == "__main__":
+    commands = {"produce": produce, "read": read, "member": member, "admin": admin}
+    commands["transact"] = transact
+    commands[sys.argv[1]](*sys.argv[2:])

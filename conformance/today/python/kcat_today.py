@@ -1,0 +1,107 @@
+"""What a user of kcat types, with its default settings; see ../README.md.
+
+`python kcat_today.py KCAT COMMAND ADDRESS ...`
+"""
+
+import base64
+import ctypes
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+from lines import RECORDS, say
+
+KCAT, COMMAND, ADDRESS, TOPIC = sys.argv[1:5]
+BASE = [KCAT, "-b", ADDRESS]
+COMMIT_MS = 300
+SHARE = re.compile(r"rebalanced .*?(assigned|revoked): ?(.*)")
+
+
+def run(*arguments, given=b""):
+    done = subprocess.run([*BASE, *arguments], input=given, capture_output=True)
+    if done.returncode:
+        sys.exit(done.stderr.decode() or "kcat failed")
+    return done.stdout.decode()
+
+
+def produce(codec):
+    for key, value, headers in RECORDS:
+        named = [part for name, one in headers for part in ("-H", f"{name}={one.decode()}")]
+        null = ["-Z"] if value is None else []
+        line = (b"" if key is None else key + b":") + (value or b"") + b"\n"
+        run("-P", "-t", TOPIC, "-p", "0", "-K:", "-z", codec, *named, *null, given=line)
+    say(done=True)
+
+
+def record(line):
+    one = json.loads(line)
+    text = one.get("headers") or []
+    headers = [[name, b64(value)] for name, value in zip(text[::2], text[1::2], strict=True)]
+    key, value = b64(one["key"]), b64(one["payload"])
+    say(partition=one["partition"], offset=one["offset"], key=key, value=value, headers=headers)
+
+
+def b64(text):
+    return None if text is None else base64.b64encode(text.encode()).decode()
+
+
+def read(count):
+    for line in run(
+        "-C", "-t", TOPIC, "-p", "0", "-o", "beginning", "-c", count, "-J"
+    ).splitlines():
+        record(line)
+
+
+def die_with_us():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def member(group):
+    settings = {
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 1000,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": COMMIT_MS,
+    }
+    named = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
+    process = subprocess.Popen(
+        [*BASE, *named, "-G", group, "-J", "-u", TOPIC],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_us,
+    )
+
+    def shares():
+        for line in process.stderr:
+            found = SHARE.search(line)
+            if found is not None:
+                parts = re.findall(r"\[(\d+)\]", found[2]) if found[1] == "assigned" else []
+                say(assigned=sorted(map(int, parts)))
+
+    threading.Thread(target=shares, daemon=True).start()
+    timer = None
+    for line in process.stdout:
+        record(line)
+        if timer is not None:
+            timer.cancel()
+        # It commits by itself, and says nothing of it.
+        timer = threading.Timer(5 * COMMIT_MS / 1000, say, kwargs={"committed": True})
+        timer.daemon = True
+        timer.start()
+
+
+def admin():
+    run("-P", "-t", TOPIC, "-p", "0", given=b"one\n")
+    listed = json.loads(run("-L", "-J", "-t", TOPIC))
+    assert len(listed["topics"][0]["partitions"]) == 3, listed
+    assert run("-Q", "-t", f"{TOPIC}:0:-1").split() == [TOPIC, "[0]", "offset", "1"]
+    say(done=True)
+
+
+if __name__ == "__main__":
+    commands = {"produce": produce, "read": read, "member": member, "admin": admin}
+    commands[COMMAND](*sys.argv[5:])
