@@ -6,6 +6,7 @@ Knows programs as commands that speak lines of JSON, and no library.
 import base64
 import json
 import queue
+import re
 import subprocess
 import threading
 import time
@@ -76,9 +77,7 @@ class Client:
 
 def _reason(said: str) -> str:
     lines = said.strip().splitlines()
-    causes = [
-        line for line in lines if any(word in line for word in ("Caused by", "rror", "xcept"))
-    ]
+    causes = [line for line in lines if re.search(r"(Error|Exception): |%ERROR", line)]
     return (causes or lines or ["no reason given"])[-1].strip()
 
 

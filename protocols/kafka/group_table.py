@@ -23,8 +23,9 @@ GROUPS_MAX = 10_000
 class GroupTable:
     """Every group of one listener's namespace that has members. One per broker and namespace."""
 
-    def __init__(self) -> None:
-        """None yet."""
+    def __init__(self, initial_delay_s: float = 0.0) -> None:
+        """None yet; each waits so long for more members when its first one comes."""
+        self._initial_delay_s = initial_delay_s
         self._groups: dict[bytes, Group] = {}
         self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
         self.polls = LongPolls()
@@ -44,7 +45,9 @@ class GroupTable:
                 self._drop_empty()
             if len(self._groups) >= GROUPS_MAX:
                 raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
-            group = self._groups[name] = Group(name, call=self.polls.call)
+            group = self._groups[name] = Group(
+                name, call=self.polls.call, initial_delay_s=self._initial_delay_s
+            )
         return group
 
     def names(self) -> list[bytes]:
@@ -105,6 +108,6 @@ class GroupTable:
 _TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()
 
 
-def groups_of(broker: Broker, namespace: str) -> GroupTable:
-    """The groups that all listeners of one namespace share."""
-    return _TABLES.setdefault(broker, {}).setdefault(namespace, GroupTable())
+def groups_of(broker: Broker, namespace: str, initial_delay_s: float = 0.0) -> GroupTable:
+    """The groups that all listeners of one namespace share; the delay is the first one's."""
+    return _TABLES.setdefault(broker, {}).setdefault(namespace, GroupTable(initial_delay_s))

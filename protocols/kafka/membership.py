@@ -90,6 +90,8 @@ class Group:
     members: dict[bytes, Member] = field(default_factory=dict)
     promised: dict[bytes, float] = field(default_factory=dict)  # ids given out -> until when
     join_due: float = 0.0  # when a rebalance goes on without those that have not joined
+    initial_delay_s: float = 0.0  # from the first member's coming to the first generation
+    begin_due: float = 0.0  # when a first generation may begin
     changes: int = 0  # counts what those who wait may want to look at
     watched: bool = False  # a task wakes when a member's time is up
     call: Callable[[Client], None] = lambda client: None  # tells a client to join again
@@ -170,6 +172,8 @@ class Group:
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
         """Let every member join again."""
+        if self.state is State.EMPTY:
+            self.begin_due = now + self.initial_delay_s
         self.state = State.PREPARING
         for member in self.members.values():
             member.joined = member.member_id in joined
@@ -186,7 +190,7 @@ class Group:
         if self.state is not State.PREPARING:
             return
         late = [one for one in self.members.values() if not one.joined]
-        if late and now < self.join_due:
+        if now < (self.join_due if late else self.begin_due):
             return
         for member in late:
             del self.members[member.member_id]
@@ -285,7 +289,8 @@ class Group:
         """When `advance` has something to do at the latest, if nothing else happens."""
         dues = [one.due for one in self.members.values() if not self._waits(one)]
         if self.state is State.PREPARING:
-            dues.append(self.join_due)
+            is_late = any(not one.joined for one in self.members.values())
+            dues.append(self.join_due if is_late else self.begin_due)
         return min(dues, default=float("inf"))
 
     def _waits(self, member: Member) -> bool:

@@ -22,4 +22,8 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     # default of Kafka's later fetch.max.bytes.
     fetch_bytes_max: Annotated[int, msgspec.Meta(ge=1024)] = 52_428_800
     offset_metadata_chars_max: Annotated[int, msgspec.Meta(ge=0, le=32_767)] = 4096
+    # A group waits so long for more members when its first one comes (Kafka:
+    # group.initial.rebalance.delay.ms, 3000). kafka-python 3 needs some of it: it joins before it
+    # has the topics' metadata, and a leader that has none gives out no partitions, for ever.
+    group_initial_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 250
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 600.0  # connections.max.idle.ms

@@ -113,7 +113,7 @@ class KafkaSession:
         self._connection = connection
         self._outbox = connection.outbox
         self._idle_timeout_s = options.idle_timeout_s
-        groups = groups_of(broker, options.namespace)
+        groups = groups_of(broker, options.namespace, options.group_initial_delay_ms / 1000)
         self._context = Context(
             broker=broker,
             connection=connection,

@@ -24,7 +24,7 @@ class OpenClient(Protocol):
 
 
 async def another(open_client: OpenClient) -> Client:
-    return Client(await open_client("kafka"))
+    return Client(await open_client("kafka", group_initial_delay_ms=0))
 
 
 def values(fetched: m.Fetched) -> list[tuple[int, bytes]]:

@@ -172,3 +172,15 @@ def test_a_group_has_a_largest_size() -> None:
         join(group)
     with refused(Code.GROUP_MAX_SIZE_REACHED):
         join(group)
+
+
+def test_a_new_group_waits_a_little_for_more_members() -> None:
+    group = Group(b"g", initial_delay_s=0.25)
+    join(group)
+    assert group.state is State.PREPARING
+    assert group.next_due() == 0.25
+    join(group, 0.1)
+    group.advance(0.2)
+    assert group.state is State.PREPARING
+    group.advance(0.25)
+    assert (group.state, group.generation, len(group.members)) == (State.COMPLETING, 1, 2)

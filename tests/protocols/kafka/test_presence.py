@@ -20,7 +20,7 @@ from protocols.kafka.long_polls import (
 from protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member, State
 from protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from tests.protocols.kafka.frames import Client, fetch
-from tests.protocols.kafka.talk import FOO, OpenClient
+from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced, two_members
 from tests.waiting import until
 
@@ -219,7 +219,7 @@ async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
 ) -> None:
     first = await joined(client)
     await synced(client, first)
-    other = Client(await open_client("kafka"))
+    other = await another(open_client)
     promised = await other.call_with_table(join(), 5)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None
