@@ -155,94 +155,43 @@ static uint32_t crc32c_of(const uint8_t *at, size_t size)
     return ~by_table(crc32c_table, 0xffffffff, at, size);
 }
 
-/* XXH3 of 64 bits without a seed, of 17 bytes and more: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. */
-
-enum { XXH_STRIPE = 64, XXH_STRIPES = 16, XXH_SECRET = 192 };
-
-static const uint8_t xxh_secret[XXH_SECRET] = {
-    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233,
-    131, 144, 151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120,
-    130, 90, 208, 125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230,
-    129, 58, 38, 76, 60, 40, 82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163,
-    113, 100, 72, 151, 162, 13, 249, 78, 56, 25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63,
-    227, 156, 52, 63, 249, 220, 187, 199, 199, 11, 79, 29, 138, 81, 224, 75, 205, 180, 89, 49,
-    200, 159, 126, 201, 217, 120, 115, 100, 234, 197, 172, 131, 52, 211, 235, 195, 197, 129, 160, 255,
-    250, 19, 99, 235, 23, 13, 221, 81, 183, 240, 218, 73, 211, 22, 85, 38, 41, 212, 104, 158,
-    43, 22, 190, 88, 125, 71, 161, 252, 143, 248, 184, 209, 122, 208, 49, 206, 69, 203, 58, 143,
-    149, 22, 4, 40, 175, 215, 251, 202, 187, 75, 64, 126,
+/* XXH3 of 64 bits without a seed, of 17 to 240 bytes: github.com/Cyan4973/xxHash, xxhash_spec.md. */
+static const uint8_t xxh_secret[] = {
+    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233, 131,
+    144, 151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120, 130, 90,
+    208, 125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230, 129, 58, 38, 76,
+    60, 40, 82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163, 113, 100, 72, 151, 162, 13,
+    249, 78, 56, 25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63, 227, 156, 52, 63, 249, 220, 187,
+    199, 199, 11, 79, 29, 138, 81, 224, 75, 205, 180, 89, 49, 200, 159, 126, 201, 217, 120, 115, 100,
+    234, 197, 172, 131, 52, 211, 235, 195,
 };
-
-static const uint64_t xxh_1 = 0x9e3779b185ebca87, xxh_2 = 0xc2b2ae3d27d4eb4f,
-                      xxh_3 = 0x165667b19e3779f9, xxh_4 = 0x85ebca77c2b2ae63,
-                      xxh_5 = 0x27d4eb2f165667c5, xxh_mix = 0x165667919e3779f9;
-static const uint32_t xxh32_1 = 0x9e3779b1, xxh32_2 = 0x85ebca77, xxh32_3 = 0xc2b2ae3d;
 
 static inline uint64_t le64(const uint8_t *at)
 {
     return le32(at) | (uint64_t)le32(at + 4) << 32;
 }
 
-/* Both halves of the product, one over the other. */
-static inline uint64_t folded(uint64_t a, uint64_t b)
-{
-    unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
 static inline uint64_t mixed(const uint8_t *at, const uint8_t *secret)
 {
-    return folded(le64(at) ^ le64(secret), le64(at + 8) ^ le64(secret + 8));
-}
-
-static inline uint64_t avalanche(uint64_t hash)
-{
-    hash = (hash ^ hash >> 37) * xxh_mix;
-    return hash ^ hash >> 32;
-}
-
-static inline void accumulate(uint64_t *lanes, const uint8_t *at, const uint8_t *secret)
-{
-    for (int i = 0; i < 8; i++) {
-        uint64_t data = le64(at + 8 * i), keyed = data ^ le64(secret + 8 * i);
-        lanes[i ^ 1] += data;
-        lanes[i] += (keyed & 0xffffffff) * (keyed >> 32);
-    }
-}
-
-static uint64_t xxh3_long(const uint8_t *at, size_t size)
-{
-    uint64_t lanes[8] = {xxh32_3, xxh_1, xxh_2, xxh_3, xxh_4, xxh32_2, xxh_5, xxh32_1};
-    size_t stripes = (size - 1) / XXH_STRIPE;
-    for (size_t n = 0; n < stripes; n++) {
-        accumulate(lanes, at + XXH_STRIPE * n, xxh_secret + 8 * (n % XXH_STRIPES));
-        for (int i = 0; n % XXH_STRIPES == XXH_STRIPES - 1 && i < 8; i++)
-            lanes[i] = (lanes[i] ^ lanes[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * xxh32_1;
-    }
-    accumulate(lanes, at + size - XXH_STRIPE, xxh_secret + XXH_SECRET - XXH_STRIPE - 7);
-    uint64_t hash = size * xxh_1;
-    for (int i = 0; i < 8; i += 2)
-        hash += folded(lanes[i] ^ le64(xxh_secret + 11 + 8 * i),
-                       lanes[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
-    return avalanche(hash);
+    unsigned __int128 product = (unsigned __int128)(le64(at) ^ le64(secret))
+        * (le64(at + 8) ^ le64(secret + 8));
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 static uint64_t xxh3_of(const uint8_t *at, size_t size)
 {
-    uint64_t hash = size * xxh_1;
-    if (size > 240)
-        return xxh3_long(at, size);
-    if (size <= 128) { /* Pairs from both ends inwards. */
-        for (size_t i = (size - 1) / 32 + 1; i-- > 0;)
-            hash += mixed(at + 16 * i, xxh_secret + 32 * i)
-                + mixed(at + size - 16 * (i + 1), xxh_secret + 32 * i + 16);
-        return avalanche(hash);
+    uint64_t hash = size * 0x9e3779b185ebca87;
+    for (size_t i = size > 128 ? 0 : (size + 31) / 32; i-- > 0;) /* From both ends inwards. */
+        hash += mixed(at + 16 * i, xxh_secret + 32 * i)
+            + mixed(at + size - 16 * (i + 1), xxh_secret + 32 * i + 16);
+    for (size_t i = 0; size > 128 && i < size / 16; i++) {
+        hash += mixed(at + 16 * i, xxh_secret + (i < 8 ? 16 * i : 16 * (i - 8) + 3));
+        if (i == 7)
+            hash = (hash ^ hash >> 37) * 0x165667919e3779f9, hash ^= hash >> 32;
     }
-    for (size_t i = 0; i < 8; i++)
-        hash += mixed(at + 16 * i, xxh_secret + 16 * i);
-    hash = avalanche(hash);
-    for (size_t i = 8; i < size / 16; i++)
-        hash += mixed(at + 16 * i, xxh_secret + 16 * (i - 8) + 3);
-    return avalanche(hash + mixed(at + size - 16, xxh_secret + 136 - 17));
+    hash += size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0;
+    hash = (hash ^ hash >> 37) * 0x165667919e3779f9;
+    return hash ^ hash >> 32;
 }
 
 /* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
@@ -678,110 +627,49 @@ done:
     return result;
 }
 
-/* Iggy's batches of crate 0.11: `iggy_forms.py`. Head 256: times and sizes, messages' number at 48. A
- * frame: checksum 8, id 16, number 4, time 4, headers' size 4, payload's size 4, zeros 8, payload,
- * headers. Stored: checksum 8, id 16, offset 8, append time 8, client's time 8, both sizes, zeros 8. */
-
-enum { BATCH_HEAD = 256, BATCH_SUMS = 44, FRAME_HEAD = 48, TYPED_HEAD = 64 };
-
-typedef struct {
-    Py_ssize_t count, payloads, headers;
-    uint64_t first_us, latest_us; /* 0: none has a time */
-} Batch;
-
-/* `sums` gets the checksums of the frames. */
-static int check_frames(const uint8_t *at, Py_ssize_t end, uint8_t *sums, Batch *batch)
+/* The frames of a batch of Iggy's crate 0.11 (`iggy_forms.FRAME_HEAD`) as stored records
+ * (`iggy_typed.HEAD`) at `to`: how much they are and hold, or None. `sums` gets their checksums. */
+static PyObject *iggy_frames(PyObject *self, PyObject *args)
 {
-    uint64_t earliest_us = le64(at + 24);
-    memset(batch, 0, sizeof *batch);
-    for (Py_ssize_t pos = BATCH_HEAD; pos < end; batch->count++) {
-        const uint8_t *frame = at + pos;
-        if (end - pos < FRAME_HEAD)
-            return 0;
-        uint64_t headers = le32(frame + 32), payload = le32(frame + 36);
-        uint64_t size = FRAME_HEAD + headers + payload, time_us = earliest_us + le32(frame + 28);
-        if (size > (uint64_t)(end - pos) || le32(frame + 24) != batch->count || le64(frame + 40)
-            || earliest_us >> 63 || time_us >> 63 || xxh3_of(frame + 8, (size_t)size - 8) != le64(frame))
-            return 0;
-        if (headers) {
-            Py_ssize_t values = header_bytes(frame + size - headers, (Py_ssize_t)headers, 1);
-            if (values < 0)
-                return 0;
-            batch->headers += values;
-        }
-        batch->payloads += (Py_ssize_t)payload;
-        if (!batch->first_us)
-            batch->first_us = time_us;
-        if (time_us > batch->latest_us)
-            batch->latest_us = time_us;
-        memcpy(sums + 8 * batch->count, frame, 8);
-        pos += (Py_ssize_t)size;
-    }
-    return batch->count > 0 && batch->count == le32(at + 48);
-}
-
-static void fill_typed(const uint8_t *at, const uint8_t *end, uint64_t offset, uint64_t append_us,
-                       uint8_t *record)
-{
-    uint64_t earliest_us = le64(at + 24);
-    for (at += BATCH_HEAD; at < end; offset++) {
-        size_t rest = (size_t)le32(at + 32) + le32(at + 36);
-        memcpy(record + 8, at + 8, 16);
-        put_le(record + 24, offset, 8);
-        put_le(record + 32, append_us, 8);
-        put_le(record + 40, earliest_us + le32(at + 28), 8);
-        memcpy(record + 48, at + 32, 16); /* sizes and zeros */
-        memcpy(record + TYPED_HEAD, at + FRAME_HEAD, rest);
-        put_le(record, xxh3_of(record + 8, TYPED_HEAD - 8 + rest), 8);
-        at += FRAME_HEAD + rest;
-        record += TYPED_HEAD + rest;
-    }
-}
-
-/* As iggy_body, of a batch whose head is sound: (body, messages, first and latest time; 0: none). */
-static PyObject *iggy_batch_body(PyObject *self, PyObject *args)
-{
-    Py_buffer view, head;
-    long long base_offset, append_us;
-    Py_ssize_t payloads_max, headers_max;
-    PyObject *result = NULL, *body = NULL;
-    Batch batch;
-    if (!PyArg_ParseTuple(args, "y*y*LLnn", &view, &head, &base_offset, &append_us, &payloads_max,
-                          &headers_max))
+    Py_buffer view, body, sums;
+    unsigned long long offset, append_us, earliest_us, first_us = 0, latest_us = 0;
+    Py_ssize_t pos = 0, to, count = 0, payloads = 0, values = 0;
+    if (!PyArg_ParseTuple(args, "y*w*nw*KKK", &view, &body, &to, &sums, &offset, &append_us,
+                          &earliest_us))
         return NULL;
-    const uint8_t *at = view.buf;
-    Py_ssize_t room = view.len < BATCH_HEAD ? 0 : (view.len - BATCH_HEAD) / FRAME_HEAD;
-    uint8_t *checked = PyMem_Malloc((size_t)(BATCH_SUMS + 8 * room));
-    if (checked == NULL) {
-        PyErr_NoMemory();
-        goto done;
+    for (; view.len - pos >= 48 && sums.len >= 8 * (count + 1); count++) {
+        const uint8_t *frame = (uint8_t *)view.buf + pos;
+        uint8_t *record = (uint8_t *)body.buf + to;
+        Py_ssize_t headers = le32(frame + 32), payload = le32(frame + 36), rest = headers + payload;
+        uint64_t sent_us = earliest_us + le32(frame + 28);
+        Py_ssize_t held = rest > 176 || rest > view.len - pos - 48 || body.len - to < 64 + rest
+                || le32(frame + 24) != count || le64(frame + 40) || sent_us >> 63
+                || xxh3_of(frame + 8, 40 + (size_t)rest) != le64(frame)
+            ? -1 : header_bytes(frame + 48 + payload, headers, 1);
+        if (held < 0)
+            break;
+        memcpy(record + 8, frame + 8, 16);
+        put_le(record + 24, offset + (uint64_t)count, 8);
+        put_le(record + 32, append_us, 8);
+        put_le(record + 40, sent_us, 8);
+        memcpy(record + 48, frame + 32, 16); /* sizes and zeros */
+        memcpy(record + 64, frame + 48, (size_t)rest);
+        put_le(record, xxh3_of(record + 8, 56 + (size_t)rest), 8);
+        memcpy((uint8_t *)sums.buf + 8 * count, frame, 8);
+        first_us = first_us ? first_us : sent_us;
+        latest_us = sent_us > latest_us ? sent_us : latest_us;
+        payloads += payload;
+        values += held;
+        pos += 48 + rest;
+        to += 64 + rest;
     }
-    if (!room || !check_frames(at, view.len, checked + BATCH_SUMS, &batch)
-        || batch.payloads > payloads_max || batch.headers > headers_max) {
-        result = Py_NewRef(Py_None);
-        goto done;
-    }
-    memcpy(checked, at, 40);
-    memcpy(checked + 40, at + 48, 4);
-    if (xxh3_of(checked, (size_t)(BATCH_SUMS + 8 * batch.count)) != le64(at + 40)) {
-        result = Py_NewRef(Py_None);
-        goto done;
-    }
-    body = PyByteArray_FromStringAndSize(
-        NULL, head.len + view.len - BATCH_HEAD + batch.count * (TYPED_HEAD - FRAME_HEAD));
-    if (body == NULL)
-        goto done;
-    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(body);
-    memcpy(to, head.buf, (size_t)head.len);
-    fill_typed(at, at + view.len, (uint64_t)base_offset, (uint64_t)append_us, to + head.len);
-    result = Py_BuildValue("OnKK", body, batch.count, (unsigned long long)batch.first_us,
-                           (unsigned long long)batch.latest_us);
-done:
-    PyMem_Free(checked);
-    Py_XDECREF(body);
+    int is_sound = pos == view.len && to == body.len && 8 * count == sums.len;
     PyBuffer_Release(&view);
-    PyBuffer_Release(&head);
-    return result;
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&sums);
+    if (!is_sound)
+        Py_RETURN_NONE;
+    return Py_BuildValue("nnKK", payloads, values, first_us, latest_us);
 }
 
 /* Records of one format for readers of another. */
@@ -845,9 +733,9 @@ static PyMethodDef methods[] = {
     {"iggy_body", iggy_body, METH_VARARGS,
      "(messages, head, base offset, append us, payloads and headers at most, random bytes)"
      " -> (body, count) or None"},
-    {"iggy_batch_body", iggy_batch_body, METH_VARARGS,
-     "(batch, head, base offset, append us, payloads and headers at most)"
-     " -> (body, count, first us, latest us) or None"},
+    {"iggy_frames", iggy_frames, METH_VARARGS,
+     "(frames, body, where, room for checksums, base offset, append us, earliest us)"
+     " -> (bytes of payloads, of headers, first us, latest us) or None"},
     {"kafka_to_iggy", kafka_to_iggy, METH_VARARGS,
      "(set, head of a key's header, append us, start offset, records and bytes at most)"
      " -> (records, count, first offset, next offset, whether there was no room for the next)"},

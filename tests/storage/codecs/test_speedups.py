@@ -10,10 +10,9 @@ from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES
 from storage.codecs import iggy, iggy_forms, kafka_prepare, quick
-from storage.codecs.api import BodyInfo
 from storage.codecs.base import Wanted
 from storage.codecs.iggy import HEADER_BYTES_MAX, IGGY, RECORD_HEAD, body_from_send, pack_key
-from storage.codecs.iggy_forms import BATCH_HEAD_BYTES, body_from_batch
+from storage.codecs.iggy_forms import BATCH_HEAD_BYTES, body_from_batch, body_of_small
 from storage.codecs.iggy_typed import pack_header
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_layout import NO_LIMIT
@@ -234,19 +233,17 @@ def test_a_wrong_request_says_what_python_says():
 
 def batch_parts(chance):
     """Frames of a batch of crate 0.11, their checksums right whatever else is wrong."""
-    count = chance.randrange(1, 12)
     wrong = chance.random() < 0.4
-    for number in range(count):
+    for number in range(chance.randrange(1, 12)):
         block = b"".join(
             pack_header(
                 b"n%d" % at, chance.randbytes(chance.randrange(1, 9)), 1, chance.choice([2, 1])
             )
             for at in range(chance.choice([0, 0, 1, 3]))
         )
-        payload = chance.randbytes(chance.choice([0, 1, 5, 100, 300]))
         spoilt = wrong and chance.random() < 0.3
         yield frame(
-            payload,
+            chance.randbytes(chance.choice([0, 1, 5, 100, 100])),
             number=number + (spoilt and chance.random() < 0.2),
             headers=mutated(chance, block) if spoilt else block,
             delta=chance.choice([0, 1, 1 << 31]),
@@ -257,36 +254,40 @@ def batch_parts(chance):
 def test_iggy_batches_sound_and_not(seed, in_python):
     chance = random.Random(seed)
     refused = 0
+    times = [0, 5, 1_700_000_000_000_000, (1 << 63) - 2, (1 << 64) - 1]
     for _ in range(ROUNDS):
         frames = list(batch_parts(chance))
-        times = [0, 5, 1_700_000_000_000_000, (1 << 63) - 2, (1 << 64) - 1]
         data = batch(*frames, sent_us=chance.choice(times))
         if chance.random() < 0.1:
             data = data[:BATCH_HEAD_BYTES] + mutated(chance, data[BATCH_HEAD_BYTES:])
-        limits = chance.choice([(10_000, HEADER_BYTES_MAX), (400, HEADER_BYTES_MAX), (10_000, 9)])
-        found = C.iggy_batch_body(data, b"head", 1 << 40, 9, *limits)
-        arguments = (data, len(frames), 1 << 40, 9)
-        whole = C.iggy_batch_body(data, pack_key(None), *arguments[2:], 1 << 30, HEADER_BYTES_MAX)
-        refused += found is None
-        if whole is not None:
-            wanted = in_python(iggy_forms, body_from_batch, *arguments)
-            info = BodyInfo(whole[1], whole[2] or None, whole[3] or None)
-            assert (whole[0], info) == (wanted.body, wanted.info), (seed, data)
-        assert found is None or found[0][4:] == whole[0][len(pack_key(None)) :]
+        made = body_of_small(memoryview(data), pack_key(b"k"), 1 << 40, 9)
+        wanted = in_python(iggy_forms, body_from_batch, data, len(frames), 1 << 40, 9, key=b"k")
+        refused += made is None
+        if made is not None:
+            assert (bytes(made.body), made.info) == (bytes(wanted.body), wanted.info), (seed, data)
     assert 0 < refused < ROUNDS
 
 
-def test_iggy_batches_with_payloads_of_every_size(in_python):
+def test_iggy_batches_with_messages_of_every_size(in_python):
     chance = random.Random(6)
-    sizes = [*range(330), *range(960, 1060), 2000, 2047, 2048, 5000]
+    sizes = range(177)
     frames = [frame(chance.randbytes(size), number=at) for at, size in enumerate(sizes)]
-    data = batch(*frames, sent_us=5)
-    made = C.iggy_batch_body(data, pack_key(b"k"), 7, 9, 1 << 30, HEADER_BYTES_MAX)
+    data = memoryview(batch(*frames, sent_us=5))
+    made = body_of_small(data, pack_key(b"k"), 7, 9)
     wanted = in_python(iggy_forms, body_from_batch, data, len(sizes), 7, 9, key=b"k")
-    assert made[0] == bytes(wanted.body) and made[1] == len(sizes)
+    assert bytes(made.body) == bytes(wanted.body) and made.info == wanted.info
+    assert body_of_small(memoryview(batch(frame(bytes(177)))), b"", 7, 9) is None
 
 
 def test_iggy_batches_that_are_cut_are_left_to_python():
     data = batch(frame(b"x", number=0), frame(b"y" * 40, number=1))
-    for end in range(len(data)):
-        assert C.iggy_batch_body(data[:end], b"", 0, 9, 1 << 30, 1 << 30) is None
+    for end in range(BATCH_HEAD_BYTES, len(data)):
+        assert body_of_small(memoryview(data[:end]), b"", 0, 9) is None
+
+
+def test_iggy_frames_need_as_much_room_as_they_take():
+    frames = frame(b"x", number=0) + frame(b"y" * 40, number=1)
+    for body, sums in ((168, 16), (170, 16), (169, 8), (169, 24), (0, 0)):
+        room = bytearray(body), 0, bytearray(sums)
+        assert C.iggy_frames(frames, *room, 0, 9, 5) is None
+    assert C.iggy_frames(frames, bytearray(169), 0, bytearray(16), 0, 9, 5) == (41, 0, 5, 5)
