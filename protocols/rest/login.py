@@ -1,4 +1,4 @@
-"""Who an HTTP client is: Basic (RFC 7617) and Bearer (RFC 6750).
+"""Who an HTTP client is: Basic (RFC 7617), Bearer (RFC 6750), else its certificate.
 
 Knows no password and no key: the broker's authentication does.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.errors import NotAuthenticated
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from broker.access.authentication import Authentication, Identity
+
+CERTIFICATE: Final = "braidlog.certificate"  # In a request's scope: what the TLS library checked.
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
@@ -24,10 +26,11 @@ async def identity_of(authentication: Authentication, request: Request) -> Ident
     """
     if not authentication.required:
         return None
-    header = request.headers.get("authorization")
+    header, at = request.headers.get("authorization"), origin(request)
     if header is None:
-        raise NotAuthenticated("authentication is needed: Basic or Bearer")
-    at = origin(request)
+        if CERTIFICATE in request.scope:
+            return authentication.certificate(request.scope[CERTIFICATE], at)
+        raise NotAuthenticated("authentication is needed: Basic, Bearer or a certificate")
     scheme, _, credentials = header.partition(" ")
     if scheme.lower() == "bearer":
         return authentication.bearer(credentials.strip(), at)

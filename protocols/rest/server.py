@@ -22,8 +22,11 @@ from broker.server.accepting import accept_all
 from broker.server.tls import HANDSHAKE_S
 from protocols.rest.app import make_app
 from protocols.rest.connection import HttpConnection
+from protocols.rest.login import CERTIFICATE
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
     from broker.broker import Broker
     from broker.server.tls import TlsSettings
     from protocols.rest.options import RestOptions
@@ -124,7 +127,8 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
             stream = await self._stream(sock)
-            connection = HttpConnection(self._app, self._config, self._context, stream)
+            app = _certified(self._app, stream)
+            connection = HttpConnection(app, self._config, self._context, stream)
             self._open.add(connection)
             try:
                 await connection.run()
@@ -137,6 +141,21 @@ class Server:
         finally:
             sock.close()
             self._broker.admission.leave(PROTOCOL)
+
+
+def _certified(
+    app: ASGIWrapper, stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream
+) -> ASGIWrapper:
+    """The application as a client with a certificate sees it: its requests have that too."""
+    certificate = stream.getpeercert() if isinstance(stream, trio.SSLStream) else None
+    if not certificate:
+        return app
+
+    async def certified(scope: Scope, receive: Receive, send: Send) -> None:
+        inner = cast("ASGIApp", app.app)
+        await inner({**scope, CERTIFICATE: certificate}, receive, send)
+
+    return ASGIWrapper(cast(ASGIFramework, certified))
 
 
 def _config() -> Config:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -22,112 +21,12 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from conformance.iggy_clients import CLIENTS, NoClient, folder_of, python_of
-from conformance.server import RunningBroker
-from tests.broker.server.certificates import authority, client_context, write_files
+from tests.broker.server.certificates import authority, client_context
+from tests.clients.secured import HANG_S, TOKEN_SECRET
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
-HANG_S = 60
-TOKEN_SECRET = b"0123456789abcdef0123456789abcdef"
 IGGY = next(client for client in CLIENTS if str(client) == "apache-iggy 0.8.0")
 IGGY_CHILD = Path(__file__).with_name("iggy_secured_child.py")
-
-
-class Secured:
-    """The broker, and what its operator and its users have."""
-
-    def __init__(self, running, ca, folder):
-        self.running = running
-        self.ca = ca
-        self.folder = folder
-        port = running.address("http")[1]
-        self.environment = os.environ | {
-            "BRAIDLOG_URL": f"https://127.0.0.1:{port}",
-            "BRAIDLOG_CA_FILE": ca,
-            "BRAIDLOG_USER": "admin",
-            "BRAIDLOG_PASSWORD": (running.data_dir / "admin-password").read_text().strip(),
-        }
-
-    def braidlog(self, *arguments, code=0, **environment):
-        done = subprocess.run(
-            [sys.executable, "-m", "broker.cli.main", *arguments],
-            env=self.environment | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout.strip()
-
-    def user(self, name, *permissions):
-        """Make a user with these permissions; returns an access token of theirs."""
-        self.braidlog("users", "create", name, "--no-password")
-        for action, resource in permissions:
-            self.braidlog("permissions", "grant", name, action, resource)
-        return self.braidlog("tokens", "create", name, "test", "--expires", "1h")
-
-    def certificate(self, name):
-        """Files with a client's certificate and its key."""
-        issued = authority().issue_cert("client@test", common_name=name)
-        certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        issued.cert_chain_pems[0].write_to_path(certificate)
-        issued.private_key_pem.write_to_path(key)
-        return str(certificate), str(key)
-
-    def pulsar(self, token, timeout_s=HANG_S):
-        """A client that has a token: its text, or what gives one."""
-        return self.pulsar_by(
-            None if token is None else pulsar.AuthenticationToken(token), timeout_s
-        )
-
-    def pulsar_by(self, authentication, timeout_s=HANG_S):
-        host, port = self.running.address("pulsar")
-        return pulsar.Client(
-            f"pulsar+ssl://{host}:{port}",
-            authentication=authentication,
-            tls_trust_certs_file_path=self.ca,
-            tls_validate_hostname=True,
-            operation_timeout_seconds=timeout_s,
-            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-        )
-
-    def kafka(self, certificate=None):
-        host, port = self.running.address("kafka")
-        return {
-            "bootstrap_servers": f"{host}:{port}",
-            "api_version": (0, 8, 2),
-            "security_protocol": "SSL",
-            "ssl_context": client_context(common_name=certificate),
-        }
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("secured")
-    certificate, ca = write_files(folder)
-    (folder / "secret").write_bytes(TOKEN_SECRET)
-    settings = [
-        "access.required=true",
-        f"access.token_secret_file={folder / 'secret'}",
-        *(
-            f"listeners.{listener}.tls.certificate_file={certificate}"
-            for listener in ("kafka", "pulsar", "http", "iggy")
-        ),
-        *(f"listeners.{listener}.tls.client_ca_file={ca}" for listener in ("kafka", "pulsar")),
-        *(
-            f"listeners.{listener}.tls.client_certificates=optional"
-            for listener in ("kafka", "pulsar")
-        ),
-    ]
-    with RunningBroker(folder / "broker", settings=settings) as running:
-        secured = Secured(running, ca, folder)
-        password_file = folder / "password"
-        password_file.write_text("a secret\n")
-        secured.braidlog("users", "create", "shipper", "--password-file", str(password_file))
-        secured.braidlog("permissions", "grant", "shipper", "admin", "public/default/freight")
-        secured.braidlog("topics", "create", "freight")
-        secured.shipper = ("a secret", secured.braidlog("tokens", "create", "shipper", "t"))
-        yield secured
 
 
 def test_the_first_admin_has_a_password_that_others_cannot_read(secured):
@@ -368,3 +267,31 @@ def test_no_secret_is_in_the_log_or_the_metrics(secured):
     password = (secured.running.data_dir / "admin-password").read_text().strip()
     assert password not in secured.running.log()
     assert authority() is not None and "argon2" not in secured.running.log()
+
+
+def test_a_pulsar_client_that_is_connected_loses_a_right_that_is_revoked(secured):
+    token = secured.user("olga", ("admin", "public/default/ledger"))
+    client = secured.pulsar(token, timeout_s=5)
+    producer = client.create_producer("ledger", send_timeout_millis=5000)
+    producer.send(b"hello")
+    secured.braidlog("permissions", "revoke", "olga", "admin", "public/default/ledger")
+    deadline = time.monotonic() + HANG_S
+    with pytest.raises(pulsar.PulsarException):
+        while time.monotonic() < deadline:
+            producer.send(b"again")
+    with pytest.raises(pulsar.AuthorizationError):
+        client.create_producer("ledger")
+    client.close()
+
+
+def test_a_connected_client_of_a_user_who_is_removed_is_ended(secured):
+    token = secured.user("piet", ("admin", "public/default/peat"))
+    client = secured.pulsar(token, timeout_s=5)
+    producer = client.create_producer("peat", send_timeout_millis=3000)
+    producer.send(b"hello")
+    secured.braidlog("users", "delete", "piet")
+    deadline = time.monotonic() + HANG_S
+    with pytest.raises(pulsar.PulsarException):
+        while time.monotonic() < deadline:
+            producer.send(b"again")
+    client.close()

@@ -96,3 +96,17 @@ async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker,
     (answer,) = answers
     assert b"event: error" in answer.body and b"may not consume" in answer.body
     assert b"secret" not in answer.body
+
+
+async def test_a_certificate_lets_in_who_says_nothing_else(app, broker, root):
+    certificate = {"subject": ((("commonName", "anna"),),)}
+
+    async def certified(scope, receive, send):
+        await app({**scope, "braidlog.certificate": certificate}, receive, send)
+
+    refused = await call(certified, "PUT", TOPIC)
+    assert (refused.status, refused.json["code"]) == (403, "not_authorized")
+    await broker.permissions.grant(Grant("anna", "admin", "public/default/orders"))
+    assert (await call(certified, "PUT", TOPIC)).status == 201
+    assert (await call(certified, "GET", TOPIC, headers=basic("root:wrong"))).status == 401
+    assert (await call(certified, "GET", TOPIC, headers=basic("root:secret:one"))).status == 200
