@@ -53,6 +53,7 @@ from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
+    from broker.access.rights import Principal
     from broker.server.opened import OpenConnection, OpenListener
     from storage.log.data_dir import OpenedJournal
     from storage.metadata.cursor_book import CursorBook
@@ -177,7 +178,7 @@ class Broker:
         )
         self.quotas = Quotas(access, time.monotonic)
         rules = self.permissions if access.required else None
-        self.access = Access(rules, self.audit, self.quotas)
+        self.access = Access(rules, self.audit, self.quotas, self._refused)
         self.authentication = Authentication(
             self.users,
             verifier,
@@ -251,13 +252,18 @@ class Broker:
         for _ in self._partitions.retire_discarded():
             pass
 
+    def _refused(self, principal: Principal) -> None:
+        self.metrics.of_user("braidlog_user_refusals", principal.name).inc()
+
     def _users_version(self) -> int:
         return self.catalogue.users.version
 
     def _login_tried(self, attempt: Attempt) -> None:
         way, at = attempt.way, attempt.at
         self.audit.login(attempt.name, at, way, allowed=attempt.succeeded)
-        if not attempt.succeeded:
+        if attempt.succeeded:
+            self.metrics.of_user("braidlog_user_logins", attempt.name).inc()
+        else:
             self.metrics.number("braidlog_logins_refused", way).inc()
             self.seldom.warning("login_refused", cause=f"{way} {at}", way=way, host=host_of(at))
 

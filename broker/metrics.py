@@ -30,6 +30,8 @@ COUNTERS = {
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
     "braidlog_password_hashes": ("Passwords hashed, which costs some 20 ms each.", ()),
+    "braidlog_user_logins": ("Logins by user; over HTTP each request is one.", ("user",)),
+    "braidlog_user_refusals": ("Actions that a user was not allowed to do.", ("user",)),
     "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
     "braidlog_objects": ("Objects of the shared store put or deleted.", ("op", "kind")),
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
@@ -50,6 +52,7 @@ COUNTERS = {
 }
 GAUGES = {
     "braidlog_open_connections": ("Connections open now.", ("protocol",)),
+    "braidlog_user_connections": ("Connections open now, by user.", ("user",)),
     "braidlog_waiting_requests": ("Requests that wait for records.", ("protocol",)),
     "braidlog_producers": ("Producers that are connected.", ("protocol", "topic")),
     "braidlog_unpublished_bytes": ("Bytes appended that no round has published yet.", ()),
@@ -110,16 +113,30 @@ class Histogram:
         self.total += seconds
 
 
+# Users with figures of their own, some 1 KB each in a scrape; the others have theirs together.
+USER_FIGURES_MAX = 1000
+OTHER_USERS = "(others)"
+
+
 class Metrics:
     """Every counter of one broker."""
 
     def __init__(self) -> None:
+        self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # That count by topic.
         self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
         }
+
+    def of_user(self, name: str, user: str) -> Number:
+        """The counter or gauge of that family for a user: the first USER_FIGURES_MAX have their own."""
+        if user not in self._users:
+            if len(self._users) >= USER_FIGURES_MAX:
+                return self.number(name, OTHER_USERS)
+            self._users.add(user)
+        return self.number(name, user)
 
     def number(self, name: str, *labels: str) -> Number:
         """The counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label values, in

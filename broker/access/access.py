@@ -6,6 +6,7 @@ protocol and no connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.access.rights import Action, Principal, Resource, ResourceKind
@@ -31,8 +32,12 @@ class Access:
         rules: Rules | None = None,
         audit: AuditLog | None = None,
         quotas: Quotas | None = None,
+        refused: Callable[[Principal], object] = lambda principal: None,
     ) -> None:
-        """`audit` is told of each answer, `quotas` of each topic that may be made."""
+        """`audit` is told of each answer, `quotas` of each topic that may be made; `refused` is
+        called with whoever may not do something.
+        """
+        self._refused = refused
         self.rules = rules
         self._audit = audit
         self._quotas = quotas
@@ -53,6 +58,7 @@ class Access:
         if self._audit is not None:
             self._audit.decided(principal, at, action, resource, allowed=allowed)
         if not allowed:
+            self._refused(principal)
             raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
         if (
             action is Action.CREATE

@@ -119,9 +119,19 @@ class Connection:
                 allowance.connect()
             self._leave_allowance()
             self._allowance = allowance
+        self._count_user(principal)
         self.principal, self._proof = principal, proof
         if self._session is not None:
             self._receiver.allowance = allowance
+
+    def _count_user(self, principal: Principal) -> None:
+        """Whose connection it is from now on, for those who watch."""
+        if principal.name == self.principal.name:
+            return
+        for one, change in ((self.principal, -1), (principal, 1)):
+            if not one.is_anonymous:
+                gauge = self._broker.metrics.of_user("braidlog_user_connections", one.name)
+                gauge.inc(change)
 
     def access_changed(self) -> None:
         """Users or permissions were changed: the client keeps nothing that it may not have now."""
@@ -223,6 +233,8 @@ class Connection:
                 self.log.exception("connection_failed")
             finally:
                 self.outbox.abandon()
+                self._count_user(ANONYMOUS)
+                self.principal = ANONYMOUS
                 self._leave_allowance()
                 trio.lowlevel.notify_closing(self._sock)
                 self._forget()

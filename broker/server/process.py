@@ -43,6 +43,7 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 M_MMAP_THRESHOLD = -3  # Its number in glibc's malloc.h.
 MMAP_THRESHOLD_BYTES = 128 * KIB  # Where glibc begins.
 
+OVER_TLS = "over TLS, with a login where [access] requires one: docs/security.md shows clients"
 IMPORTS_S = 2.0  # For listeners to import their servers, which they do in threads.
 
 log = structlog.get_logger()
@@ -277,7 +278,10 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
     for listener in listeners:
         host, port = listener.bound
         print(f"  {listener.name:<{width}}  {address_text(listener.bound)}")
-        print(f"  {'':<{width}}    {listener.adapter.describe(host, port, listener.options)}")
+        how = OVER_TLS
+        if listener.tls is None:
+            how = listener.adapter.describe(host, port, listener.options)
+        print(f"  {'':<{width}}    {how}")
     sys.stdout.flush()
     if ready_file is not None:
         addresses = {listener.name: address_text(listener.bound) for listener in listeners}

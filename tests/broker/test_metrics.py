@@ -6,7 +6,7 @@ import sys
 import pytest
 from prometheus_client import generate_latest
 
-from broker.metrics import SECONDS_BUCKETS, Metrics
+from broker.metrics import OTHER_USERS, SECONDS_BUCKETS, USER_FIGURES_MAX, Metrics
 
 
 def rendered(metrics):
@@ -67,3 +67,12 @@ def test_the_prometheus_client_is_not_imported_to_count():
         "assert 'prometheus_client' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_only_so_many_users_have_figures_of_their_own():
+    metrics = Metrics()
+    for number in range(USER_FIGURES_MAX + 5):
+        metrics.of_user("braidlog_user_logins", f"user-{number}").inc()
+    metrics.of_user("braidlog_user_logins", "user-3").inc()
+    assert metrics.number("braidlog_user_logins", "user-3").value == 2
+    assert metrics.number("braidlog_user_logins", OTHER_USERS).value == 5

@@ -14,6 +14,7 @@ from protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka.frames import Client, table_request
 from tests.protocols.kafka.talk import FOO, another
+from tests.waiting import until
 
 KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
 SETTINGS = {"access.required": "true", "access.token_secret_file": str(KEY)}
@@ -179,3 +180,16 @@ async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
     await broker.users.alter(broker.users.get("anna"), is_active=False)
     connection.access_changed()
     assert await stranger.frame() is None
+
+
+async def test_logins_refusals_and_connections_are_counted_by_user(stranger, broker):
+    def figures():
+        names = ("logins", "refusals", "connections")
+        return [broker.metrics.number(f"braidlog_user_{one}", "anna").value for one in names]
+
+    await handshake(stranger, b"PLAIN")
+    await send(stranger, plain("anna", "secret"))
+    await stranger.call(m.MetadataRequest([FOO]))
+    assert figures() == [1, 1, 1]
+    await stranger.stream.aclose()
+    await until(lambda: figures() == [1, 1, 0])

@@ -102,6 +102,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         authentication=SimpleNamespace(required=False),
         metrics=metrics,
         topics=NoTopics(),
+        live=None,
         data_dir=data_dir,
         ready=trio.Event(),
         stopping=trio.Event(),
