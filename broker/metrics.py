@@ -131,7 +131,7 @@ class Metrics:
         }
 
     def of_user(self, name: str, user: str) -> Number:
-        """The counter or gauge of that family for a user: the first USER_FIGURES_MAX have their own."""
+        """The counter or gauge of that family for a user; the first USER_FIGURES_MAX have one."""
         if user not in self._users:
             if len(self._users) >= USER_FIGURES_MAX:
                 return self.number(name, OTHER_USERS)
