@@ -34,6 +34,9 @@ class Skip(Exception):
     """Raised by a case: it does not apply here; the text says why."""
 
 
+__all__ = ["RAW", "Context", "Outcome", "Skip", "cells", "find_cases", "run_one"]
+
+
 class Context:
     """What a case is given: addresses, its clients, and names that nobody else uses."""
 
@@ -43,7 +46,7 @@ class Context:
         self.addresses = addresses
         self._stack = stack
         self.client_names = names
-        self.clients = [self._open(name) for name in names if name != RAW]
+        self.clients = [self._open(name) for name in names if name in CLIENTS]
 
     @property
     def client(self) -> DriverProxy:

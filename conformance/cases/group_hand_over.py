@@ -11,8 +11,10 @@ from conformance.drivers.base import Message
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.
+OTHERS = ("pulsar-client", "iggy-py", "httpx")
 CLIENTS = [
-    *permutations(("kafka-python", "pulsar-client", "iggy-py", "httpx")),
+    *permutations(("kafka-python", *OTHERS)),
+    *permutations(("kafka-python-today", *OTHERS)),  # A group that the broker coordinates.
     ("confluent-kafka", "pulsar-client", "kafka-python"),
     ("pulsar-client", "confluent-kafka", "pulsar-client"),
 ]

@@ -141,6 +141,13 @@ class HttpPlace:
         found: dict[str, Any] = answer["cursor"]["partitions"][0]
         return found
 
+    def whole(self) -> dict[str, Any]:
+        """The whole cursor of a subscription that is there."""
+        status, answer = self._ask("GET", None)
+        assert status == 200, answer
+        found: dict[str, Any] = answer["cursor"]
+        return found
+
     def _ask(self, method: str, body: object) -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection(*self._address, timeout=HTTP_S)
         try:

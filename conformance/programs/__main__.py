@@ -15,7 +15,7 @@ def main() -> int:
         print(error)
         return 1
     with RunningBroker() as broker:
-        lines = pulsar_java_program.run(broker)
+        lines = pulsar_java_program.run(broker.addresses["pulsar"], broker.url)
     print("\n".join(lines))
     return int(any(not line.startswith("ok ") for line in lines))
 

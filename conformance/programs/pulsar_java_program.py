@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from conformance.server import RunningBroker
-
 SOURCES: Final = Path(__file__).parent / "pulsar_java"
 BUILD_S: Final = 900  # Some 60 MB of libraries the first time.
 RUN_S: Final = 300
@@ -37,8 +35,10 @@ def build() -> None:
         raise NotBuilt(f"mvn: {built.stdout[-2000:]}")
 
 
-def run(broker: RunningBroker) -> list[str]:
-    """The lines that it prints, `ok` or `FAILED` and the step. Raises NotBuilt."""
+def run(pulsar: str, url: str) -> list[str]:
+    """The lines that it prints, `ok` or `FAILED` and the step, on the broker with that address of
+    Pulsar's and that URL. Raises NotBuilt.
+    """
     java, libraries = shutil.which("java"), folder() / "libraries"
     if java is None or not libraries.exists():
         raise NotBuilt("not built: python -m conformance.programs")
@@ -50,8 +50,8 @@ def run(broker: RunningBroker) -> list[str]:
             "-cp",
             f"{compiled}:{libraries.read_text().strip()}",
             "Check",
-            broker.addresses["pulsar"],
-            broker.url,
+            pulsar,
+            url,
         ],
         timeout=RUN_S,
         capture_output=True,

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 def test_every_step_of_java(broker: RunningBroker) -> None:
     try:
-        lines = run(broker)
+        lines = run(broker.addresses["pulsar"], broker.url)
     except NotBuilt as error:
         pytest.skip(str(error))
     assert len(lines) > 10

@@ -1,0 +1,89 @@
+"""A group's place and backlog are the same in `braidlog groups show`, Pulsar's stats, Kafka's
+OffsetFetch, Iggy's stored offset and HTTP's cursor, whoever moved it.
+"""
+
+import json
+import subprocess
+import sys
+from http.client import HTTPConnection
+from typing import Any
+
+from conformance.position.talk import HttpPlace
+from conformance.raw.iggy import IggyWire
+from conformance.raw.kafka import KafkaWire, message
+from conformance.raw.pulsar import PulsarWire
+from conformance.runner import RAW, Context
+
+CLIENTS = [RAW]
+GROUP, COUNT = "shown", 20
+COMMAND_S = 120
+
+
+def run(context: Context) -> None:
+    topic = context.topic()
+    with KafkaWire(context.address("kafka")) as kafka, IggyWire(context.address("iggy")) as iggy:
+        kafka.create(topic)
+        kafka.produce(topic, message(None, b"v") * COUNT)
+        with PulsarWire(context.address("pulsar")) as pulsar:
+            pulsar.subscribe(topic, GROUP)
+            pulsar.next_message()
+            assert consumers_of(context, topic) == 1
+        kafka.commit(GROUP, topic, 5)
+        assert told(context, kafka, iggy, topic) == {(5, COUNT - 5)}
+        iggy.store_offset(topic, GROUP, 8)
+        assert told(context, kafka, iggy, topic) == {(9, COUNT - 9)}
+        assert http(context, topic).change("Seek", position="earliest") == 200
+        assert iggy.poll_next(topic, 3, GROUP) == [0, 1, 2]
+        assert told(context, kafka, iggy, topic) == {(3, COUNT - 3)}
+
+
+def told(context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str) -> set[tuple[int, int]]:
+    """(Position, backlog) as each of them has it."""
+    stored = iggy.stored_offset(topic, GROUP)
+    cursor = http(context, topic).told()
+    assert stored is not None and cursor is not None
+    (shown,) = groups_show(context, topic)["partitions"]
+    backlog = stats(context, topic)["msgBacklog"]
+    return {
+        (kafka.committed(GROUP, topic), backlog),
+        (stored + 1, cursor["backlog"]),
+        (shown["position"], shown["backlog"]),
+    }
+
+
+def groups_show(context: Context, topic: str) -> dict[str, Any]:
+    """What the command line prints of the group on the topic."""
+    host, port = context.address("http")
+    command = [sys.executable, "-m", "broker.cli.main", "groups", "show", GROUP, "--topic", topic]
+    done = subprocess.run(
+        [*command, "--url", f"http://{host}:{port}", "--output", "json"],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=True,
+    )
+    (found,) = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def stats(context: Context, topic: str) -> dict[str, Any]:
+    """What Pulsar's admin API tells of the subscription."""
+    connection = HTTPConnection(*context.address("http"), timeout=COMMAND_S)
+    connection.request("GET", f"/admin/v2/persistent/public/default/{topic}/stats")
+    found = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
+    connection.close()
+    assert isinstance(found, dict)
+    return found
+
+
+def consumers_of(context: Context, topic: str) -> int:
+    """Members of the group, as Pulsar's stats and HTTP's cursor tell them; they must agree."""
+    found = len(stats(context, topic)["consumers"])
+    assert len(http(context, topic).whole()["consumers"]) == found
+    return found
+
+
+def http(context: Context, topic: str) -> HttpPlace:
+    """The cursor over HTTP."""
+    return HttpPlace(context.address("http"), topic, GROUP)

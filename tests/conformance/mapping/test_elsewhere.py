@@ -1,0 +1,178 @@
+"""What each protocol's readers see of what is no plain record: bodies that nobody can open, chunks,
+markers, delayed messages, gaps and damaged places.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from broker.errors import DamagedLog, UnreadableRecord
+from conformance.mapping import pulsar_forms
+from conformance.mapping.views import SEES
+from conformance.raw.pulsar import encode
+from storage.codecs import pulsar
+from storage.codecs.api import BodyFormat, BodyInfo
+from storage.codecs.record import Record
+from storage.metadata.names import parse_topic
+from tests.broker.records import append_unreadable
+from tests.conformance.mapping.doors import Doors
+
+ENCRYPTION_KEYS, MARKER_TYPE = 13, 20
+CHUNK_COUNT, CHUNK_TOTAL, CHUNK_ID, UUID = 27, 28, 29, 26
+PUBLISHED_MS, DUE_MS = 1_700_000_000_000, 4_000_000_000_000
+PLACE = {"pulsar": "entryId"}
+VALUE = {"pulsar": "payload", "iggy": "payload", "iggy-typed": "payload"}
+FOREIGN = [name for name in SEES if name != "pulsar"]
+UNKNOWN_COMPRESSION = 99
+
+
+@pytest.fixture
+async def doors(broker):
+    return Doors(broker, await broker.topics.create(parse_topic("t"), 1))
+
+
+def entry(value, *fields):
+    """A SEND's metadata and payload."""
+    own = [(pulsar_forms.PRODUCER, b"p"), (pulsar_forms.SEQUENCE, 1)]
+    head = encode([*own, (pulsar_forms.PUBLISH, PUBLISHED_MS), *fields])
+    return len(head).to_bytes(4, "big") + head + value
+
+
+async def store(doors, *entries):
+    """Each as it comes from a Pulsar client; the offset of the first."""
+    first = doors.partition.next_offset
+    for one in entries:
+        info = pulsar.parse_send(memoryview(one))
+        body = pulsar.ENTRY_PREFIX.pack(len(one), 0, info.record_count) + one
+        doors.partition.append(
+            [body],
+            BodyInfo(info.record_count, info.publish_us, info.publish_us, info.flags),
+            body_format=BodyFormat.PULSAR,
+            append_us=doors.broker.now_us(),
+        )
+    await doors.broker.durability.settled()
+    return first
+
+
+async def values(doors, reader, offset=0):
+    """(Offset, value) of all that the reader is given."""
+    place, value = PLACE.get(reader, "offset"), VALUE.get(reader, "value")
+    return [(one[place], one[value]) for one in await doors.read(reader, offset)]
+
+
+def closed():
+    """Entries that hold something that the broker cannot open."""
+    single = encode([(pulsar_forms.PAYLOAD_SIZE, 20)])
+    message = len(single).to_bytes(4, "big") + single + b"v" * 20
+    compression, size = pulsar_forms.COMPRESSION, pulsar_forms.UNPACKED_SIZE
+    return {
+        "encrypted": entry(b"secret", (ENCRYPTION_KEYS, encode([(1, b"k"), (2, b"v")]))),
+        "unknown compression": entry(b"packed", (compression, UNKNOWN_COMPRESSION), (size, 5)),
+        "does not unpack": entry(b"no zlib", (compression, pulsar_forms.ZLIB), (size, 5)),
+        "fewer than it says": entry(message * 2, (pulsar_forms.COUNT, 3)),
+    }
+
+
+@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_what_cannot_be_opened_is_an_error_at_its_place_and_never_skipped(
+    doors, what, reader
+):
+    await doors.write("kafka-0", [Record(0, 0, value=b"before")])
+    place = await store(doors, closed()[what])
+    after, _ = await doors.write("kafka-0", [Record(0, 0, value=b"after")])
+    assert after == place + (3 if what == "fewer than it says" else 1)
+    with pytest.raises(UnreadableRecord, match=f"offset {place} "):
+        await doors.read(reader, place)
+    found, offset = await getattr(doors, "_read_" + reader.replace("-", "_"))(0)
+    assert [one[VALUE.get(reader, "value")] for one in found] == [b"before"]
+    assert offset == place
+    assert await values(doors, reader, after) == [(after, b"after")]
+
+
+@pytest.mark.parametrize("what", closed())
+async def test_pulsars_own_readers_are_handed_what_cannot_be_opened(doors, what):
+    await store(doors, closed()[what])
+    assert await doors.entries(0) == [closed()[what]]
+
+
+@pytest.mark.parametrize("reader", [name for name in SEES if name != "kafka-0"])
+async def test_a_kafka_set_that_does_not_open_is_an_error_to_all_others(doors, reader):
+    await append_unreadable(doors.broker, doors.partition)
+    with pytest.raises(UnreadableRecord):
+        await doors.read(reader, 0)
+
+
+def chunks(*numbers):
+    """Pieces of a message of three."""
+    return [
+        entry(b"%d" % at, (UUID, b"u"), (CHUNK_COUNT, 3), (CHUNK_TOTAL, 3), (CHUNK_ID, at))
+        for at in numbers
+    ]
+
+
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_a_chunked_message_is_one_at_its_last_chunk(doors, reader):
+    await store(doors, *chunks(0, 1))
+    await doors.write("iggy", [Record(0, 0, value=b"between")])
+    await store(doors, *chunks(2))
+    assert await values(doors, reader) == [(2, b"between"), (3, b"012")]
+    assert await values(doors, reader, 3) == [(3, b"012")]
+
+
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_a_chunked_message_without_its_beginning_is_passed(doors, reader):
+    await store(doors, *chunks(1, 2))
+    await doors.write("rest", [Record(0, 0, value=b"next")])
+    assert await values(doors, reader) == [(2, b"next")]
+
+
+async def test_pulsars_own_readers_are_handed_every_chunk(doors):
+    await store(doors, *chunks(0, 1, 2))
+    assert await doors.entries(0) == chunks(0, 1, 2)
+
+
+@pytest.mark.parametrize("reader", SEES)
+async def test_markers_are_for_nobody_and_keep_their_offsets(doors, reader):
+    await store(doors, entry(b"", (MARKER_TYPE, 1)))
+    await doors.write("kafka-2", [Record(0, 0, value=b"next")])
+    assert await values(doors, reader) == [(1, b"next")]
+
+
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_a_delayed_message_is_shown_at_once(doors, reader):
+    await store(doors, entry(b"later", (pulsar_forms.DELIVER_AT, DUE_MS)))
+    assert await values(doors, reader) == [(0, b"later")]
+    if reader == "rest":
+        (shown,) = await doors.read(reader, 0)
+        assert shown["deliverAt"] == DUE_MS
+
+
+@pytest.mark.parametrize("reader", SEES)
+async def test_gaps_are_walked_over(doors, reader):
+    form = "kafka-0" if reader == "pulsar" else "rest"
+    await doors.write(form, [Record(0, 0, value=b"before")])
+    doors.partition.log.append_gap(10, doors.broker.now_us())
+    await doors.write(form, [Record(0, 0, value=b"after")])
+    assert await values(doors, reader) == [(0, b"before"), (10, b"after")]
+
+
+@pytest.mark.parametrize("reader", SEES)
+async def test_a_damaged_place_is_an_error_to_everybody_behind_all_before_it(doors, reader):
+    await doors.write("kafka-1", [Record(0, 0, value=b"before")])
+    place, _ = await doors.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
+    damage(doors.partition)
+    read = getattr(doors, "_read_" + reader.replace("-", "_"))
+    if reader != "pulsar":  # It reads batch by batch.
+        found, offset = await read(0)
+        assert (len(found), offset) == (1, place)
+    with pytest.raises(DamagedLog):
+        await read(place)
+
+
+def damage(partition):
+    """Turn one bit of the last stored value."""
+    (path,) = sorted(Path(partition.log.folder).glob("*.log"))[-1:]
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"d" * 500)] ^= 1
+    path.write_bytes(data)
