@@ -40,6 +40,7 @@ from broker.server.watching import watch_access, watch_connections
 from broker.subscriptions.backlog import Backlogs
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
+from broker.topics.compaction import Compactor
 from broker.topics.groups import NamedGroups
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
@@ -125,6 +126,7 @@ class Broker:
             now_us=self.now_us,
             expired=self.metrics.expired,
         )
+        self.compactor = self._compactor()
         self._listen()
         self._recover()
 
@@ -158,6 +160,16 @@ class Broker:
 
     def _make_namespaces(self) -> Namespaces:
         return Namespaces(self.catalogue, self.now_us)
+
+    def _compactor(self) -> Compactor:
+        return Compactor(
+            self.topics,
+            self.durability,
+            self._storage.files,
+            self.metrics,
+            interval_ms=self.config.log.compaction_check_ms,
+            now_us=self.now_us,
+        )
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
         """Users, permissions and what watches over them."""
@@ -219,6 +231,7 @@ class Broker:
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self.backlogs.run)
+                nursery.start_soon(self.compactor.run)
                 nursery.start_soon(self._partitions.run)
                 nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.producers.run)

@@ -103,6 +103,12 @@ JOINED_SCAN_BYTES_MAX = 256 * MIB  # How far back the first chunk is looked for,
 # Left-out records that one read walks over before it says how far it came.
 WALK_BYTES_MAX = 64 * MIB
 
+# Compacting.
+# Work of a compaction in its thread between two pauses; a pause is as long as the work before it
+# took, but no longer than this: at most half of a processor, also with a disk that is slow.
+COMPACTION_PIECE_S = 0.02
+COMPACTION_REST_S_MAX = 0.5
+
 # Of the whole broker. Each costs descriptors, some KB of memory and time at a start.
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000

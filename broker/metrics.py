@@ -41,6 +41,14 @@ COUNTERS = {
         "Records that a message TTL or a backlog quota acknowledged for a subscription.",
         ("topic", "subscription"),
     ),
+    "braidlog_compactions": (
+        "Compactions that ended, of logs or into views.",
+        ("kind", "result"),
+    ),
+    "braidlog_compaction_saved_bytes": (
+        "Bytes of the files that compactions read, less those that they wrote.",
+        ("kind",),
+    ),
     "braidlog_hold_lost_records": (
         "Records that a retention hold's cap dropped before its subscription had read them.",
         ("topic", "subscription"),
@@ -51,6 +59,10 @@ COUNTERS = {
     ),
 }
 GAUGES = {
+    "braidlog_compaction_last_seconds": (
+        "When the last compaction ended well, in seconds since 1970.",
+        ("kind",),
+    ),
     "braidlog_open_connections": ("Connections open now.", ("protocol",)),
     "braidlog_user_connections": ("Connections open now, by user.", ("user",)),
     "braidlog_waiting_requests": ("Requests that wait for records.", ("protocol",)),

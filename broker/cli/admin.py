@@ -261,6 +261,7 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
         "high_watermark",
         "log_end_offset",
         "size_bytes",
+        "compacted_offset",
         "segments",
     )
     rows = [{**one, "segments": len(one["segments"])} for one in topic["partitions"]]

@@ -53,6 +53,8 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     retention_ms: Positive | None = None
     # Between two looks at what may be dropped: a fifth of Kafka's default.
     retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
+    # The same for what may be compacted: Kafka's log.cleaner.backoff.ms.
+    compaction_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 15_000
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

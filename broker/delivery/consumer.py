@@ -56,6 +56,7 @@ class Consumer(abc.ABC):
     unacked: int = 0  # Messages delivered and neither acknowledged nor returned (not Exclusive).
     is_blocked: bool = False  # At its limit of unacknowledged messages.
     is_attached: bool = False
+    reads_compacted: bool = False  # Wants the compacted view (Exclusive and Failover).
     knows_end: bool = False  # It was told that everything of a terminated topic is acknowledged.
     pending: dict[int, Pending] = field(default_factory=dict)  # By entry offset (not Exclusive).
     messages_out: int = 0

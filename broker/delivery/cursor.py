@@ -31,6 +31,12 @@ class CursorState:
             return True
         return bool(self.acked) and self.acked.contains(max(start, self.position), end)
 
+    def unacked(self, start: int, end: int) -> int:
+        """How many messages of the entry `[start, end)` are still wanted."""
+        if self.covers(start, end):
+            return 0
+        return end - start - sum(high - low for low, high in self.acked_ranges(start, end))
+
     def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of the entry `[start, end)` that Pulsar acknowledged.
 

@@ -12,6 +12,7 @@ import abc
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from broker.delivery.cursor import CursorState, DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
+from broker.delivery.holes import holes_of
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, SubscriptionBusy
 from storage.codecs.api import BatchFlag
@@ -228,10 +230,20 @@ class Dispatcher(abc.ABC):
                 return
         read = await self._read(position, self._read_bytes)
         if read is not None:
+            if read.has_holes and (holes := holes_of(read, position)):
+                self._pass_holes(holes)
             self._ahead.extend(read.entries)
             self._ahead_bytes = read.size
             self._read_position = read.next_offset
             self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
+
+    @property
+    def _reads_compacted(self) -> bool:  # Whether reads come out of the compacted view.
+        return False
+
+    def _pass_holes(self, holes: list[tuple[int, int]]) -> None:
+        with suppress(BrokerError):  # There is no room to remember them: the position stays.
+            self._own_move(partial(self.cursor.ack, holes, lazy=True))
 
     def _next_wanted(self, position: int) -> int:
         """The first offset from there on that is not acknowledged: what is, is not even read."""
@@ -243,7 +255,9 @@ class Dispatcher(abc.ABC):
         generation = self._generation
         bytes_max = self._budget.may_read(bytes_max, trio.current_time())
         try:
-            read = await ids.read_entries(self.partition, position, bytes_max)
+            read = await ids.read_entries(
+                self.partition, position, bytes_max, compacted=self._reads_compacted
+            )
         except OffsetOutOfRange:
             if generation == self._generation:
                 self._below_start()
@@ -348,7 +362,7 @@ class Dispatcher(abc.ABC):
                 found = (self._delivered_span(self._id(entry)) for entry in entries)
                 spans += [span for span in found if span is not None]
             for span in spans:
-                self._acked(consumer, span, wanted_of(span, state))
+                self._acked(consumer, span, state.unacked(span.offset, span.end))
 
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
@@ -483,12 +497,3 @@ def tell_acked(entry: Entry, state: CursorState) -> None:
     """Let the entry say which of its messages are acknowledged."""
     if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
         entry.ack_set = ack_sets.ack_set_of(entry, acked)
-
-
-def wanted_of(span: Span, state: CursorState) -> int:
-    """How many messages of the entry are still wanted."""
-    if state.covers(span.offset, span.end):
-        return 0
-    return span.record_count - sum(
-        end - start for start, end in state.acked_ranges(span.offset, span.end)
-    )

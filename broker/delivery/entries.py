@@ -15,13 +15,14 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from broker.delivery.ack_sets import acked_ranges, wanted_count
-from broker.errors import CorruptBatch, UnreadableRecord
+from broker.delivery.holes import taken_out_of
+from broker.errors import CorruptBatch, OffsetOutOfRange, UnreadableRecord
 from broker.limits import DECODE_BYTES_MAX
 from broker.reading.times import search
 from broker.reading.unpacking import run_unpacking
@@ -57,6 +58,8 @@ _COMPRESSED = int(BatchFlag.COMPRESSED)
 _DELAYED = int(BatchFlag.DELAYED)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
+_COMPACTED = int(BatchFlag.COMPACTED)
+_HOLES = _GAP | _MARKER | _COMPACTED
 
 
 @dataclass(slots=True)
@@ -105,6 +108,10 @@ class EntryRead:
     next_offset: int
     is_foreign: bool = False  # Some were made of records of another format: few in one read.
     size: int = 0  # Bytes of the bodies that the entries are in.
+    has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
+    # Of messages that compaction took out of an entry: Java's client passes over such holes by
+    # itself, C++ and what is built on it only where the broker says that they are acknowledged.
+    taken_out: list[tuple[int, int]] = field(default_factory=list)
 
 
 class EntryId(NamedTuple):
@@ -128,8 +135,12 @@ class CumulativeAck:
 # Reading.
 
 
-async def read_entries(partition: Partition, offset: int, bytes_max: int) -> EntryRead:
+async def read_entries(
+    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
+) -> EntryRead:
     """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
+
+    `compacted`: out of the compacted view, as far as there is one.
 
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
     """
@@ -137,14 +148,20 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
     if told is not None and offset >= partition.log_start_offset and not partition.removed:
         raise UnreadableRecord(told)
     entries: list[Entry] = []
-    next_offset, is_foreign, size = offset, False, 0
-    for batch in await partition.read(offset, bytes_max):
+    taken_out: list[tuple[int, int]] = []
+    next_offset, is_foreign, size, flags = offset, False, 0, 0
+    read = partition.read_compacted if compacted else partition.read
+    for batch in await read(offset, bytes_max):
         header = batch.header
         size += len(batch.body)
+        flags |= header.flags
         if header.flags & _GAP:
             next_offset = batch.next_offset
         elif header.body_format == BodyFormat.PULSAR:
-            entries += _stored_entries(batch, offset)
+            found = _stored_entries(batch, offset)
+            if header.flags & _COMPACTED:
+                taken_out += await taken_out_of(found)
+            entries += found
             next_offset = batch.next_offset
         else:
             is_foreign = True
@@ -156,7 +173,8 @@ async def read_entries(partition: Partition, offset: int, bytes_max: int) -> Ent
             entries += made
             if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
-    return EntryRead(entries, next_offset, is_foreign, size)
+    has_holes = bool(flags & _HOLES)
+    return EntryRead(entries, next_offset, is_foreign, size, has_holes, taken_out)
 
 
 def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
@@ -279,22 +297,25 @@ async def entry_at(partition: Partition, offset: int) -> Span | None:
     return span if span is not None and span.offset == offset else None
 
 
-async def entry_at_or_before(partition: Partition, offset: int) -> Span | None:
+async def entry_at_or_before(
+    partition: Partition, offset: int, *, compacted: bool = False
+) -> Span | None:
     """The entry that contains `offset`, else the last one before it; None if there is none below
-    the watermark.
+    the watermark. `compacted`: of those that `read_entries` gives so.
     """
-    offset = min(offset, partition.high_watermark - 1)
-    if offset < partition.log_start_offset:
-        return None
-    batches = await partition.read(offset, 1)
-    batch: Batch | None = batches[0] if batches else None
-    while batch is not None:
-        found = _last_starting_at_or_below(batch, offset)
+    read = partition.read_compacted if compacted else partition.read
+    below = min(offset, partition.high_watermark - 1)
+    while below >= (0 if compacted else partition.log_start_offset):
+        try:
+            batches = await read(below, 1)
+        except OffsetOutOfRange:
+            return None  # Below the log start, and the view has gone meanwhile.
+        if not batches:
+            return None
+        found = _last_starting_at_or_below(batches[0], offset)
         if found is not None:
             return found
-        below = batch.base_offset - 1
-        batches = await partition.read(below, 1) if below >= partition.log_start_offset else []
-        batch = batches[0] if batches else None
+        below = batches[0].base_offset - 1
     return None
 
 
@@ -314,9 +335,10 @@ async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
     return None
 
 
-async def last_entry(partition: Partition) -> Span | None:
+async def last_entry(partition: Partition, *, compacted: bool = False) -> Span | None:
     """The last entry that may be delivered; None in an empty partition."""
-    return await entry_at_or_before(partition, partition.high_watermark - 1)
+    last = partition.high_watermark - 1
+    return await entry_at_or_before(partition, last, compacted=compacted)
 
 
 async def last_ended(partition: Partition, position: int) -> Span | None:
@@ -392,14 +414,18 @@ async def resolve_individual(partition: Partition, message_id: EntryId) -> Span 
     return await entry_at(partition, message_id.entry)
 
 
-async def resolve_seek(partition: Partition, message_id: EntryId) -> int:
+async def resolve_seek(
+    partition: Partition, message_id: EntryId, *, compacted: bool = False
+) -> int:
     """The position of a seek, or of a reader's start, to that id: the next entry start, the end if
-    there is none.
+    there is none. `compacted`: for who reads the compacted view, which may begin below the log.
     """
     ledger, entry = message_id.ledger, message_id.entry
     if ledger != partition.partition_id:
         is_older = ledger < partition.partition_id
-        return partition.log_start_offset if is_older else partition.high_watermark
+        return earliest(partition, compacted=compacted) if is_older else partition.high_watermark
+    if compacted and entry < partition.compacted_offset:
+        return max(entry, 0)  # A read goes on at the next entry that is left.
     span = await entry_at_or_after(partition, entry)
     if span is None:
         return partition.high_watermark
@@ -408,6 +434,11 @@ async def resolve_seek(partition: Partition, message_id: EntryId) -> int:
         if acked and acked[0][0] == span.offset:  # Into a batch: its first messages are cleared.
             return acked[0][1]
     return span.offset
+
+
+def earliest(partition: Partition, *, compacted: bool = False) -> int:
+    """Where the log begins, or the compacted view."""
+    return 0 if compacted and partition.compacted_offset else partition.log_start_offset
 
 
 async def resolve_time(partition: Partition, time_us: int) -> int:

@@ -24,6 +24,11 @@ class OrderedDispatcher(Dispatcher):
     active: Consumer | None = None
     _delivered: dict[int, int]  # Record count of delivered entries by offset, oldest first.
 
+    @property
+    def _reads_compacted(self) -> bool:
+        """As the active consumer wants it."""
+        return self.active is not None and self.active.reads_compacted
+
     def _can_give(self) -> bool:
         active = self.active
         return active is not None and active.can_take and active.takes_more()

@@ -455,12 +455,19 @@ def _cut_sparse_body(
     """The same where compaction took records out: offsets alone do not tell how many there are."""
     starts = codec.split(batch.body, batch.base_offset)
     most = RECORDS_MAX if records_max is None else records_max
-    if len(starts) == batch.header.record_count:
-        first = bisect_left(starts, start_offset, key=_offset_of)
+    # An entry may begin with offsets that are gone, so the first record itself is looked for.
+    header = batch.header
+    decoded = codec.decode(
+        batch.body, batch.base_offset, header.append_us, start_offset=start_offset, records_max=1
+    )
+    if not decoded.records and decoded.failed is None:
+        return batch.body[:0], 0, batch.next_offset
+    found = decoded.records[0].offset if decoded.records else start_offset
+    first = max(bisect_right(starts, found, key=_offset_of) - 1, 0)
+    if len(starts) == header.record_count:
         last = min(first + most, len(starts))
         count = last - first
     else:
-        first = max(bisect_right(starts, start_offset, key=_offset_of) - 1, 0)
         last = bisect_left(starts, start_offset + most, key=_offset_of)
         last = max(last, min(first + 1, len(starts)))
         count = (starts[last][0] if last < len(starts) else batch.next_offset) - start_offset

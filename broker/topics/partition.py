@@ -267,6 +267,33 @@ class Partition:
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 
+    async def read_compacted(self, offset: int, bytes_max: int) -> list[Batch]:
+        """As `read`, but for what a compacted view has: only the latest record of each key there.
+
+        Raises as `read`.
+        """
+        if self.removed:
+            raise errors.TopicNotFound(self.topic.name.full)
+        bytes_max = min(bytes_max, READ_BYTES_MAX)
+        try:
+            try:
+                return self.log.read_compacted(offset, bytes_max, wait=False)
+            except storage.errors.WouldBlock:
+                return await trio.to_thread.run_sync(self.log.read_compacted, offset, bytes_max)
+        except storage.errors.StorageError as error:
+            raise self._failed(error) from error
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether its log is compacted, so that a record without a key would stay for ever."""
+        return self.log.settings.compacts
+
+    @property
+    def compacted_offset(self) -> int:
+        """Where the compacted view ends; 0 where there is none."""
+        view = self.log.view
+        return 0 if view is None else view.horizon
+
     def _failed(self, error: storage.errors.StorageError) -> errors.BrokerError:
         self._calls.report(error)
         return to_broker_error(error, f"{self.topic.name}/{self.index}")

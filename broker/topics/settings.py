@@ -14,7 +14,7 @@ import msgspec
 
 from broker.config.settings import LogConfig, plain_value
 from broker.errors import InvalidRequest
-from storage.log.settings import Durability, LogSettings
+from storage.log.settings import CleanupPolicy, Durability, LogSettings
 
 if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
@@ -29,12 +29,17 @@ LIMITS = frozenset(
         "message_ttl_s",
         "backlog_bytes",
         "backlog_age_s",
+        "compaction_threshold_bytes",
     )
+)
+COMPACTION = frozenset(
+    ("cleanup_policy", "min_dirty_ppm", "min_compaction_lag_ms", "delete_retention_ms")
 )
 SWITCHES = frozenset(("keep_unacknowledged", "delete_acknowledged", "deduplication"))
 TOPIC_SETTINGS = (
     LIMITS
     | SWITCHES
+    | COMPACTION
     | {"segment_bytes", "segment_ms", "durability", "retention_hold", "schema_compatibility"}
     | {"backlog_bytes_policy", "backlog_age_policy"}
 )
@@ -70,6 +75,11 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     backlog_bytes_policy: BacklogPolicy = "producer_request_hold"
     backlog_age_s: Annotated[int, msgspec.Meta(ge=0)] | None = None
     backlog_age_policy: BacklogPolicy = "producer_request_hold"
+    cleanup_policy: typing.Literal["delete", "compact", "compact,delete"] = "delete"
+    min_dirty_ppm: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 500_000
+    min_compaction_lag_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    delete_retention_ms: Annotated[int, msgspec.Meta(ge=0)] = 24 * 3_600_000
+    compaction_threshold_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     deduplication: bool = False  # What a Pulsar producer sends again is not stored again.
 
 
@@ -136,4 +146,9 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
         retention_hold=found.retention_hold,
         retention_hold_bytes=found.retention_hold_bytes,
         retention_hold_ms=found.retention_hold_ms,
+        cleanup_policy=CleanupPolicy(found.cleanup_policy),
+        min_dirty_ppm=found.min_dirty_ppm,
+        min_compaction_lag_ms=found.min_compaction_lag_ms,
+        delete_retention_ms=found.delete_retention_ms,
+        compaction_threshold_bytes=found.compaction_threshold_bytes or None,
     )

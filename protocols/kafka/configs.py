@@ -25,7 +25,14 @@ from protocols.kafka.admin_messages import (
 )
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
-from protocols.kafka.topic_configs import CLEANUP, SETTINGS, AdminRefused, Setting, read_config
+from protocols.kafka.topic_configs import (
+    CLEANUP,
+    SETTINGS,
+    AdminRefused,
+    Setting,
+    read_config,
+    shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER = 2, 4  # kinds of resources with settings
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
-SET, DELETE = 0, 1  # operations; the others are for lists, which no setting here is
+SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lists
 Changes = dict[str, Setting | None]  # None takes a setting back
 
 
@@ -61,11 +68,10 @@ def _configs(context: Context, resource: ConfigResource) -> DescribedConfigs:
 
 
 def _entries(found: Mapping[str, Setting | None], topic: Topic) -> list[ConfigEntry]:
-    entries = [ConfigEntry(CLEANUP.encode(), b"delete", True, FROM_DEFAULT)]
+    entries = []
     for name, ours in SETTINGS.items():
-        value = found[ours]
         own = ours in topic.meta.settings
-        text = b"-1" if value is None else str(value).encode()
+        text = shown(name, found[ours])
         source = FROM_TOPIC if own else FROM_DEFAULT
         entries.append(ConfigEntry(name.encode(), text, not own, source))
     return entries
@@ -89,7 +95,7 @@ async def _alter_all(
     context: Context,
     resources: Sequence[AlteredResource],
     validate_only: bool,
-    read: Callable[[Sequence[ConfigChange]], Changes],
+    read: Callable[[Sequence[ConfigChange], str], Changes],
 ) -> tuple[list[ResourceDone], int]:
     """What became of each, and the ticket that the answer waits for."""
     done, ticket = [], 0
@@ -108,14 +114,15 @@ async def _alter(
     context: Context,
     resource: AlteredResource,
     validate_only: bool,
-    read: Callable[[Sequence[ConfigChange]], Changes],
+    read: Callable[[Sequence[ConfigChange], str], Changes],
 ) -> int:
     if resource.kind != TOPIC:
         text = "the settings of a broker are in its configuration file"
         raise AdminRefused(Code.INVALID_REQUEST, text)
     name = topic_named(context, resource.name)
-    changes = read(resource.changes)
     topics = context.broker.topics
+    found = in_force(context.broker.config.log, topics.get(name).meta.settings)
+    changes = read(resource.changes, str(found[SETTINGS[CLEANUP]]))
     try:
         if not validate_only:
             return await topics.alter_settings(name, changes)
@@ -125,7 +132,7 @@ async def _alter(
     return 0
 
 
-def _replaced(changes: Sequence[ConfigChange]) -> Changes:
+def _replaced(changes: Sequence[ConfigChange], _: str) -> Changes:
     """Raises AdminRefused."""
     replaced: Changes = dict.fromkeys(SETTINGS.values())
     for one in changes:
@@ -133,8 +140,8 @@ def _replaced(changes: Sequence[ConfigChange]) -> Changes:
     return replaced
 
 
-def _changed(changes: Sequence[ConfigChange]) -> Changes:
-    """Raises AdminRefused."""
+def _changed(changes: Sequence[ConfigChange], policy: str) -> Changes:
+    """`policy` is the cleanup policy now, the only list. Raises AdminRefused."""
     changed: Changes = {}
     for one in changes:
         if one.operation == SET:
@@ -143,6 +150,11 @@ def _changed(changes: Sequence[ConfigChange]) -> Changes:
             ours = SETTINGS.get((one.name or b"").decode(errors="replace"))
             if ours is not None:
                 changed[ours] = None
+        elif one.operation in (APPEND, SUBTRACT) and one.name == CLEANUP.encode():
+            parts = set((one.value or b"").decode(errors="replace").split(","))
+            left = set(policy.split(","))
+            left = left | parts if one.operation == APPEND else left - parts
+            changed.update(read_config(one.name, ",".join(left).encode()))
         else:
-            raise AdminRefused(Code.INVALID_CONFIG, "no setting here is a list")
+            raise AdminRefused(Code.INVALID_CONFIG, "only cleanup.policy is a list")
     return changed

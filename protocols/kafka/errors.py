@@ -54,6 +54,7 @@ class Code(enum.IntEnum):
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
+    INVALID_RECORD = 87
 
 
 class GroupNotAuthorized(errors.NotAuthorized):

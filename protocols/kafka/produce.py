@@ -15,6 +15,7 @@ from broker.server.endings import EndConnection
 from broker.steps import Steps
 from protocols.kafka.context import PROTOCOL, Answer, Context
 from protocols.kafka.errors import Code
+from protocols.kafka.keys import refuse_keyless
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
 from protocols.kafka.sequences import judge
 from storage.codecs import kafka_batches, kafka_timed
@@ -86,6 +87,7 @@ class _Producing:
         self._message_bytes_max = context.options.message_bytes_max
         self._batch_bytes_max = context.options.batch_bytes_max
         self._inflated_left = context.options.inflated_bytes_max
+        self._version = context.version
 
     def append(self, name: bytes | None, index: int, message_set: memoryview) -> Steps[Produced]:
         """What became of one set."""
@@ -93,6 +95,10 @@ class _Producing:
         try:
             partition = context.partition(name, index)
             magic = magic_of(message_set)
+            if partition.wants_keys:
+                refused = yield from refuse_keyless(message_set, magic, self._version)
+                if refused is not None:
+                    return refused
             if magic == kafka_batches.MAGIC:
                 return (yield from self._append_batches(partition, message_set))
             if magic == kafka_timed.MAGIC:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from protocols.kafka.errors import Code
 
 Setting = str | int  # The value of a setting, as the broker keeps it.
 CLEANUP: Final = "cleanup.policy"
+DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+PPM: Final = 1_000_000
 # Kafka's names of what a topic can set here.
 SETTINGS: Final = {
     "retention.ms": "retention_ms",
     "retention.bytes": "retention_bytes",
     "segment.bytes": "segment_bytes",
     "segment.ms": "segment_ms",
+    CLEANUP: "cleanup_policy",
+    DIRTY_RATIO: "min_dirty_ppm",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "delete.retention.ms": "delete_retention_ms",
+}
+POLICIES: Final = {
+    frozenset(("delete",)): "delete",
+    frozenset(("compact",)): "compact",
+    frozenset(("compact", "delete")): "compact,delete",
 }
 # What tools set by habit and one broker has anyway: taken, and without effect.
 WITHOUT_EFFECT: Final = frozenset(
@@ -47,14 +59,35 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
     key = (name or b"").decode(errors="replace")
     text = (value or b"").decode(errors="replace")
     if key == CLEANUP:
-        if text != "delete":
+        policy = POLICIES.get(frozenset(part.strip() for part in text.split(",")))
+        if policy is None:
             raise AdminRefused(Code.INVALID_CONFIG, f"{CLEANUP}={text} is not served")
-        return {}
+        return {SETTINGS[CLEANUP]: policy}
     if key in SETTINGS:
         try:
-            return {SETTINGS[key]: int(text)}
+            return {SETTINGS[key]: _ppm(text) if key == DIRTY_RATIO else int(text)}
         except ValueError:
-            raise AdminRefused(Code.INVALID_CONFIG, f"{key}={text} is no number") from None
+            raise AdminRefused(Code.INVALID_CONFIG, f"{key}={text} is no such number") from None
     if key not in WITHOUT_EFFECT:
         raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
     return {}
+
+
+def shown(key: str, value: Setting | bool | None) -> bytes:
+    """A setting's value as Kafka's clients write it."""
+    if value is None:
+        return b"-1"
+    if key == DIRTY_RATIO:
+        return str(Decimal(value) / PPM).encode()
+    return str(value).encode()
+
+
+def _ppm(text: str) -> int:
+    """A ratio in millionths. Raises ValueError for what is none, or finer."""
+    try:
+        ppm = Decimal(text) * PPM
+    except InvalidOperation:
+        raise ValueError(text) from None
+    if not (ppm.is_finite() and 0 <= ppm <= PPM and ppm == int(ppm)):
+        raise ValueError(text)
+    return int(ppm)

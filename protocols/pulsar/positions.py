@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.delivery import entries
 from broker.delivery.entries import EntryId
+from broker.delivery.holes import last_batch_index
 from broker.errors import BrokerError, NotAuthorized
 from broker.live.topic import LiveSubscription
 from broker.server.endings import ProtocolError
@@ -57,13 +58,14 @@ def seek(client: Client, command: CommandSeek) -> None:
 async def _seek(client: Client, command: CommandSeek) -> None:
     dispatchers = client.shared.dispatchers
     try:
-        _, dispatcher = attached(client, command.consumer_id)
+        consumer, dispatcher = attached(client, command.consumer_id)
         if isinstance(dispatcher, LiveSubscription):  # As Apache answers: there is nothing to seek.
             client.outbox.answer([messages.success(command.request_id)])
             return
-        partition = dispatcher.partition
+        partition, compacted = dispatcher.partition, consumer.reads_compacted
         if command.HasField("message_id"):
-            resolve = partial(entries.resolve_seek, partition, entry_id(command.message_id))
+            place = entry_id(command.message_id)
+            resolve = partial(entries.resolve_seek, partition, place, compacted=compacted)
         elif command.HasField("message_publish_time"):
             time_us = command.message_publish_time * 1000
             resolve = partial(entries.resolve_time, partition, time_us)
@@ -89,11 +91,11 @@ def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
 
 async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
     try:
-        _, dispatcher = attached(client, command.consumer_id)
+        consumer, dispatcher = attached(client, command.consumer_id)
         if isinstance(dispatcher, LiveSubscription):
             raise Refused(ServerError.NotAllowedError, "A non-persistent topic has no last message")
         partition = dispatcher.partition
-        last = await _last_id(partition)
+        last = await _last_id(partition, compacted=consumer.reads_compacted)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
@@ -104,14 +106,14 @@ async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> 
     client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
 
 
-async def _last_id(partition: Partition) -> MessageIdData:
-    span = await entries.last_entry(partition)
+async def _last_id(partition: Partition, *, compacted: bool) -> MessageIdData:
+    span = await entries.last_entry(partition, compacted=compacted)
     if span is None:
         return NOTHING
     batch_index = -1
-    read = await entries.read_entries(partition, span.offset, 1)
+    read = await entries.read_entries(partition, span.offset, 1, compacted=compacted)
     if read.entries and entries.is_batched(read.entries[0].body):
-        batch_index = span.record_count - 1
+        batch_index = last_batch_index(read.entries[0])
     number = partition_number(partition)
     return messages.message_id(partition.partition_id, span.offset, number, batch_index)
 

@@ -117,7 +117,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
             break
         cursor, ticket = await _cursor(client, command, named, dispatcher)
         await client.broker.durability.reached(max(ticket, topic.ticket))
-        await _check_readable(partition, cursor.position)
+        await _check_readable(partition, cursor.position, compacted=command.read_compacted)
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another one was quicker.
@@ -127,6 +127,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)
         break
     # Atomic from the last look at the dispatcher on. What it waited for may have taken long.
+    consumer.reads_compacted = command.read_compacted
     try:
         client.connection.check(Action.CONSUME, Resource.of_group(name, topic.name))
         dispatchers.attach(dispatcher, consumer)
@@ -253,7 +254,9 @@ async def _memory_cursor(
         # After the last entry, though asked for the first: Apache starts at the first.
         is_latest = start.ledger == start.entry == entries.LATEST
         if not (is_latest and command.initialPosition == CommandSubscribe.Earliest):
-            position = await entries.resolve_seek(partition, start)
+            position = await entries.resolve_seek(
+                partition, start, compacted=command.read_compacted
+            )
     elif position is None and dispatcher is not None and not dispatcher.cursor.is_durable:
         return dispatcher.cursor
     return MemoryCursor(_initial(command, partition) if position is None else position)
@@ -262,14 +265,14 @@ async def _memory_cursor(
 def _initial(command: CommandSubscribe, partition: Partition) -> int:
     """Where a new subscription begins."""
     if command.initialPosition == CommandSubscribe.Earliest:
-        return partition.log_start_offset
+        return entries.earliest(partition, compacted=command.read_compacted)
     return partition.high_watermark
 
 
-async def _check_readable(partition: Partition, position: int) -> None:
+async def _check_readable(partition: Partition, position: int, *, compacted: bool) -> None:
     """Refuse clearly, instead of sending nothing, where Pulsar cannot be given the next record."""
     if position < partition.high_watermark:
         try:
-            await entries.read_entries(partition, position, 1)
+            await entries.read_entries(partition, position, 1, compacted=compacted)
         except OffsetOutOfRange:
             pass  # Below the log start: delivery begins there.

@@ -50,6 +50,7 @@ class PartitionInfo(msgspec.Struct):
     high_watermark: int
     log_end_offset: int
     size_bytes: int
+    compacted_offset: int  # Where the compacted view ends; 0: there is none.
     segments: list[SegmentInfo]
 
 

@@ -124,6 +124,7 @@ def _partition_info(partition: Partition) -> messages.PartitionInfo:
         high_watermark=partition.high_watermark,
         log_end_offset=partition.next_offset,
         size_bytes=partition.size_bytes,
+        compacted_offset=partition.compacted_offset,
         segments=[
             messages.SegmentInfo(base_offset, size_bytes, last_modified_us)
             for base_offset, last_modified_us, size_bytes in partition.segments()

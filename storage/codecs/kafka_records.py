@@ -129,6 +129,24 @@ def kept_records(
     return b"".join(parts), len(parts), last
 
 
+def is_any_keyless(data: bytes) -> bool:
+    """Whether one of the unpacked records of a batch has no key. Raises CorruptBody."""
+    pos, end = 0, len(data)
+    try:
+        while pos < end:
+            size, pos = read_varint(data, pos)
+            _, at = read_varint(data, pos + 1)
+            _, at = read_varint(data, at)
+            if read_varint(data, at)[0] < 0:
+                return True
+            if size <= 0:
+                raise CorruptBody("record without a size")
+            pos += size
+    except IndexError as error:
+        raise CorruptBody("record batch is cut short") from error
+    return False
+
+
 def _us_of(whole: RecordsOf, time_delta: int) -> int | None:
     if whole.all_us is not None:
         return whole.all_us

@@ -32,8 +32,8 @@ class LogSettings:
     `cleanup_policy`: which of deletion by the limits and compaction of closed segments there is;
     the defaults of the latter are Kafka's. It begins once `min_dirty_ppm` millionths of them are
     new, leaves segments alone that were written to within `min_compaction_lag_ms`, and keeps
-    tombstones for `delete_retention_ms`. `compaction_threshold`: new bytes after which a compacted
-    view is made (Pulsar's), None for never.
+    tombstones for `delete_retention_ms`. `compaction_threshold_bytes`: new bytes after which a
+    compacted view is made (Pulsar's), None for never.
     """
 
     segment_bytes: int = 1 << 30
@@ -51,7 +51,7 @@ class LogSettings:
     min_dirty_ppm: int = 500_000
     min_compaction_lag_ms: int = 0
     delete_retention_ms: int = 24 * 3_600_000
-    compaction_threshold: int | None = None
+    compaction_threshold_bytes: int | None = None
 
     @property
     def compacts(self) -> bool:

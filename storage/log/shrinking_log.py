@@ -30,6 +30,7 @@ PPM = 1_000_000
 class ShrinkingLog(ReadableLog, Member):
     """The part of a `PartitionLog` that takes records away. The latter sets these attributes."""
 
+    can_compact = True  # Whether its files are on a disk of its own.
     settings: LogSettings
     takes_appends: bool
     cleaned_offset: int  # Up to here a compaction found nothing more to do, as far as known.
@@ -217,7 +218,7 @@ class ShrinkingLog(ReadableLog, Member):
     def _replace(self, segments: Sequence[Segment]) -> None:
         self._replaced += segments
         self._unsynced.names_changed = True
-        self._mark()
+        self._committer.mark(self)  # Not lazily: the next step of a compaction waits for it.
 
     def _delete_replaced(self) -> None:
         """Remove what others took the place of, the later ones first: a start that finds some of

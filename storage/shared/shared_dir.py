@@ -35,7 +35,7 @@ from storage.shared.points import Backlog
 from storage.shared.publisher import Publisher, RoundSettings, Watch
 from storage.shared.session import Session
 from storage.shared.shard import Shard
-from storage.shared.shared_log import ShardLink, SharedLog, check_durability, open_shared_log
+from storage.shared.shared_log import ShardLink, SharedLog, check_settings, open_shared_log
 from storage.shared.sweeper import Sweeper
 from storage.shared.takeover import Found, read_shards, surely
 
@@ -198,7 +198,7 @@ class SharedDir(DataDir):
 
         Raises: UnwritableChange for durability `written`; StorageFull, StorageFailed.
         """
-        check_durability(settings)
+        check_settings(settings)
         return [self.open_of_topic(one, settings, committer) for one in new]
 
     def open_of_topic(

@@ -56,6 +56,7 @@ class ShardLink:
 class SharedLog(PartitionLog):
     """The log of one partition that this session owns. Made by `open_shared_log`."""
 
+    can_compact = False
     has_records = True  # A round that it is in has records (`Publisher.wait_s`).
 
     def __init__(
@@ -73,7 +74,7 @@ class SharedLog(PartitionLog):
         self._growing: list[Track] = []  # With bytes that no round has taken; the last is active.
         self.tracks: dict[int, Track] = {}  # Own segments without an object of their own, by base.
         self._counted: tuple[Segment | None, int] = (None, 0)
-        check_durability(settings)
+        check_settings(settings)
         super().__init__(place, settings, recovered, slot, reservation)
         self.owner_epoch = link.epoch
         self._unsynced.names_changed = False
@@ -304,13 +305,13 @@ class SharedLog(PartitionLog):
     # Ending
 
     def alter(self, settings: LogSettings) -> None:
-        """As `PartitionLog.alter`. Raises UnwritableChange for durability `written`."""
-        check_durability(settings)
+        """As `PartitionLog.alter`. Raises UnwritableChange for what `check_settings` refuses."""
+        check_settings(settings)
         super().alter(settings)
 
     def reserve_ahead(self) -> None:
         """Raises UnwritableChange: there is no `written` mode here."""
-        check_durability(replace(self.settings, durability=Durability.WRITTEN))
+        check_settings(replace(self.settings, durability=Durability.WRITTEN))
 
     def close(self) -> None:
         """As `PartitionLog.close`; what no round took never counts."""
@@ -328,8 +329,12 @@ class SharedLog(PartitionLog):
         self._sealed = True
 
 
-def check_durability(settings: LogSettings) -> None:
-    """Raises UnwritableChange for durability `written`, whose reservation is on a local disk."""
+def check_settings(settings: LogSettings) -> None:
+    """Raises UnwritableChange for durability `written`, whose reservation is on a local disk, and
+    for compaction, which writes files beside it.
+    """
+    if settings.compacts or settings.compaction_threshold_bytes is not None:
+        raise UnwritableChange("compaction is not possible in the shared store")
     if settings.durability == Durability.WRITTEN:
         raise UnwritableChange("durability `written` is not possible in the shared store")
 

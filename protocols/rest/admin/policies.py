@@ -181,6 +181,44 @@ class AdminPolicies:
         """Leave it to the namespace."""
         return await self._alter_topic(request, dict.fromkeys(_quota_settings(request)))
 
+    # Compaction.
+
+    async def namespace_threshold(self, request: Request) -> Response:
+        """After how many new bytes a namespace's topics are compacted; null: not said."""
+        return told(_threshold_shown(self._of_namespace(request)))
+
+    async def set_namespace_threshold(self, request: Request) -> Response:
+        """Say so: the body is a number of bytes, 0 for never."""
+        return await self._alter_namespace(request, await self._threshold(request))
+
+    async def end_namespace_threshold(self, request: Request) -> Response:
+        """Never, but on request."""
+        return await self._alter_namespace(request, {"compaction_threshold_bytes": None})
+
+    async def topic_threshold(self, request: Request) -> Response:
+        """The same of a topic."""
+        return told(_threshold_shown(self._of_topic(request)))
+
+    async def set_topic_threshold(self, request: Request) -> Response:
+        """The same of a topic."""
+        return await self._alter_topic(request, await self._threshold(request))
+
+    async def end_topic_threshold(self, request: Request) -> Response:
+        """Leave it to the namespace."""
+        return await self._alter_topic(request, {"compaction_threshold_bytes": None})
+
+    async def compact(self, request: Request) -> Response:
+        """Make the compacted views of a topic; answered as soon as that is queued."""
+        name, index = name_of(request)
+        self._broker.compactor.ask(self._broker.topics.get(name), index)
+        return done()
+
+    async def compaction_status(self, request: Request) -> Response:
+        """What became of it since the broker started."""
+        name, index = name_of(request)
+        status = self._broker.compactor.status(self._broker.topics.get(name), index)
+        return told({"status": status.state.value, "lastError": status.last_error})
+
     # Terminating.
 
     async def terminate(self, request: Request) -> Response:
@@ -241,6 +279,12 @@ class AdminPolicies:
         if not isinstance(body, str) or body not in known:
             raise Refused(BAD_BODY, f"a strategy is one of UNDEFINED, {', '.join(sorted(known))}")
         return {"schema_compatibility": Strategy[body].value}
+
+    async def _threshold(self, request: Request) -> dict[str, Setting | None]:
+        body = await read_any(self._bodies, request)
+        if type(body) is not int or not 0 <= body <= LIMIT_MAX:
+            raise Refused(BAD_BODY, "the body has to be a number of bytes, 0 or more")
+        return {"compaction_threshold_bytes": body}
 
     async def _retention(self, request: Request) -> dict[str, Setting | None]:
         body = await read_any(self._bodies, request)
@@ -304,6 +348,11 @@ def _quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
                 "policy": settings.get(policy, QuotaPolicy.HOLD.value),
             }
     return shown
+
+
+def _threshold_shown(settings: Settings) -> int | None:
+    value = settings.get("compaction_threshold_bytes")
+    return value if isinstance(value, int) else None
 
 
 def _strategy_shown(settings: Settings) -> str:

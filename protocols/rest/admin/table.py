@@ -296,6 +296,7 @@ def _policies(routes: Routes, api: AdminPolicies) -> list[Route]:
             DELETE=Served(api.end_topic_ttl, CHANGE, statuses=nothing),
         ),
         *_quotas(routes, api, namespace),
+        *_compaction(routes, api),
         route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
         route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
     ]
@@ -315,5 +316,28 @@ def _quotas(routes: Routes, api: AdminPolicies, namespace: str) -> list[Route]:
             f"{TOPIC}/backlogQuota",
             POST=Served(api.set_topic_quota, CHANGE, statuses=nothing),
             DELETE=Served(api.end_topic_quota, CHANGE, statuses=nothing),
+        ),
+    ]
+
+
+def _compaction(routes: Routes, api: AdminPolicies) -> list[Route]:
+    route, nothing = routes.route, (204,)
+    return [
+        route(
+            f"{ADMIN}/namespaces/{NAMESPACE}/compactionThreshold",
+            GET=Served(api.namespace_threshold, SEE),
+            PUT=Served(api.set_namespace_threshold, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_namespace_threshold, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/compactionThreshold",
+            GET=Served(api.topic_threshold, SEE),
+            POST=Served(api.set_topic_threshold, CHANGE, statuses=nothing),
+            DELETE=Served(api.end_topic_threshold, CHANGE, statuses=nothing),
+        ),
+        route(
+            f"{TOPIC}/compaction",
+            GET=Served(api.compaction_status, SEE),
+            PUT=Served(api.compact, CHANGE, statuses=nothing),
         ),
     ]

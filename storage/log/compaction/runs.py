@@ -7,7 +7,7 @@ The steps run in any thread. What a step gives is to be published by the owner's
 
 import abc
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.codecs.record import Record
@@ -52,7 +52,7 @@ class Compaction(abc.ABC):
         self._keys_max = keys_max
         self._interval_bytes = log.settings.index_interval_bytes
 
-    def steps(self) -> Iterator[CompactedWriter | None]:
+    def steps(self) -> Generator[CompactedWriter | None, None, None]:
         """Go on with the work; a writer is a finished file that `publish` is to be called with.
 
         Closing the iterator gives up, and leaves nothing behind but what was published.

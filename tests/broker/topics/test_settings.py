@@ -57,6 +57,7 @@ def test_every_setting_of_topics_is_taken():
     values |= {"schema_compatibility": "forward", "deduplication": True}
     policies = ("backlog_bytes_policy", "backlog_age_policy")
     values |= dict.fromkeys(policies, "producer_exception")
+    values |= {"cleanup_policy": "compact,delete", "min_dirty_ppm": 5}
     given = {name: values.get(name, "2MiB" if "bytes" in name else "2d") for name in TOPIC_SETTINGS}
     kept = read_settings(given)
     found = log_settings(LogConfig(), kept)

@@ -32,7 +32,7 @@ async def test_topics_are_made_with_partitions_and_settings(broker: Broker, clie
     assert await create(client, wanted) == [Code.NONE]
     topic = broker.topics.get(BAR)
     assert len(topic.partitions) == 3
-    assert topic.meta.settings == {"retention_ms": 60000}
+    assert topic.meta.settings == {"retention_ms": 60000, "cleanup_policy": "delete"}
     assert await create(client, wanted) == [Code.TOPIC_ALREADY_EXISTS]
     assert await create(client, wanted, validate_only=True) == [Code.TOPIC_ALREADY_EXISTS]
 
@@ -43,7 +43,14 @@ async def test_topics_are_made_with_partitions_and_settings(broker: Broker, clie
         (a.NewTopic(b"bar", 0, 1), Code.INVALID_PARTITIONS),
         (a.NewTopic(b"bar", 1, 3), Code.INVALID_REPLICATION_FACTOR),
         (a.NewTopic(b"b r", 1, 1), Code.INVALID_TOPIC),
-        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="compact")), Code.INVALID_CONFIG),
+        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="compact")), Code.NONE),
+        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="delete, compact")), Code.NONE),
+        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="shred")), Code.INVALID_CONFIG),
+        (
+            a.NewTopic(b"bar", 1, 1, (), configs(min_cleanable_dirty_ratio="1.5")),
+            Code.INVALID_CONFIG,
+        ),
+        (a.NewTopic(b"bar", 1, 1, (), configs(max_compaction_lag_ms="5")), Code.INVALID_CONFIG),
         (a.NewTopic(b"bar", 1, 1, (), configs(retention_ms="soon")), Code.INVALID_CONFIG),
         (a.NewTopic(b"bar", 1, 1, (), configs(no_such="1")), Code.INVALID_CONFIG),
         (a.NewTopic(b"bar", -1, -1, (), configs(min_insync_replicas="1")), Code.NONE),

@@ -1,0 +1,251 @@
+"""Compacts topics: those whose settings ask for it, look by look, and others on request.
+
+One compaction at a time for the whole broker, in short pieces of a worker thread with as long a
+pause after each. How it works is in storage/log/compaction; this knows when, and tells what became
+of it. No protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from broker.errors import Conflict, NotSupported
+from broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
+from storage.errors import StorageFailed, StorageFull
+from storage.log.compaction.runs import Compaction, LogCompaction, ViewCompaction
+from storage.log.files import FileGone
+from storage.log.scan import Fault
+
+if TYPE_CHECKING:
+    from broker.commit.durability import Durability
+    from broker.metrics import Metrics
+    from broker.topics.partition import Partition
+    from broker.topics.topic import Topic
+    from broker.topics.topics import Topics
+    from storage.log.compaction.writer import CompactedWriter
+    from storage.log.files import Files
+
+log = structlog.get_logger()
+
+US_PER_MS: Final = 1000
+PASSED_OVER: Final = 500  # Partitions without compaction, between two checkpoints: some 0.1 ms.
+
+
+class State(enum.Enum):
+    """What became of the last compaction that was asked for; the value is Pulsar's word."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(slots=True)
+class Status:
+    """Of one partition, or of all of a topic."""
+
+    state: State = State.NOT_RUN
+    last_error: str = ""
+
+
+class Compactor:
+    """All compactions of one broker."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        durability: Durability,
+        files: Files,
+        metrics: Metrics,
+        *,
+        interval_ms: int,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._topics = topics
+        self._durability = durability
+        self._files = files
+        self._metrics = metrics
+        self._interval_ms = interval_ms
+        self._now_us = now_us
+        self._asked: deque[Partition] = deque()
+        self._is_asked = trio.Event()
+        self._statuses: dict[int, Status] = {}  # By partition id, of views alone.
+
+    def ask(self, topic: Topic, index: int | None = None) -> None:
+        """Make compacted views of a topic, or of one partition, soon.
+
+        Raises Conflict while that is under way, NotSupported over a shared store.
+        """
+        partitions = [one for one in topic.partitions if index is None or one.index == index]
+        for partition in partitions:
+            if not partition.log.can_compact:
+                raise NotSupported("compaction is not possible over a shared store")
+            if self._status(partition).state is State.RUNNING:
+                raise Conflict(f"compaction of {topic.name} is already in progress")
+        for partition in partitions:
+            self._ask(partition)
+
+    def _ask(self, partition: Partition) -> None:
+        self._statuses[partition.partition_id] = Status(State.RUNNING)
+        self._asked.append(partition)
+        self._is_asked.set()
+
+    def status(self, topic: Topic, index: int | None = None) -> Status:
+        """What became of the views of a topic, or of one partition."""
+        found = [
+            self._status(one) for one in topic.partitions if index is None or one.index == index
+        ]
+        for state in (State.RUNNING, State.ERROR, State.SUCCESS):
+            for status in found:
+                if status.state is state:
+                    return status
+        return Status()
+
+    def _status(self, partition: Partition) -> Status:
+        return self._statuses.get(partition.partition_id, Status())
+
+    async def run(self) -> None:
+        """Compact what was asked for, and what its settings say, until cancelled. Raises
+        StorageFailed.
+        """
+        while True:
+            with trio.move_on_after(self._interval_ms / 1000):
+                await self._is_asked.wait()
+            self._is_asked = trio.Event()
+            while self._asked:
+                await self._make_view(self._asked.popleft())
+            await self._look()
+            self._forget()
+
+    async def _look(self) -> None:
+        """Compact what has enough that is new. Requests do not wait for its end."""
+        for topic in self._topics.all():
+            for index, partition in enumerate(tuple(topic.partitions)):
+                settings = partition.log.settings
+                if settings.compaction_threshold_bytes is not None and self._is_over(partition):
+                    self._ask(partition)
+                if settings.compacts and not partition.removed:
+                    await self._compact_log(partition)
+                    await trio.lowlevel.checkpoint()
+                elif index % PASSED_OVER == 0:
+                    await trio.lowlevel.checkpoint()
+                while self._asked:
+                    await self._make_view(self._asked.popleft())
+
+    def _is_over(self, partition: Partition) -> bool:
+        """Whether so much is new since the last view as the threshold says."""
+        threshold, opened = partition.log.settings.compaction_threshold_bytes, partition.log
+        if threshold is None or partition.removed or not opened.can_compact:
+            return False
+        if self._status(partition).state is State.RUNNING:
+            return False
+        start = max(partition.compacted_offset, opened.log_start_offset)
+        new = start < opened.durable_offset
+        return new and partition.bytes_between(start, opened.durable_offset) >= threshold
+
+    def _forget(self) -> None:
+        """Keep nothing of partitions that are gone."""
+        if len(self._statuses) > PASSED_OVER:
+            known = {one.partition_id for topic in self._topics.all() for one in topic.partitions}
+            for number in self._statuses.keys() - known:
+                del self._statuses[number]
+
+    async def _make_view(self, partition: Partition) -> None:
+        status = self._status(partition)
+        if partition.removed:
+            status.state = State.NOT_RUN
+            return
+        compaction = ViewCompaction(partition.log, self._files)
+        if not compaction.is_needless:
+            status.last_error = await self._run(partition, compaction, "view")
+        status.state = State.ERROR if status.last_error else State.SUCCESS
+
+    async def _compact_log(self, partition: Partition) -> None:
+        opened = partition.log
+        now_us = self._now_us()
+        lag_us = opened.settings.min_compaction_lag_ms * US_PER_MS
+        end_offset = opened.closed_offset(now_us - lag_us)
+        if opened.is_dirty(end_offset):
+            compaction = LogCompaction(opened, self._files, now_us, end_offset)
+            if not await self._run(partition, compaction, "log"):
+                opened.cleaned_offset = end_offset
+
+    async def _run(self, partition: Partition, compaction: Compaction, kind: str) -> str:
+        """Run a compaction to its end; returns why it failed, or an empty text.
+
+        Raises StorageFailed, after which the broker stops.
+        """
+        failure = ""
+        try:
+            await self._run_steps(partition, compaction)
+        except Fault as fault:
+            failure = str(fault)
+            view = partition.log.view
+            if view is not None and fault.path == view.segment.path:
+                partition.log.drop_view()  # The next one is made of the log alone.
+        except FileGone:
+            failure = "the log was changed meanwhile"  # By retention, or it was deleted.
+        except StorageFull as error:
+            self._durability.report_storage_error(error)
+            failure = str(error)
+        except StorageFailed as error:
+            self._durability.report_storage_error(error)
+            raise
+        self._tell(partition, compaction, kind, failure)
+        return failure
+
+    async def _run_steps(self, partition: Partition, compaction: Compaction) -> None:
+        steps = compaction.steps()
+        try:
+            while True:
+                began_s = time.perf_counter()
+                is_over, writer = await trio.to_thread.run_sync(_piece, steps)
+                if is_over:
+                    return
+                if partition.removed:
+                    raise FileGone(partition.log.folder)
+                if writer is not None:
+                    if not compaction.publish(writer):
+                        raise FileGone(writer.path)
+                    await self._durability.reached(self._durability.ticket)
+                rest_s = min(time.perf_counter() - began_s, COMPACTION_REST_S_MAX)
+                await trio.sleep(rest_s)
+        finally:
+            steps.close()
+
+    def _tell(self, partition: Partition, compaction: Compaction, kind: str, failure: str) -> None:
+        done, metrics = compaction.done, self._metrics
+        metrics.number("braidlog_compactions", kind, "failed" if failure else "done").inc()
+        saved = max(done.read_bytes - done.written_bytes, 0)
+        metrics.number("braidlog_compaction_saved_bytes", kind).inc(saved)
+        where = {"topic": str(partition.topic.name), "partition": partition.index, "kind": kind}
+        if failure:
+            log.warning("compaction_failed", **where, reason=failure)
+            return
+        last = metrics.number("braidlog_compaction_last_seconds", kind)
+        last.value = self._now_us() // 1_000_000
+        log.info(
+            "compacted",
+            **where,
+            files=done.published,
+            read_bytes=done.read_bytes,
+            written_bytes=done.written_bytes,
+            walks=done.walks,
+        )
+
+
+def _piece(steps: Iterator[CompactedWriter | None]) -> tuple[bool, CompactedWriter | None]:
+    """Go on for a short while, up to a file that is finished: (whether all is done, that file)."""
+    until_s = time.perf_counter() + COMPACTION_PIECE_S
+    for writer in steps:
+        if writer is not None or time.perf_counter() >= until_s:
+            return False, writer
+    return True, None

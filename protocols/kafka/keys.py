@@ -1,0 +1,76 @@
+"""Whether every record of a produced set has a key, as a compacted topic wants. Knows no request.
+
+The rule is that of LogValidator.java of apache/kafka (`validateKey`), and of 0.8 as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.reading.unpacking import run_unpacking
+from broker.steps import Steps
+from protocols.kafka.errors import Code
+from protocols.kafka.messages import Produced
+from storage.codecs import kafka_batches, kafka_timed
+from storage.codecs.compression import INFLATED_BYTES_MAX
+from storage.codecs.kafka_layout import CODEC_BITS, KEY_POS, SIZE, entry, open_wrapper
+from storage.codecs.kafka_records import is_any_keyless
+from storage.errors import BodyError
+
+if TYPE_CHECKING:
+    from storage.codecs.api import Buffer
+
+# With codes from here on a client is told more than that its message is corrupt.
+INVALID_RECORD_SINCE: Final = 8  # version of Produce
+INLINE_BYTES: Final = 16 * 1024  # Opening a compressed set that is larger has a thread.
+NO_KEY: Final = b"Compacted topic cannot accept message without key in topic partition"
+
+
+def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[Produced | None]:
+    """The answer to a set that a compacted topic cannot take, None for one that it can."""
+
+    def look() -> bool:
+        return has_keyless(message_set, magic)
+
+    found: bool
+    if len(message_set) <= INLINE_BYTES:
+        found = look()
+    else:
+        found = yield run_unpacking(look)
+    if not found:
+        return None
+    is_new = version >= INVALID_RECORD_SINCE
+    return Produced(Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE, -1, message=NO_KEY)
+
+
+def has_keyless(message_set: memoryview, magic: int) -> bool:
+    """Whether a record has no key. What cannot be read is left to the check of the whole set."""
+    try:
+        if magic == kafka_timed.MAGIC:
+            limit = len(message_set)
+            records, _ = kafka_timed.records(message_set, limit, INFLATED_BYTES_MAX)
+            return any(record.key is None for record in records)
+        if magic != kafka_batches.MAGIC:
+            return _has_keyless_message(message_set)
+        return any(
+            is_any_keyless(bytes(kafka_batches.opened(message_set, ref)))
+            for ref in kafka_batches.refs(message_set)
+        )
+    except BodyError:
+        return False
+
+
+def _has_keyless_message(message_set: Buffer, *, is_inner: bool = False) -> bool:
+    pos = 0
+    while pos < len(message_set):
+        attributes, stop = entry(message_set, pos)
+        if attributes & CODEC_BITS and is_inner:
+            return False  # Nested sets are refused for that.
+        if attributes & CODEC_BITS:
+            inner = open_wrapper(message_set, pos, stop, INFLATED_BYTES_MAX)
+            if _has_keyless_message(inner, is_inner=True):
+                return True
+        elif SIZE.unpack_from(message_set, pos + KEY_POS)[0] < 0:
+            return True
+        pos = stop
+    return False

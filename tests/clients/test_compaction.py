@@ -1,0 +1,233 @@
+"""Compaction as stock clients see it: Pulsar's compacted readers and table views, Kafka's compacted
+topics, and every other protocol over what is left of these.
+"""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from conformance.server import RunningBroker
+from storage.codecs.registry import codec_for
+from storage.log.reader import ReadOnlyLog, list_partitions
+from tests.waiting import HANG_S
+
+pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
+kafka_admin = pytest.importorskip("kafka.admin", reason="kafka-python is not installed")
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+EARLIEST = pulsar.MessageId.earliest
+TIMEOUT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with RunningBroker(settings=["log.compaction_check_ms=50"]) as running:
+        yield running
+
+
+@pytest.fixture
+def http(broker: RunningBroker) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"http://{broker.addresses['http']}", timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[Any]:
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    connected = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=quiet)
+    yield connected
+    connected.close()
+
+
+def until(found: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + HANG_S
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def compact(http: httpx.Client, topic: str) -> None:
+    """As `pulsar-admin topics compact` and `compaction-status -w`."""
+    path = f"/admin/v2/persistent/public/default/{topic}/compaction"
+    assert http.put(path).status_code == 204
+    until(lambda: http.get(path).json()["status"] != "RUNNING")
+    assert http.get(path).json() == {"status": "SUCCESS", "lastError": ""}
+
+
+def read_all(client: Any, topic: str, *, compacted: bool) -> list[Any]:
+    reader = client.create_reader(topic, EARLIEST, is_read_compacted=compacted)
+    messages = []
+    while reader.has_message_available():
+        messages.append(reader.read_next(TIMEOUT_MS))
+    reader.close()
+    return messages
+
+
+def told(messages: list[Any]) -> list[tuple[str, bytes, tuple[int, int]]]:
+    return [
+        (
+            one.partition_key(),
+            one.data(),
+            (one.message_id().entry_id(), one.message_id().batch_index()),
+        )
+        for one in messages
+    ]
+
+
+def send(client: Any, topic: str, messages: list[tuple[str, bytes]], *, batched: bool) -> None:
+    settings = {"batching_enabled": batched, "batching_max_publish_delay_ms": 10_000}
+    producer = client.create_producer(topic, batching_max_messages=5, **settings)
+    for key, value in messages:
+        producer.send_async(value, lambda *_: None, partition_key=key)
+    producer.flush()
+    producer.close()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_pulsar_compacted_readers_and_table_views(
+    client: Any, http: httpx.Client, batched: bool
+) -> None:
+    topic = f"compacted-{batched}"
+    messages = [(f"k{n % 7}", b"v%d" % n) for n in range(23)] + [("k3", b""), ("k4", b"last")]
+    send(client, topic, messages, batched=batched)
+    everything = told(read_all(client, topic, compacted=False))
+    assert [one[:2] for one in everything] == messages
+    assert told(read_all(client, topic, compacted=True)) == everything  # Not compacted yet.
+    compact(http, topic)
+    latest = dict(messages)
+    wanted = [
+        one
+        for place, one in enumerate(everything)
+        if one[1] and one[0] not in {later[0] for later in everything[place + 1 :]}
+    ]
+    assert told(read_all(client, topic, compacted=True)) == wanted
+    assert told(read_all(client, topic, compacted=False)) == everything
+    view = client.create_table_view(topic)
+    assert {key: view.get(key) for key in latest if view.get(key)} == {
+        key: value for key, value in latest.items() if value
+    }
+    send(client, topic, [("k0", b"after"), ("new", b"1")], batched=batched)
+    until(lambda: view.get("k0") == b"after" and view.get("new") == b"1")
+    view.close()
+    assert [one[:2] for one in told(read_all(client, topic, compacted=True))[-2:]] == [
+        ("k0", b"after"),
+        ("new", b"1"),
+    ]
+    compact(http, topic)
+    assert [one[1] for one in told(read_all(client, topic, compacted=True))].count(b"after") == 1
+    subscription = {"is_read_compacted": True, "initial_position": pulsar.InitialPosition.Earliest}
+    consumer = client.subscribe(topic, "s", **subscription)
+    for _ in wanted:
+        consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+    consumer.close()
+    with pytest.raises(pulsar.PulsarException):
+        client.subscribe(
+            topic, "shared", consumer_type=pulsar.ConsumerType.Shared, is_read_compacted=True
+        )
+
+
+def test_a_view_is_made_once_the_threshold_is_passed(client: Any, http: httpx.Client) -> None:
+    base = "/admin/v2/persistent/public/default/by-threshold"
+    send(client, "by-threshold", [("k", b"%d" % n) for n in range(10)], batched=False)
+    assert http.post(f"{base}/compactionThreshold", json=500).status_code == 204
+    assert http.get(f"{base}/compactionThreshold").json() == 500
+    until(lambda: len(read_all(client, "by-threshold", compacted=True)) == 1)
+    space = "/admin/v2/namespaces/public/default/compactionThreshold"
+    assert http.put(space, json=1 << 30).status_code == 204
+    assert http.get(space).json() == 1 << 30
+    assert http.delete(space).status_code == 204
+    metrics = http.get("/metrics").text
+    assert 'braidlog_compactions_total{kind="view",result="done"}' in metrics
+
+
+def kafka_topic(address: str, name: str) -> Any:
+    admin = kafka_admin.KafkaAdminClient(bootstrap_servers=address)
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "65536",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "3600000",
+    }
+    admin.create_topics([kafka_admin.NewTopic(name, 1, 1, topic_configs=configs)])
+    return admin
+
+
+def consume(address: str, name: str, end: int, start: int = 0) -> list[tuple[int, bytes, bytes]]:
+    place = kafka.TopicPartition(name, 0)
+    consumer = kafka.KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
+    consumer.assign([place])
+    consumer.seek(place, start)
+    found: list[tuple[int, bytes, bytes]] = []
+    while consumer.position(place) < end:
+        for batch in consumer.poll(1000).values():
+            found += [(one.offset, one.key, one.value) for one in batch]
+    consumer.close()
+    return found
+
+
+def test_a_kafka_topic_is_compacted_and_every_protocol_reads_what_is_left(
+    broker: RunningBroker, client: Any, http: httpx.Client
+) -> None:
+    address, name = broker.addresses["kafka"], "kafka-compacted"
+    admin = kafka_topic(address, name)
+    producer = kafka.KafkaProducer(bootstrap_servers=address, compression_type="gzip")
+    count = 4000
+    chosen = random.Random(1)
+    values = [None if n in (3990, 3991) else chosen.randbytes(200) for n in range(count)]
+    keys = [b"rare-%d" % n if n % 97 == 0 else b"key-%d" % (n % 50) for n in range(count)]
+    for n, (key, value) in enumerate(zip(keys, values, strict=True)):
+        producer.send(name, value, key=key)
+        if n % 100 == 99:
+            producer.flush()
+    with pytest.raises(kafka.errors.KafkaError):
+        producer.send(name, b"no key").get(60)
+    producer.close()
+    send(client, name, [("key-1", b"from pulsar"), ("p", b"x")], batched=True)
+    partition = f"/api/v1/topics/public/default/{name}"
+
+    def is_small() -> bool:
+        segments = http.get(partition).json()["partitions"][0]["segments"]
+        return sum(one["size_bytes"] for one in segments) < 200_000
+
+    until(is_small)
+    end = http.get(partition).json()["partitions"][0]["high_watermark"]
+    assert end == count + 2
+    found = consume(address, name, end)
+    latest = {key: (n, value) for n, (key, value) in enumerate(zip(keys, values, strict=True))}
+    latest |= {b"key-1": (count, b"from pulsar"), b"p": (count + 1, b"x")}
+    assert {key: (offset, value) for offset, key, value in found} == latest
+    assert len(found) < count // 2
+    assert [one[0] for one in found] == sorted({one[0] for one in found})
+    gap = next(b[0] - 1 for a, b in itertools.pairwise(found) if b[0] > a[0] + 1)
+    assert consume(address, name, end, gap)[0] == next(one for one in found if one[0] > gap)
+    by_pulsar = read_all(client, name, compacted=False)
+    assert [(one.partition_key().encode(), one.data()) for one in by_pulsar] == [
+        (key, value or b"") for _, key, value in found
+    ]
+    (folder,) = [
+        one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
+    ]
+    with ReadOnlyLog(folder.folder) as stored:
+        in_files = [
+            (record.offset, record.key, record.value)
+            for batch in stored.batches(0)
+            if not batch.header.flags & 64
+            for record in codec_for(batch.header.body_format)
+            .decode(batch.body, batch.base_offset, 0)
+            .records
+        ]
+    assert in_files == found
+    resource = kafka_admin.ConfigResource(kafka_admin.ConfigResourceType.TOPIC, name)
+    text = str(admin.describe_configs([resource]))
+    assert "min.cleanable.dirty.ratio" in text and "0.01" in text and "compact" in text
+    admin.close()
+    broker.stop()
+    broker.start()
+    assert consume(address, name, end) == found

@@ -1,0 +1,148 @@
+"""Power cuts at any disk call of compactions: either the old files or the new ones count.
+
+No key's latest record is lost, none that was replaced or deleted comes back, and the log goes on.
+"""
+
+import os
+import random
+from contextlib import suppress
+
+import pytest
+
+from conformance.simulation.calls import TracedDisk
+from conformance.simulation.medium import PLAIN, Medium, choose_loss
+from conformance.simulation.scratch import empty
+from storage.log.compaction.runs import LogCompaction, ViewCompaction
+from storage.log.files import FileGone
+from tests.storage.log.compaction.compacting import HOUR_US, read_all, read_view
+from tests.storage.log.compaction.test_runs import append, fill
+from tests.storage.log.logs import OneLog
+
+FORMATS = ("plain", "kafka", "pulsar")
+EACH = 7  # Calls from one cut to the next.
+SETTINGS = {"segment_bytes": 1200, "index_interval_bytes": 512, "delete_retention_ms": 0}
+
+
+class Worked:
+    """A log that was filled and compacted on a recording disk, and what was promised when."""
+
+    def __init__(self, path, rng):
+        self.rng = rng
+        folder = empty(os.path.join(path, "life"))
+        OneLog(folder, **SETTINGS).stop()
+        self.disk = TracedDisk(folder)
+        self.medium = Medium.of(folder, self.disk.names.numbers)
+        self.one = OneLog(folder, self.disk, **SETTINGS)
+        self.records = []
+        self.promises = []  # (calls so far, durable offset, log start, end of the view)
+        self.view_start = None  # Where the log began when the first view was made.
+        self.hour = 0
+
+    def work(self, steps):
+        for _ in range(steps):
+            what = self.rng.random()
+            if what < 0.6:
+                self.records += fill(self.one, self.rng, 6, formats=FORMATS, keys=5)
+                self.promise()
+            elif what < 0.8:
+                end_offset = self.one.log.closed_offset(1 << 62)
+                self.hour += 1
+                now_us = self.hour * HOUR_US
+                if end_offset:
+                    self.compact(LogCompaction(self.one.log, self.one.files, now_us, end_offset))
+            elif what < 0.95:
+                if self.view_start is None:
+                    self.view_start = self.one.log.log_start_offset
+                self.compact(ViewCompaction(self.one.log, self.one.files))
+            else:
+                self.one.log.drop(1)
+                self.one.commit()
+                self.promise()
+
+    def compact(self, compaction):
+        """Some end in the middle; others append meanwhile."""
+        steps = compaction.steps()
+        with suppress(FileGone):
+            for step in steps:
+                if self.rng.random() < 0.02:
+                    break
+                if self.rng.random() < 0.05:
+                    self.records += append(self.one, [(b"key-0", b"beside")], "plain", 1)
+                if step is not None:
+                    if not compaction.publish(step):
+                        break
+                    self.one.commit()
+                    self.promise()
+        steps.close()
+
+    def promise(self):
+        log = self.one.log
+        horizon = log.view.horizon if log.view else 0
+        calls = len(self.disk.calls)
+        self.promises.append((calls, log.durable_offset, log.log_start_offset, horizon))
+
+
+def check(path, worked, promised):
+    """Start on what the cut left, compare, start again, compare."""
+    _, durable, start, horizon = promised
+    seen = None
+    for _ in range(2):
+        one = OneLog(path, **SETTINGS)
+        assert one.log.recovery.damages == []
+        one.commit()
+        log = one.log
+        assert log.log_end_offset >= durable
+        assert log.log_start_offset >= start or seen is None
+        found = read_all(log)
+        check_latest(found, worked.records, log.log_start_offset, log.log_end_offset)
+        assert (log.view.horizon if log.view else 0) >= horizon
+        view_start = 0 if log.view else log.log_start_offset
+        view = read_view(log, view_start)
+        view_start = worked.view_start if log.view else log.log_start_offset
+        check_latest(view, worked.records, view_start, log.log_end_offset, is_view=True)
+        assert seen in (None, (found, view))
+        seen = found, view
+        one.commit()
+        assert not [name for name in os.listdir(one.folder) if name.endswith(".new")]
+        one.stop()
+
+
+def check_latest(found, records, start, end, *, is_view=False):
+    """The latest of each key is there, or it is a tombstone and nothing older is."""
+    written = set(records)
+    assert all(record in written for record in found)
+    assert [record[0] for record in found] == sorted({record[0] for record in found})
+    latest = {key: (offset, value) for offset, key, value in records if start <= offset < end}
+    last = {key: (offset, value) for offset, key, value in found}
+    for key, (offset, value) in latest.items():
+        if key is None:
+            continue
+        is_tombstone = value is None or (is_view and not value)
+        assert last.get(key) == (offset, value) or (is_tombstone and key not in last), key
+    if not is_view:
+        keyless = [one for one in records if one[1] is None and start <= one[0] < end]
+        assert [one for one in found if one[1] is None and one[0] >= start] == keyless
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_no_cut_within_a_compaction_loses_or_brings_back_a_record(tmp_path, seed):
+    rng = random.Random(seed)
+    worked = Worked(tmp_path, rng)
+    worked.promise()
+    worked.work(14)
+    worked.one.crash()
+    promised, later = worked.promises[0], worked.promises[1:]
+    for stamp, call in enumerate(worked.disk.calls, 1):
+        worked.medium.take(call)
+        while later and later[0][0] <= stamp:
+            promised = later.pop(0)
+        if stamp % EACH:
+            continue
+        loss = PLAIN[stamp % len(PLAIN)] if stamp % 2 else choose_loss(rng)
+        path = empty(os.path.join(tmp_path, "state"))
+        worked.medium.cut(rng, loss).write(path)
+        try:
+            check(path, worked, promised)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, call {stamp}, {call}, {loss}") from error
