@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.reading.unpacking import run_unpacking
 from storage.codecs.api import BatchFlag
@@ -16,9 +16,33 @@ from storage.codecs.pulsar_entry import decode_entry
 from storage.errors import BodyError
 
 if TYPE_CHECKING:
-    from broker.delivery.entries import Entry, EntryRead
+    from storage.codecs.api import Buffer
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
+
+
+class Entry(Protocol):
+    """An entry as it was read."""
+
+    offset: int
+    record_count: int
+    body: Buffer
+    flags: int
+
+    @property
+    def end(self) -> int:
+        """Offset after its last record."""
+
+
+class EntryRead(Protocol):
+    """What one read gave."""
+
+    next_offset: int
+    taken_out: list[tuple[int, int]]
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """In order."""
 
 
 def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:

@@ -27,6 +27,7 @@ ORDERS = {
             "high_watermark": 5,
             "log_end_offset": 5,
             "size_bytes": 312,
+            "compacted_offset": 0,
             "segments": [{"base_offset": 0, "size_bytes": 312, "last_modified_us": 1}],
         }
     ],
