@@ -8,10 +8,12 @@ import os
 from collections.abc import Callable
 
 from storage.log.batch import HEADER_BYTES
-from storage.log.files import Files
+from storage.log.compaction.sources import Source
+from storage.log.files import FileGone, Files
 from storage.log.recovery import LogIdentity
 from storage.log.scan import Fault, read_checked
 from storage.log.segment import KIND_PARTITION, Segment
+from storage.log.segment_names import view_names
 from storage.log.watermark import (
     RESERVED_MAGIC,
     RESERVED_NAME,
@@ -68,7 +70,26 @@ class LogCheck:
             progress(good.header.stored_bytes)
         found = survey.result
         self._end_index(grows=self._running)
+        self._check_views()
         return found
+
+    def _check_views(self) -> None:
+        """Compacted views only repeat what the log says: a damaged one is no loss."""
+        identity = self._identity
+        for name in view_names(self._files.names(identity.folder))[:1]:
+            place = (identity.folder, name.base_offset, identity.kind, identity.partition_id)
+            view = Segment(self._files, *place, name)
+            try:
+                view.stat()
+                for _ in Source(view, 0, name.end_offset).pieces(view.size):
+                    pass  # Reading it checks it.
+            except Fault as fault:
+                reason = f"{fault.reason}; readers pass this view over, a compaction makes another"
+                self.tell(Level.WARNING, view.path, reason, file_pos=fault.file_pos)
+            except (FileNotFoundError, FileGone):
+                return  # A broker that runs has another one now.
+            finally:
+                view.close()
 
     def take(self, found: Survey) -> None:
         """Make findings of a survey's holes and tail, and of the slots."""

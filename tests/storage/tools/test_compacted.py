@@ -1,0 +1,75 @@
+"""`log verify`, `dump` and `repair` over compacted segments and views."""
+
+import os
+
+from storage.log.segment import SEGMENT_HEADER_BYTES
+from storage.tools.findings import Level
+from tests.storage.log.compaction.compacting import compact_log, compact_view, read_all
+from tests.storage.log.compaction.test_runs import append
+from tests.storage.log.directories import repaired, verified
+from tests.storage.log.logs import OneLog, flip, segment_names
+
+SETTINGS = {"segment_bytes": 1500}
+
+
+def compacted(path):
+    """A log with one compacted segment, a view, and records behind them."""
+    one = OneLog(path, **SETTINGS)
+    for number in range(60):
+        append(one, [(b"k%d" % (number % 7), b"%d" % number), (b"x", b"y")], "plain", number + 1)
+    one.commit()
+    for _ in range(3):
+        compact_log(one)
+    compact_view(one)
+    found = read_all(one.log)
+    one.stop()
+    paths = [one.file(name) for name in segment_names(one.folder) if "-" in name]
+    return max(paths, key=os.path.getsize), found
+
+
+def faults(path):
+    found, _ = verified(path)
+    return [one for one in found if "partitions" in one.path and one.level is Level.FAULT]
+
+
+def test_a_compacted_log_is_clean(tmp_path):
+    compacted(tmp_path)
+    assert faults(tmp_path) == []
+
+
+def test_damage_in_a_compacted_segment_is_told_and_repaired_under_its_name(tmp_path):
+    path, before = compacted(tmp_path)
+    flip(path, os.path.getsize(path) - 1)
+    (fault,) = faults(tmp_path)
+    assert fault.path == path
+    repaired(tmp_path)
+    assert faults(tmp_path) == []
+    again = OneLog(tmp_path, **SETTINGS)
+    assert again.log.recovery.is_clean
+    after = read_all(again.log)
+    assert set(after) < set(before)
+    assert len(after) >= len(before) - 2
+    assert os.path.exists(path)
+    again.stop()
+
+
+def test_a_compacted_segments_header_is_written_again(tmp_path):
+    path, before = compacted(tmp_path)
+    flip(path, SEGMENT_HEADER_BYTES - 1)
+    assert faults(tmp_path)
+    repaired(tmp_path)
+    assert faults(tmp_path) == []
+    again = OneLog(tmp_path, **SETTINGS)
+    assert read_all(again.log) == before
+    again.stop()
+
+
+def test_a_damaged_view_is_a_warning_and_nothing_to_repair(tmp_path):
+    compacted(tmp_path)
+    folder = os.path.join(tmp_path, "partitions", "1")
+    (view,) = [name for name in os.listdir(folder) if name.endswith(".view")]
+    path = os.path.join(folder, view)
+    flip(path, os.path.getsize(path) - 1)
+    assert faults(tmp_path) == []
+    (warning,) = [one for one in verified(tmp_path)[0] if one.path == path]
+    assert warning.level is Level.WARNING
