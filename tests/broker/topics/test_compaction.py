@@ -1,0 +1,122 @@
+"""When topics are compacted, what is told of it, and what happens where something comes between."""
+
+import pytest
+import trio
+
+from broker.errors import Conflict, NotSupported
+from broker.topics.compaction import State
+from storage.codecs.api import BodyFormat, BodyInfo
+from storage.codecs.plain import PLAIN
+from storage.codecs.record import Record
+from storage.errors import StorageFull
+from storage.metadata.names import TopicName
+
+NAME = TopicName("public", "default", "keyed")
+QUICK = {"log.compaction_check_ms": "10"}
+COMPACT = {"cleanup_policy": "compact", "segment_bytes": 64 * 1024, "min_dirty_ppm": 1}
+
+
+async def fill(broker, topic, count, size=100):
+    """So many records of ten keys in each partition, on disk."""
+    for partition in topic.partitions:
+        for number in range(count):
+            base = partition.next_offset
+            record = Record(base, 1, key=b"k%d" % (number % 10), value=bytes(size))
+            body = PLAIN.encode([record], base)
+            appended = partition.append(
+                [body], BodyInfo(1), body_format=BodyFormat.PLAIN, append_us=1
+            )
+        await broker.durability.reached(appended.ticket)
+
+
+async def finished(compactor, topic):
+    while compactor.status(topic).state is State.RUNNING:
+        await trio.sleep(0.001)
+    return compactor.status(topic)
+
+
+def view_records(partition):
+    batches = partition.log.read_compacted(0, 1 << 20)
+    return sum(batch.header.record_count for batch in batches)
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_views_are_made_on_request_and_told_of(broker):
+    topic = await broker.topics.create(NAME, 2)
+    await fill(broker, topic, 30)
+    compactor = broker.compactor
+    assert compactor.status(topic).state is State.NOT_RUN
+    compactor.ask(topic)
+    with pytest.raises(Conflict):
+        compactor.ask(topic, 1)
+    assert (await finished(compactor, topic)).state is State.SUCCESS
+    assert [one.compacted_offset for one in topic.partitions] == [30, 30]
+    assert [view_records(one) for one in topic.partitions] == [10, 10]
+    compactor.ask(topic, 0)  # Nothing is new.
+    assert (await finished(compactor, topic)).state is State.SUCCESS
+    number = broker.metrics.number("braidlog_compactions", "view", "done")
+    assert number.value == 2
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_closed_segments_are_compacted_by_themselves(broker):
+    topic = await broker.topics.create(NAME, 1, settings=COMPACT)
+    (partition,) = topic.partitions
+    await fill(broker, topic, 500, size=400)
+    saved = broker.metrics.number("braidlog_compaction_saved_bytes", "log")
+    while saved.value < 100_000:
+        await trio.sleep(0.005)
+    assert partition.size_bytes < 100_000
+    assert partition.next_offset == 500
+    assert partition.log_start_offset == 0
+    assert broker.metrics.number("braidlog_compaction_last_seconds", "log").value > 0
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_a_topic_that_is_deleted_meanwhile_ends_its_compaction_alone(broker):
+    topic = await broker.topics.create(NAME, 1)
+    await fill(broker, topic, 50)
+    broker.compactor.ask(topic)
+    await broker.topics.delete(NAME)
+    again = await broker.topics.create(NAME, 1)
+    await fill(broker, again, 30)
+    broker.compactor.ask(again)
+    assert (await finished(broker.compactor, again)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_a_full_disk_fails_a_compaction_and_nothing_else(broker, monkeypatch):
+    topic = await broker.topics.create(NAME, 1)
+    await fill(broker, topic, 50)
+    files = broker._storage.files
+
+    def full(path):
+        raise StorageFull(f"no room for {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "create", full)
+        broker.compactor.ask(topic)
+        status = await finished(broker.compactor, topic)
+    assert status.state is State.ERROR
+    assert "no room" in status.last_error
+    await fill(broker, topic, 5)
+    broker.compactor.ask(topic)
+    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_deleted_records_do_not_stay_in_a_view(broker):
+    topic = await broker.topics.create(NAME, 1)
+    (partition,) = topic.partitions
+    await fill(broker, topic, 30)
+    broker.compactor.ask(topic)
+    await finished(broker.compactor, topic)
+    await broker.retention.purge(topic)
+    assert partition.compacted_offset == 0
+
+
+async def test_what_has_no_disk_of_its_own_is_refused(broker):
+    topic = await broker.topics.create(NAME, 1)
+    topic.partitions[0].log.can_compact = False
+    with pytest.raises(NotSupported):
+        broker.compactor.ask(topic)

@@ -1,0 +1,35 @@
+"""Sets with a record without a key, in every format and packing."""
+
+import pytest
+
+from protocols.kafka.keys import has_keyless
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.kafka_prepare import packed
+from storage.codecs.record import Record
+from tests.storage.codecs.test_kafka_batches import PACK, batch
+
+KEYED = [Record(n, 1, key=b"" if n else b"k", value=None) for n in range(3)]
+KEYLESS = [*KEYED, Record(3, 1, key=None, value=b"v")]
+
+
+def sets(records):
+    plain = KAFKA.encode(records, 0)
+    yield 0, plain
+    for codec in (1, 2, 3):
+        yield 0, packed(plain, codec, records[-1].offset)
+    batches = KAFKA_BATCHES.encode(records, 0)
+    yield 2, batches
+    for codec, pack in PACK.items():
+        yield 2, batch(pack(batches[61:]), len(records), attributes=codec)
+
+
+@pytest.mark.parametrize(("records", "expected"), [(KEYED, False), (KEYLESS, True)])
+def test_a_record_without_a_key_is_found(records, expected):
+    for magic, message_set in sets(records):
+        assert has_keyless(memoryview(message_set), magic) is expected
+
+
+def test_what_cannot_be_read_is_left_to_the_check_of_the_set():
+    for magic in (0, 1, 2):
+        assert not has_keyless(memoryview(b"\x00" * 70), magic)

@@ -1,0 +1,28 @@
+"""Offsets in pages of bits."""
+
+import random
+
+from storage.log.compaction.offset_set import PAGE_OFFSETS, OffsetSet
+
+
+def test_it_answers_as_a_set_of_numbers_does():
+    chosen = random.Random(3)
+    found, known = OffsetSet(), set()
+    for _ in range(300):
+        offset = chosen.choice((chosen.randrange(4000), chosen.randrange(1 << 40)))
+        found.add(offset)
+        known.add(offset)
+    assert all(offset in found for offset in known)
+    for _ in range(2000):
+        start = chosen.choice((chosen.randrange(5000), chosen.randrange(1 << 40)))
+        end = start + chosen.choice((0, 1, 3, 2000, 1 << 39))
+        assert (start in found) == (start in known)
+        assert found.has_any(start, end) == any(start <= one < end for one in known)
+
+
+def test_what_finds_no_room_is_left_out_and_told():
+    few = OffsetSet(pages_max=2)
+    for number in range(3):
+        few.add(number * PAGE_OFFSETS)
+    assert few.is_full
+    assert [number * PAGE_OFFSETS in few for number in range(3)] == [True, True, False]

@@ -1,0 +1,53 @@
+"""Which files of a folder count, by their names."""
+
+import pytest
+
+from storage.log.segment_names import SegmentName, parse_name, segment_names, view_names
+
+
+def plain(base):
+    return f"{base:020d}.log"
+
+
+def made(base, end, generation, suffix=".log"):
+    return f"{base:020d}-{end:020d}-{generation}{suffix}"
+
+
+@pytest.mark.parametrize("name", [plain(0), plain(7), made(0, 9, 1), made(3, 4, 12, ".view")])
+def test_names_are_read_as_they_are_written(name):
+    parsed = parse_name(name)
+    assert parsed is not None
+    assert parsed.file_name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "7.log",
+        plain(0) + ".new",
+        made(9, 9, 1),
+        made(0, 9, 0),
+        "watermark",
+        made(0, 9, 1) + ".index",
+    ],
+)
+def test_other_names_are_none(name):
+    assert parse_name(name) is None
+
+
+def test_a_compacted_file_takes_the_place_of_what_begins_within_it():
+    names = [plain(0), plain(10), plain(20), made(0, 20, 1), made(0, 10, 1), made(0, 20, 2)]
+    current, replaced = segment_names(names)
+    assert current == [SegmentName(0, 2, 20), SegmentName(20)]
+    assert [one.file_name for one in replaced] == [
+        plain(10),
+        made(0, 20, 1),
+        made(0, 10, 1),
+        plain(0),
+    ]
+
+
+def test_the_newest_view_comes_first():
+    names = [made(0, 20, 1, ".view"), made(0, 30, 2, ".view"), plain(0)]
+    assert [one.generation for one in view_names(names)] == [2, 1]
+    assert segment_names(names)[0] == [SegmentName(0)]
