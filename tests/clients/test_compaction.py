@@ -174,6 +174,22 @@ def consume(address: str, name: str, end: int, start: int = 0) -> list[Row]:
     return found
 
 
+def in_files(broker: RunningBroker, name: str) -> list[Row]:
+    """As `braidlog export` and Spark read them, beside the broker."""
+    (folder,) = [
+        one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
+    ]
+    with ReadOnlyLog(folder.folder) as stored:
+        return [
+            (record.offset, record.key, record.value)
+            for batch in stored.batches(0)
+            if not batch.header.flags & BatchFlag.GAP
+            for record in codec_for(batch.header.body_format)
+            .decode(batch.body, batch.base_offset, 0)
+            .records
+        ]
+
+
 def test_a_kafka_topic_is_compacted_and_every_protocol_reads_what_is_left(
     broker: RunningBroker, client: Any, http: httpx.Client
 ) -> None:
@@ -227,20 +243,7 @@ def test_a_kafka_topic_is_compacted_and_every_protocol_reads_what_is_left(
             for n, one in by_pulsar
         ]
     )
-    (folder,) = [
-        one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
-    ]
-    with ReadOnlyLog(folder.folder) as stored:
-        check(
-            [
-                (record.offset, record.key, record.value)
-                for batch in stored.batches(0)
-                if not batch.header.flags & BatchFlag.GAP
-                for record in codec_for(batch.header.body_format)
-                .decode(batch.body, batch.base_offset, 0)
-                .records
-            ]
-        )
+    check(in_files(broker, name))
     resource = kafka_admin.ConfigResource(kafka_admin.ConfigResourceType.TOPIC, name)
     text = str(admin.describe_configs([resource]))
     assert "min.cleanable.dirty.ratio" in text and "0.01" in text and "compact" in text
