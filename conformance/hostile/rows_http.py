@@ -120,6 +120,7 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{base}/position/1", None
     yield from _live()
     yield from _policies()
+    yield from _compaction()
     schemas = f"{ADMIN}/schemas/{PLACE}"
     posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
     yield "GET", f"{schemas}/schema", None
@@ -144,6 +145,17 @@ def _policies() -> Iterator[Row]:
         yield "DELETE", f"{base}/backlogQuota?backlogQuotaType=message_age", None
     yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/1000000", None
     yield "PUT", f"{KEEP}/unload", None
+
+
+def _compaction() -> Iterator[Row]:
+    """Compacted views on request and by threshold."""
+    topic, space = f"{ADMIN}/persistent/{MADE}", f"{ADMIN}/namespaces/public/hostile-http"
+    for base, setting in ((topic, "POST"), (space, "PUT")):
+        yield "GET", f"{base}/compactionThreshold", None
+        yield setting, f"{base}/compactionThreshold", 9
+        yield "DELETE", f"{base}/compactionThreshold", None
+    yield "PUT", f"{topic}/compaction", None
+    yield "GET", f"{topic}/compaction", None
 
 
 def _live() -> Iterator[Row]:
