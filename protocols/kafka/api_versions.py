@@ -9,7 +9,7 @@ from protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
 
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
-    """Tell it in any version: one that is not served gets error 35 and the list in the layout of
+    """Answer any version: one that is not served gets error 35 and the list in the layout of
     version 0, from which every client takes what it goes on with.
     """
     served = is_served(API_VERSIONS_KEY, request.version)

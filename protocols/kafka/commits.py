@@ -169,7 +169,7 @@ def _characters(text: bytes | None) -> int:
 
 
 def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
-    """Tell where the group stands: Kafka's own number until another protocol moved the cursor."""
+    """The group's position: Kafka's own number until another protocol moves the cursor."""
     wanted = request.topics
     if wanted is None:
         try:

@@ -59,7 +59,7 @@ class Context:
 
     @property
     def client(self) -> Client:
-        """Who sends the request that is being served, as tools are told of it."""
+        """The client whose request is being served, as admin tools show it."""
         return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
 
     def topic(self, name: bytes | None) -> Topic:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from broker.reading.transcode import ReadResult
     from broker.topics.partition import Partition
 
-# So much is read of a partition before others get their turn: a quarter of a millisecond.
+# Bytes read of a partition before others get their turn: a quarter of a millisecond.
 BYTES_PER_TURN = 1024 * 1024
-# What a read takes however little it brings: as long as so many bytes.
+# The fixed cost of a read, as bytes that take the same time.
 READ_COST_BYTES = 64 * 1024
 # Partitions that are looked at between two turns of others: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
@@ -190,7 +190,7 @@ class _Fetching:
                 _count_beyond(reading, partition)
         except BrokerError as error:
             reading.full = True
-            if not reading.size:  # Else the next fetch begins there, and is told.
+            if not reading.size:  # Else the next fetch begins there and gets the error.
                 reading.code = self._context.refused(error)
 
     def _read(self, reading: Reading, partition: Partition) -> Steps[None]:

@@ -68,7 +68,7 @@ class FieldReader(BigEndianReader):
         return count
 
     def add_entries(self, count: int) -> None:
-        """So many topics or partitions follow. Raises ProtocolError, ManyEntries."""
+        """Count topics or partitions that follow. Raises ProtocolError, ManyEntries."""
         self._entries += count
         if self._entries > ENTRIES_MAX:
             raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupProtocol:
-    """One way of sharing out that a member knows, and what it says of itself for that."""
+    """An assignment strategy that a member supports, and the member's metadata for it."""
 
     name: bytes | None
     metadata: bytes | None
@@ -27,7 +27,7 @@ class JoinGroupRequest:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member, as the leader is told of it."""
+    """A member, as the leader sees it."""
 
     member_id: bytes
     instance_id: bytes | None = None
@@ -36,7 +36,7 @@ class JoinedMember:
 
 @dataclass(slots=True)
 class JoinGroupReply:
-    """Answers a JoinGroupRequest; the leader alone is told the members."""
+    """Answers a JoinGroupRequest; only the leader gets the members."""
 
     error: int
     generation: int = -1
@@ -75,7 +75,7 @@ class SyncGroupReply:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """Says that a member is alive (key 12)."""
+    """A member's heartbeat (key 12)."""
 
     group: bytes | None
     generation: int
@@ -133,7 +133,7 @@ class DescribeGroupsRequest:
 
 @dataclass(slots=True)
 class DescribedMember:
-    """A member, as tools are told of it."""
+    """A member, as admin tools see it."""
 
     member_id: bytes
     instance_id: bytes | None = None
@@ -145,7 +145,7 @@ class DescribedMember:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """A group, as tools are told of it."""
+    """A group, as admin tools see it."""
 
     error: int
     group: bytes | None

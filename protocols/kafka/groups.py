@@ -33,7 +33,7 @@ PROMISE_VERSION = 4  # from here on a member is given an id before it joins
 
 
 async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
-    """Be a member: answered once everybody has joined who was one, or the time for it is up."""
+    """Join a group: answered once all former members have joined, or the time for it is up."""
     try:
         return Answer(await _join(context, request))
     except Refused as error:
@@ -107,7 +107,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
-    """A member is alive: it is told when it has to join again."""
+    """A member is alive; the answer says whether it has to join again."""
     try:
         group, _ = _member(context, request)
     except Refused as error:
@@ -117,7 +117,7 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
 
 
 def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
-    """End memberships; the others share out anew."""
+    """End memberships; the remaining members rebalance."""
     try:
         group = context.groups.find(_checked_name(context, request.group))
     except Refused as error:

@@ -91,7 +91,7 @@ class Login:
     """Who the client of one connection is, and until when."""
 
     def __init__(self, connection: Connection, authentication: Authentication) -> None:
-        self.is_done = False  # by SASL; a certificate may have said before who it is
+        self.is_done = False  # by SASL; a certificate may have identified it before
         self._connection = connection
         self._authentication = authentication
         self._exchange: Exchange | None = None
@@ -131,7 +131,7 @@ class Login:
         return answer
 
     def check_expiry(self, now: float, due: float) -> float:
-        """When to look again whether the token has run out; at `due` at the latest, in trio's time.
+        """When to check next whether the token has expired; at `due` at the latest, in trio's time.
 
         Raises EndConnection once it has: the client comes again with a fresh one.
         """

@@ -14,7 +14,7 @@ import trio
 
 from protocols.kafka.membership import Client
 
-# So long may a fetch still wait whose client is to join its group again: short for a person, long
+# How long a fetch may still wait if its client has to rejoin its group: short for a person, long
 # for a client that goes on fetching until its next heartbeat.
 REJOIN_POLL_S = 0.2
 # For so long after a rebalance began fetches of its members are cut short: a heartbeat's interval.

@@ -123,7 +123,7 @@ class Client:
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Partition | LiveTopic) -> Number:
-        """How many producers the topic of a partition has, for whoever watches."""
+        """The number of producers of a partition's topic, for tasks that wait for it to change."""
         protocol, topic = self.connection.protocol, figures_name(partition)
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
@@ -144,7 +144,7 @@ class Client:
         self.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def close_forbidden(self) -> None:
-        """Close what the client may not do any more: if it comes again, it is told why not."""
+        """Close producers and consumers whose rights were revoked; a retry gets the reason."""
         for producer in list(self.producers.values()):
             if not self._may(Action.PRODUCE, producer.topic.resource):
                 self.close_producer(producer, is_forbidden=True)
@@ -173,8 +173,8 @@ class Client:
         self.answer_producer(producer, self.broker.producers.ticket)
 
     def fenced(self, producer: Producer) -> None:
-        """A newer producer took over. One that waited is told; the next SEND of a ready one ends
-        its connection.
+        """A newer producer took over. A waiting one gets an error; a ready one loses its
+        connection at its next SEND.
         """
         if not producer.is_ready:
             error = Refused(ServerError.ProducerFenced, "Fenced out")

@@ -69,7 +69,7 @@ class PulsarConsumer(Consumer):
     consumer_id: int
     dispatcher: Delivery | None = None
     writer: messages.MessageWriter | None = None
-    epoch: int | None = None  # Java's: its messages carry it, so that it can tell old ones.
+    epoch: int | None = None  # Set by Java clients, which drop messages of an older epoch.
     # The topic without partitions that it was opened by the name of, which is to stay so for it.
     holds_layout: Topic | None = None
     connected_at_us: int = 0
@@ -114,13 +114,13 @@ class PulsarConsumer(Consumer):
         return not outbox.is_broken
 
     def active_changed(self, *, is_active: bool) -> None:
-        """Tell the client, behind the answer to its SUBSCRIBE."""
+        """Inform the client, after the answer to its SUBSCRIBE."""
         if self.owner.protocol_version >= ACTIVE_CHANGE_VERSION:
             change = messages.active_consumer_change(self.consumer_id, is_active=is_active)
             self.owner.outbox.answer([change])
 
     def reached_end(self) -> None:
-        """Tell the client, if it is Java's: to all others it is an unknown command."""
+        """Inform a Java client: for all other clients it is an unknown command."""
         owner = self.owner
         if owner.version_text.startswith("Pulsar-Java") and owner.protocol_version >= END_VERSION:
             owner.outbox.answer([messages.reached_end(self.consumer_id)])

@@ -54,7 +54,7 @@ def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadat
 
 
 def _is_to_be_made(client: Client, command: CommandPartitionedTopicMetadata) -> bool:
-    """Only where new topics are partitioned must one be made now, to tell of its partitions."""
+    """Whether to create the topic now: only if new topics are partitioned, to know how many."""
     topics = client.broker.topics
     if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
         return False

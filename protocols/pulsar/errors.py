@@ -46,7 +46,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
 
 
 class Refused(Exception):
-    """A request gets this error of Pulsar's own; for what no broker error can say."""
+    """Answer a request with this Pulsar error; for cases that no broker error covers."""
 
     def __init__(self, code: ServerError, text: str) -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 def refusal(error: errors.BrokerError | Refused) -> Refused:
-    """What a client is told; an error class of a plug-in gets the number of its nearest base."""
+    """The error to send; an error class of a plug-in gets the number of its nearest base."""
     if isinstance(error, Refused):
         return error
     code = next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

@@ -31,7 +31,7 @@ class Lanes:
 
     @property
     def is_full(self) -> bool:
-        """Whether LANES_MAX lanes have work: nothing more is to be read from the client."""
+        """Whether LANES_MAX lanes have work: then nothing more is read from the client."""
         return len(self._waiting) >= LANES_MAX
 
     async def room(self) -> None:

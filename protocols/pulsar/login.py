@@ -52,7 +52,7 @@ class Login:
         )
 
     async def refresh(self, command: CommandAuthResponse) -> None:
-        """Take fresh data after a challenge; unasked it is a sign of life and no more.
+        """Take new login data after a challenge; without a challenge it only counts as activity.
 
         Raises EndConnection, also for data that prove somebody else.
         """

@@ -107,7 +107,7 @@ class Command:
     type: int
     fields: Any  # The message of that type, such as CommandSend.
     payload: memoryview | None  # What follows the command; only a SEND has it.
-    not_text: str = ""  # A field that should be text and is not: the command is to be refused.
+    not_text: str = ""  # Name of a field that is not UTF-8: the command is refused.
 
 
 class PulsarMachine:
@@ -121,7 +121,7 @@ class PulsarMachine:
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame, its size field included; None while that is missing.
 
-        Raises ProtocolError at once for what can be no frame, whatever its size says.
+        Raises ProtocolError as soon as the bytes cannot begin a frame.
         """
         prefix = self._first if self.state is State.CONNECTING else self._prefix
         size = prefix.frame_size(view)
@@ -167,7 +167,7 @@ class PulsarMachine:
     ) -> tuple[CommandSend, int, int] | None:  # hot: see make bench
         """The SEND that begins at `pos`: its fields, where its payload begins, where it ends.
 
-        None for anything else and for whatever is wrong with it: `frame_size` and `decode` tell.
+        None for anything else and for a faulty one: `frame_size` and `decode` find the error.
         """
         if len(view) - pos < _SEND_HEAD.size or self.state is not State.CONNECTED:
             return None

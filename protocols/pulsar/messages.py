@@ -98,7 +98,7 @@ def error(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def partitions(request_id: int, count: int) -> bytes:
-    """So many partitions has the topic; 0: it is not partitioned, or does not exist yet."""
+    """The topic's number of partitions; 0: it is not partitioned, or does not exist yet."""
     answer = CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         response=CommandPartitionedTopicMetadataResponse.Success,
@@ -112,7 +112,7 @@ def partitions(request_id: int, count: int) -> bytes:
 
 
 def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
-    """The number of partitions cannot be told."""
+    """Refuse a request for the number of partitions."""
     answer = CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         response=CommandPartitionedTopicMetadataResponse.Failed,

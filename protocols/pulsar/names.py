@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
-# Where clients look for the transaction coordinator. They are told that it is here, so that their
-# next command ends with "Transactions are not enabled" instead of a missing namespace.
+# Where clients look for the transaction coordinator. The broker answers that it is here, so that
+# their next command ends with "Transactions are not enabled" instead of a missing namespace.
 COORDINATOR = "persistent://pulsar/system/transaction_coordinator_assign"
 
 

@@ -21,7 +21,7 @@ _CHECKED: Final = len(CHECKSUM_MAGIC) + SIZE.size
 def pieces(entry: Entry, uuid_end: str) -> list[Buffer]:
     """The entry's payload cut into entries that each fit a frame.
 
-    `uuid_end` tells the pieces apart from those of the same record on another consumer.
+    `uuid_end` distinguishes the pieces from those of the same record on another consumer.
     """
     body = memoryview(entry.body)
     metadata = entry_metadata(entry.body)

@@ -1,7 +1,6 @@
-"""Commands that are known and not served, or not to be understood: each gets Pulsar's own refusal,
-never silence.
+"""Commands that are not served or cannot be understood: each is answered with Pulsar's own error.
 
-Transactions are refused in the words of an Apache broker that has them switched off.
+Transactions are refused as by an Apache broker that has them switched off.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Failed = Callable[[int, ServerError, str], bytes]
 
-# Commands whose refusal is their own answer instead of ERROR.
+# Commands that are refused with their own answer instead of ERROR.
 FAILED: Final[dict[int, Failed]] = {
     Type.PARTITIONED_METADATA: messages.partitions_failed,
     Type.LOOKUP: messages.lookup_failed,
@@ -48,7 +47,7 @@ def not_text(client: Client, command: Command) -> None:
 
 
 class Request(Protocol):
-    """Any command that is to be answered."""
+    """Any command that expects an answer."""
 
     request_id: int
 

@@ -1,7 +1,7 @@
 """Which producers are on which partition: names used once, and the modes of exclusive access.
 
-As AbstractTopic.java of apache/pulsar decides. Knows no bytes: a producer that waits for its turn
-is told through `granted` and `fenced`.
+The rules are those of AbstractTopic.java in apache/pulsar. Knows no bytes: `granted` and `fenced`
+inform a producer that waits for its turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ProducerOwner(Protocol):
         """A producer that waited is the exclusive one now."""
 
     def fenced(self, producer: Producer) -> None:
-        """A newer producer took over. One that waited is told, one that was ready is not."""
+        """A newer producer took over. One that waited gets an error, a ready one does not."""
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +104,7 @@ class ProducerRegistry:
                 holder.owner.end("another connection's producer takes the name of a silent one")
 
     def admit(self, producer: Producer, topic_epoch: int | None) -> None:
-        """Let a producer in, or queue it (`is_ready` tells). `topic_epoch` is what it had before.
+        """Admit a producer, or queue it (see `is_ready`). `topic_epoch` is the one it had before.
 
         Raises ProducerBusy, ProducerFenced, StorageFull, StorageFailed.
         """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 JOINED_ENTRY_BYTES: Final = 4096
 US_PER_MS: Final = 1000
 SEQUENCE_MIN: Final = -(2**63)
-REPEATED: Final = -1  # In place of a delta: it was stored before, and is not again.
+REPEATED: Final = -1  # Instead of a delta: it was stored before and is not stored again.
 
 # One SEND of a run: its sequence id, its highest sequence id, how many records of the run come
 # before its own, why it is refused. A plain tuple: there is one for every message.
@@ -38,7 +38,9 @@ class Run:
     sent: list[Sent] = field(default_factory=list)
     parts: list[Buffer] = field(default_factory=list)
     info: BodyInfo = field(default_factory=lambda: BodyInfo(0))
-    accepted: int | None = None  # Highest sequence stored, with this run; None: nobody asks.
+    accepted: int | None = (
+        None  # Highest sequence stored, this run included; None: no deduplication.
+    )
     has_repeats: bool = False
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = struct.Struct(">q")
 NO_VERSION: Final = b""
-# Values of Schema.Type that say nothing of the data: plain bytes, and "whatever the topic has".
+# Values of Schema.Type without a definition: plain bytes, and "the schema that the topic has".
 WITHOUT_DEFINITION: Final = frozenset({Schema.Type.Value("None"), Schema.Type.AutoConsume})
 
 

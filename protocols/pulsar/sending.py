@@ -123,7 +123,7 @@ class Sending:
             self._publish(run, producer.partition)
             return
         base_offset, ticket = 0, 0
-        if run.has_repeats:  # They are told once what they repeat is on disk.
+        if run.has_repeats:  # Answered once the first copy is on disk.
             ticket = producer.partition.appended_ticket
         if run.parts:
             body, size = run.body()

@@ -1,8 +1,7 @@
-"""Whether the text of a command is text: checked once, when it arrives.
+"""Checks once, when a command arrives, that its text fields are UTF-8.
 
 protobuf takes any bytes for a proto2 string and then hands them out as bytes instead of text. What
-is not UTF-8 cannot be a name, and nothing that is stored or told to others may hold it. Knows no
-command.
+is not UTF-8 cannot be a name and must not be stored or sent to other clients. Knows no command.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The group under whose name a broker is told how far the export is."""
+    """The group under whose name the export commits its progress to a broker."""
 
     url: str
     group: str
@@ -85,7 +85,7 @@ class ExportJob:
 class Summary:
     """What one call exported, and how far each partition id is now.
 
-    `untold` says why the positions could not be told to a broker; the export stands all the same.
+    `untold` says why the positions could not be committed to a broker; the export is done anyway.
     """
 
     rows: int = 0
@@ -149,7 +149,7 @@ def _compact(job: ExportJob, folder: ExportFolder, summary: Summary) -> None:
 def _tell(
     progress: Progress, partitions: Sequence[PartitionState], positions: dict[int, int]
 ) -> str | None:
-    """Let every protocol's tools see the export's backlog; why it could not be told, if so."""
+    """Commit the export's progress to the broker; returns the reason if that fails."""
     told = {
         (state.topic, state.index): positions[state.partition_id]
         for state in partitions

@@ -21,7 +21,7 @@ from storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
 from storage.spark.readers import PartitionReader, PartitionState
 from storage.spark.registered import RegisteredSchema
 
-WIRE_SALT = 0  # Of the headers on the wire: a segment's own salt is told nobody.
+WIRE_SALT = 0  # Of headers on the wire: a segment's own salt stays secret.
 BYTES_MAX = 4 << 20  # Asked for at once.
 TIMEOUT_S = 60.0
 BUSY = (429, 503)
@@ -148,7 +148,7 @@ class BrokerPartition:
 def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
     """Commit positions, (topic, partition) to the next offset, under a group's name.
 
-    Raises OSError; topics told before it are told.
+    Raises OSError; the topics before the failing one are committed.
     """
     topics: dict[str, dict[str, int]] = {}
     for (topic, index), position in positions.items():

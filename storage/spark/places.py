@@ -14,9 +14,9 @@ def is_url(place: str) -> bool:
 
 
 def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
-    """Tell the broker of a place how far a reader is: (topic, partition) to the next offset.
+    """Commit a reader's progress to the broker of a place: (topic, partition) to the next offset.
 
-    Raises OSError: a folder tells nobody.
+    Raises OSError, for a folder too.
     """
     if not is_url(place):
         raise OSError(f"{place} is a folder: a broker's URL is wanted to tell positions to")

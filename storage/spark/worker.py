@@ -40,7 +40,7 @@ Outcome = StagedFile | DeadLetters | TaskFailed
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What every task of a run is told."""
+    """Settings that every task of a run gets."""
 
     root: str
     place: str
@@ -54,7 +54,7 @@ def write_range(
 ) -> list[Outcome]:
     """Export one range into staged files, one for each date of its records.
 
-    `progress` is told the rows of each piece as they are written.
+    `progress` is called with the number of rows of each piece that was written.
     """
     if part.start == part.end:
         return []

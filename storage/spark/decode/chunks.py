@@ -158,6 +158,6 @@ def _pieces_in(batch: Batch) -> Iterator[Record]:
     try:
         codec = codec_for(batch.header.body_format)
     except BodyError:
-        return  # Its own range says so; here it only cannot help.
+        return  # The task that reads its range reports it.
     decoded = codec.decode(batch.body, batch.base_offset, batch.header.append_us)
     yield from (record for record in decoded.records if record.chunk is not None)

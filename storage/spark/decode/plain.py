@@ -84,7 +84,7 @@ class _Reader:
         return columns
 
     def _take(self, rows: Array, sizes: Array | int) -> Array:
-        """Step over so many bytes of these rows; where they began."""
+        """Advance these rows by `sizes` bytes; returns where they were."""
         began = self._pos[rows]
         self._pos[rows] = began + sizes
         require(self._pos[rows] <= self._stops[rows])

@@ -39,7 +39,7 @@ NOT_REGULAR = (Irregular, BodyError, IndexError, ValueError, OverflowError, stru
 class BadBody:
     """Records that have no row: `count` offsets from `offset` on, their stored bytes, and why.
 
-    `is_damage` is False for what nobody can be given and no repair brings back: a chunked message
+    `is_damage` is False if no reader can get the record and no repair helps: a chunked message
     whose other pieces are not in the log.
     """
 

@@ -56,7 +56,7 @@ class BatchReader(DataSourceReader):
         return [SpanPartition(span) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task; Spark makes one of value None where there is no span."""
+        """The rows of one task; without any span Spark makes a task whose value is None."""
         if not isinstance(partition, SpanPartition):
             return iter(())
         return self.reading.rows(partition.span)

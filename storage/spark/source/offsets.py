@@ -84,7 +84,7 @@ def finish(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
 
 
 def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None:
-    """Offsets of partitions that are not read are an error, missing ones are told of."""
+    """Raise for offsets of partitions that are not read; warn about missing ones."""
     named = edge.offsets if edge.offsets is not None else edge.times_us
     if named is None:
         return

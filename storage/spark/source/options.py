@@ -67,7 +67,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """What a micro-batch of a stream holds: at most, and at least unless the delay is over."""
+    """Bounds of a stream's micro-batch; the lower ones only until the longest delay is over."""
 
     rows_max: int | None = None
     bytes_max: int | None = None

@@ -42,7 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger = time.monotonic()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all that this query will read."""
+        """Fix the end of the query: it reads only what is there now."""
         self._target = self._states()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -70,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """How far the next micro-batch goes; `start` where there is nothing to read yet.
+        """End of the next micro-batch; `start` if there is nothing to read yet.
 
         Raises DataLoss.
         """
@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reading.rows(partition.span)
 
     def commit(self, end: Offset) -> None:
-        """Tell a broker how far the query is, one micro-batch behind, as Spark calls this.
+        """Commit the query's progress to the broker; Spark calls this one micro-batch late.
 
         Spark never calls it for the last batch of an availableNow query.
         """

@@ -77,7 +77,7 @@ class Table:
 
     @property
     def stored(self) -> frozenset[str]:
-        """What has to be decoded of the log for them."""
+        """The stored columns that have to be decoded for these."""
         wanted = {name for name in self.names if name not in ("topic", DATA)}
         if DATA in self.names:
             wanted |= {"value", "offset", "schemaVersion"}
