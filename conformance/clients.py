@@ -21,7 +21,7 @@ class Client:
     driver: str
     requirement: str
     environment: str | None = None
-    note: str = ""  # What tells apart two entries of one library and version.
+    note: str = ""  # Distinguishes two entries of one library and version.
 
     @property
     def library(self) -> str:

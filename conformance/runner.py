@@ -38,7 +38,7 @@ __all__ = ["RAW", "Context", "Outcome", "Skip", "cells", "find_cases", "run_one"
 
 
 class Context:
-    """What a case is given: addresses, its clients, and names that nobody else uses."""
+    """What a case gets: addresses, its clients, and unique names."""
 
     _counter = itertools.count()
 
@@ -99,7 +99,7 @@ def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType,
 
 
 def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
-    """One cell of the matrix; whatever happens in it is in the outcome."""
+    """Run one cell of the matrix; any error becomes its outcome."""
     started = time.monotonic()
     result, reason = PASS, ""
     try:
@@ -107,7 +107,7 @@ def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str
             module.run(Context(addresses, stack, names))
     except (Skip, Unavailable) as skipped:
         result, reason = SKIPPED, str(skipped)
-    except Exception as error:  # Whatever it was, it is this cell's failure and the run goes on.
+    except Exception as error:  # Any error fails this cell; the run continues.
         result = FAIL
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"

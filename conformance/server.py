@@ -1,5 +1,5 @@
-"""A broker of our own for a run: started by the command line that users have, in a process of its
-own, seen through its ready file, its output and its files.
+"""A broker for a run: started in its own process by the command line that users have, and seen
+through its ready file, its output and its files.
 """
 
 import json
@@ -133,7 +133,7 @@ class RunningBroker:
         return True
 
     def _reserved(self) -> str:
-        """A free port that nobody else is given from now on: it is bound, and never listens."""
+        """A free port, reserved from now on: it is bound but never listens."""
         holder = self._held.enter_context(socket.socket())
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))

@@ -18,7 +18,7 @@ from storage.log.settings import LogSettings
 BODY_BYTES = (10 * 1024, 128 * 1024)
 HEADER_BYTES = 128
 
-# Both take turns in pieces of some milliseconds, so that whatever else runs here meets both.
+# They alternate every few milliseconds, so that other load on the machine affects both.
 PIECES = 60
 PIECE_BYTES = 2 * 1024 * 1024
 

@@ -22,7 +22,7 @@ BARE_ANSWER = b'{"schema_version":null,"messageIds":[{"partition":0,"messageId":
 
 
 def request_of(path: str, messages: int) -> bytes:
-    """A whole POST of so many messages."""
+    """A whole POST of `messages` messages."""
     body = json.dumps({"messages": [{"value": VALUE}] * messages}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -18,7 +18,7 @@ Run = Callable[[Round], Sample]
 
 
 def produce(messages: int) -> Run:
-    """Requests a second of so many messages each, on disk before they are answered."""
+    """Requests a second, each of `messages` messages that are on disk before the answer."""
 
     def run(round_: Round) -> Sample:
         request = request_of(f"/topics/public/default/{_topic(round_)}", messages)

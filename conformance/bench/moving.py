@@ -83,7 +83,7 @@ def kafka_fetch(value_bytes: int, bytes_max: int = FETCH_BYTES) -> Run:
 
 
 def pulsar_sends(payload_bytes: int, in_flight: int, batch: int) -> Run:
-    """Sends in flight on one connection, each a batch of so many messages if that is not 0."""
+    """Sends in flight on one connection; each is a batch of `batch` messages if that is not 0."""
 
     def run(round_: Round) -> Sample:
         address, topic = round_.address("pulsar"), round_.topic()

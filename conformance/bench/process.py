@@ -16,7 +16,7 @@ def cpu_seconds(pid: int) -> float:
 
 @contextmanager
 def in_background(works: Sequence[Callable[[], object]]) -> Iterator[None]:
-    """Run each of `works` in a process of its own, and end those that are left at the end."""
+    """Run each of `works` in its own process; processes that still run at the end are killed."""
     children = []
     for work in works:
         child = os.fork()

@@ -66,7 +66,7 @@ def timed(round_: Round, sample: Sample, work: Callable[[], int], unit_size: flo
 
 
 def again_and_again(round_: Round, work: Callable[[], int]) -> Callable[[], int]:
-    """Do the same work until the round's time is up: what reads a log once is over too soon."""
+    """Repeat the work until the round's time is up: reading a log once takes too little time."""
 
     def repeated() -> int:
         done = 0

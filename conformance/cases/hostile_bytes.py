@@ -1,4 +1,4 @@
-"""Bytes of another world end their own connection at once; everybody else goes on undisturbed."""
+"""Bytes of another protocol end their own connection at once; all other clients are undisturbed."""
 
 import random
 

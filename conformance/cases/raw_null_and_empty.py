@@ -47,5 +47,5 @@ def _key(item: Delivered) -> bytes | None:
 
 
 def _value(item: Delivered) -> bytes | None:
-    """null_value 25 tells absent from empty."""
+    """null_value (field 25) distinguishes absent from empty."""
     return None if field_of(item.metadata, 25) else item.payload

@@ -118,7 +118,7 @@ def answers(broker: RunningBroker) -> bool:
 
 
 class Producing(threading.Thread):
-    """Produces until told to stop, to whichever broker serves."""
+    """Produces to the serving broker until it is stopped."""
 
     def __init__(self, cluster: Cluster, acked: Acked, topic: str) -> None:
         super().__init__(daemon=True)
@@ -208,7 +208,7 @@ def check(broker: RunningBroker, acked: Acked, topic: str) -> int:
 
 
 def fault(cluster: Cluster, name: str, broker: RunningBroker) -> None:
-    """One fault at the broker that serves, or at a store; it is over when this returns."""
+    """Cause one fault in the serving broker or in a store; returns when it has passed."""
     if name == "kill":
         broker.kill()
     elif name == "stop":

@@ -130,7 +130,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is not None:  # Its data goes too: nothing has to be put in order.
+        if self.process is not None:  # Its data is deleted too, so it need not shut down cleanly.
             self.process.kill()
         self.stop()
 

@@ -108,7 +108,7 @@ class Member:
 
 @dataclass(slots=True)
 class Ledger:
-    """What the clients were told."""
+    """What was acknowledged to the clients."""
 
     sent: int = 0  # Values 0 to sent - 1 were given to the broker.
     stored: set[int] = field(default_factory=set)  # With a receipt.
@@ -284,7 +284,7 @@ class Load:
             selector.select(seconds)
 
     def killed(self) -> None:
-        """The broker is gone: nobody holds anything any more."""
+        """The broker is gone: no consumer holds a message any more."""
         for member in self.members:
             member.peer.close()
         if self.producer is not None:

@@ -38,7 +38,7 @@ class Message:
 
 
 class Driver(Protocol):
-    """What every library can be asked for. Each call opens its own connections and closes them
+    """What every library can do. Each call opens its own connections and closes them
     before it returns.
     """
 

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka), told that the broker is Kafka 0.8.2.1."""
+"""confluent-kafka (librdkafka), configured for a Kafka 0.8.2.1 broker."""
 
 import time
 from typing import Any

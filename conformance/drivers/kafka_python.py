@@ -1,4 +1,4 @@
-"""kafka-python (2 and 3), told that the broker is Kafka 0.8.2."""
+"""kafka-python (2 and 3), configured for a Kafka 0.8.2 broker."""
 
 import time
 from typing import Any
@@ -43,7 +43,7 @@ class KafkaPython:
         return self.consume(topic, group, count)
 
     def consume(self, topic: str, group: str | None, count: int) -> list[Message]:
-        """So many messages; in a group they are committed."""
+        """Take `count` messages; in a group, commit them."""
         consumer = KafkaConsumer(
             group_id=group,
             enable_auto_commit=False,

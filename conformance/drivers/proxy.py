@@ -11,7 +11,7 @@ from conformance.drivers.base import Message, Timeout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# Longer than any driver waits by itself, so that the driver's own words arrive.
+# Longer than any driver waits, so that the driver's own error arrives.
 CALL_TIMEOUT_S = 120.0
 
 

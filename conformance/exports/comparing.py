@@ -22,7 +22,7 @@ MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Sum:
-    """Rows and the sum of their hashes: the same whatever the order."""
+    """Rows and the sum of their hashes, which do not depend on the order."""
 
     rows: int = 0
     total: int = 0

@@ -19,7 +19,7 @@ RUN_ROWS = "3000"
 
 
 def killed_runs(kills: int, seed: int) -> Shown:
-    """So many kills beside a live writer, then an export to the end. Raises AssertionError."""
+    """Kill exports beside a live writer, then export the rest. Raises AssertionError."""
     print("seed", seed, flush=True)
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:

@@ -24,7 +24,7 @@ class InThisProcess:
 
 
 def live_runs(count: int) -> Shown:
-    """So many runs, then one more without the writer. Raises AssertionError."""
+    """Export `count` times, then once more without the writer. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:
         lake = Path(scratch) / "lake"
         job = ExportJob(Source(str(broker.data_dir), (parse_topic(TOPIC),)), lake)

@@ -21,7 +21,7 @@ PULSAR_CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 IGGY_BATCH, HTTP_BATCH = 1000, 1000
 FLUSH_S = 600.0
 POOL_BYTES = 1 << 20
-# What tells librdkafka that the broker is 0.8: message sets of format 0, no groups.
+# Settings of librdkafka for a 0.8 broker: message sets of format 0, no groups.
 OLD_SETTINGS = {"api.version.request": False, "broker.version.fallback": "0.8.2.1", "log_level": 3}
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
 

@@ -50,7 +50,7 @@ class Sent:
 
 
 def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | str) -> Sent:
-    """Send so many frames; blocks until the broker has dealt with all of them."""
+    """Send `frames` frames; blocks until the broker has handled all of them."""
     sent = Sent()
     before = requests(broker, protocol.name)
     begun = time.monotonic()
@@ -119,7 +119,7 @@ def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes
 
 
 class _Connection:
-    """One of them: what is still to be sent, and until when it has to be closed."""
+    """One connection: what is left to send, and when the broker must have closed it."""
 
     __slots__ = ("deadline", "is_open", "stream", "unsent")
 
@@ -148,7 +148,7 @@ class _Connection:
         return True
 
     def receive(self) -> bool:
-        """Throw away what is there; False at the end."""
+        """Discard received bytes; False at the end of the stream."""
         try:
             return bool(self.stream.recv(RECEIVE_BYTES))
         except BlockingIOError:

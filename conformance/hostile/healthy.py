@@ -15,7 +15,7 @@ from conformance.raw.kafka import KafkaWire, message, parse_set
 from conformance.raw.pulsar import ACK, PulsarWire, encode
 from conformance.server import RunningBroker
 
-PAUSE_S = 0.02  # Between two rounds: the broker is to be busy with the others.
+PAUSE_S = 0.02  # Between two rounds: the load should come from the attackers.
 Round = Callable[[int], None]
 
 
@@ -66,7 +66,7 @@ class Healthy:
                 self.longest_s[protocol] = max(self.longest_s[protocol], took)
                 self.rounds[protocol] += 1
                 self._over.wait(PAUSE_S)
-        except Exception as error:  # Told by `check`, in the thread of whoever asks.
+        except Exception as error:  # Raised by `check` in the caller's thread.
             self._failures.append(error)
 
 

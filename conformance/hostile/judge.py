@@ -33,7 +33,7 @@ class Verdict:
 
 @contextmanager
 def judged(broker: RunningBroker) -> Iterator[Verdict]:
-    """Attack inside; raises AssertionError for whatever is not as it was."""
+    """Attack inside; raises AssertionError if anything is not as it was before."""
     verdict, logged = Verdict(), log_size(broker)
     with Healthy(broker) as healthy:
         verdict.files_before = open_files(broker)

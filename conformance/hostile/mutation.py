@@ -1,4 +1,4 @@
-"""Makes bad frames of good ones, by chance and a seed. Knows layouts, no command.
+"""Makes bad frames of good ones at random, from a seed. Knows layouts, no command.
 
 A good frame is changed where it hurts: its length and count fields go to their extremes, bits flip,
 pieces are cut out or repeated, noise follows a valid beginning, texts are no UTF-8. The length in

@@ -1,4 +1,4 @@
-"""What docs/positions.md says of one cursor, as plainly as can be. Knows no protocol's bytes.
+"""What docs/positions.md says of one cursor, as simple code. Knows no protocol's bytes.
 
 A cursor is a place below which all is acknowledged, offsets acknowledged above it, and what Kafka
 committed. Each protocol's call is a method; `told` is what each protocol reads back.

@@ -95,7 +95,7 @@ class IggyWire(Wire):
         messages: list[tuple[int, list[tuple[bytes, int, bytes]], bytes]],
         partitioning: bytes = TO_PARTITION_1,
     ) -> None:
-        """(id, headers, payload) each, to partition 1 unless told otherwise."""
+        """Messages are (id, headers, payload); to partition 1 by default."""
         body = b""
         for message_id, headers, payload in messages:
             body += message_id.to_bytes(16, "little") + headers_block(headers)

@@ -1,4 +1,4 @@
-"""A disk that writes down every call that changes or syncs something, and fails where it is told.
+"""A disk that records every call that changes or syncs something, and fails on demand.
 
 Files and folders are numbered when they are made: a call stays with its file whatever the file is
 called later. Nothing is really synced: what a power cut leaves is worked out from the record

@@ -50,7 +50,7 @@ class Shape:
 
 
 class ShapedFiles(Files):
-    """Files that say of `sync_all` what they are told to."""
+    """Files whose `sync_all` gives a fixed answer."""
 
     def __init__(self, root: str, disk: Disk, *, syncs_all: bool) -> None:
         super().__init__(root, disk)
@@ -198,6 +198,6 @@ class House:
         self._disk.close_left()
 
     def kill(self) -> None:
-        """The end of the process, whatever it was doing."""
+        """End the process at any point of its work."""
         self.broker.abandon()
         self._disk.close_left()

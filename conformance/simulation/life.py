@@ -70,7 +70,7 @@ class Life:
     # Lives
 
     def _settle_in(self, began: int) -> None:
-        """A start is over, that began then: what was found is there, and durable."""
+        """A start that began then has finished: what it found is there, and durable."""
         facts = self.facts
         self.owed, self._in_round = [], None
         self._note_states(began)

@@ -12,7 +12,7 @@ HANG_S = 60
 
 
 class Hung(Exception):
-    """Something did not come to an end."""
+    """Something did not finish in time."""
 
 
 def scratch_folder() -> str:

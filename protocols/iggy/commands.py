@@ -39,7 +39,7 @@ class Served:
 
     api: str  # In metrics.
     handler: Handler
-    action: Action | None = None  # None: whoever is connected may do it.
+    action: Action | None = None  # None: every connected client may do it.
     on: Resources = targets.cluster
 
 

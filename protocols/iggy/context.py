@@ -73,7 +73,7 @@ class Context:
     client: Client
     dialect: Dialect = D2
     manners: Manners = field(default_factory=Manners)
-    # By partition id: from where to where there is nothing that Iggy's readers can have.
+    # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property

@@ -69,8 +69,8 @@ class Habits:
     # A member reads only what is its own, and names it; an empty poll tells that it is not.
     owned_only: bool = False
     joins_gently: bool = False  # Who joins a group takes no more than its share from others.
-    leave_is_checked: bool = False  # Who is no member cannot leave.
-    number_first: bool = False  # Of a taken number and a taken name, the number is told.
+    leave_is_checked: bool = False  # A client that is not a member cannot leave.
+    number_first: bool = False  # If number and name are both taken, the error is about the number.
     users_from: int = 0  # The number of root, the first user.
     zero_polls: bool = False  # A poll of no messages is answered with none.
 

@@ -82,7 +82,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class Refusal(Exception):
-    """This listener refuses a request for a reason that has its own number in Iggy."""
+    """A request is refused for a reason that has its own number in Iggy."""
 
     def __init__(self, code: ErrorCode, reason: str = "") -> None:
         super().__init__(reason or code.name.lower().replace("_", " "))

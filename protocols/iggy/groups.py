@@ -1,4 +1,4 @@
-"""Named consumer groups: the catalogue knows which exist, `membership.py` who is in them."""
+"""Named consumer groups: the catalogue knows which exist, `membership.py` their members."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
 
 
 def leave_forbidden(context: Context) -> None:
-    """End the memberships in groups that the client may no longer read: it holds no partition."""
+    """End the memberships in groups that the client may no longer read."""
     groups, client_id = context.shared.groups, context.client.client_id
     for topic_id, name in groups.joined(client_id):
         topic = context.broker.topics.find_by_id(topic_id)
@@ -96,7 +96,7 @@ def leave_forbidden(context: Context) -> None:
 
 
 async def sync_group(context: Context, request: m.SyncGroup) -> Answer:
-    """The partitions that the caller has now; nothing for who is no member. Raises Refusal."""
+    """The partitions assigned to the caller; none if it is not a member. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
     groups, topic_id = context.shared.groups, topic.meta.topic_id

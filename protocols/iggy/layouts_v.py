@@ -53,7 +53,7 @@ class Register:
     """Login: versions, then a user with a password, or a token; which, shows in the lengths."""
 
     def read(self, payload: memoryview) -> object:
-        """See `Layout`. What the client's protocol version is, `protocol_version` tells."""
+        """See `Layout`. `protocol_version` reads the client's protocol version."""
         try:
             return self._read(payload, has_password=True)
         except ProtocolError:

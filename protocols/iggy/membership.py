@@ -42,7 +42,7 @@ class Member:
         return [one for one in self.partitions if one not in self.leaving]
 
     def next_partition(self) -> int | None:
-        """The partition whose turn it is; None for a member without any."""
+        """The partition to read next; None for a member without any."""
         mine = self.polled_ones
         if not mine:
             return None

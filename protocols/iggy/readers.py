@@ -1,5 +1,5 @@
-"""Who reads which partition: a consumer by itself the one it names, a group's member the next of
-its own.
+"""Who reads which partition: a single consumer reads the partition it names; a group member takes
+the next of its assigned partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.membership import GroupKey, Member
 from protocols.iggy.messages import Consumer, ConsumerKind
 
-FIRST_PARTITION = 0  # What a consumer means that names none, from crate 0.6 on.
+FIRST_PARTITION = 0  # The partition of a consumer that names none, from crate 0.6 on.
 NO_PARTITION = -1  # As an index: what a poll of none is told.
 
 

@@ -1,4 +1,4 @@
-"""Root's password where nobody set one and other machines can connect: by chance, told in a file at
+"""A random password for root where none is set and other machines can connect, written to a file at
 the first start, kept as a hash.
 """
 

@@ -24,7 +24,7 @@ from storage.errors import CorruptBody, RecordTooLarge
 
 # Above it a SEND is made into a body in a thread: 10,000 of the smallest messages, ten ms of work.
 LARGE_BYTES = 256 * 1024
-# For one that other protocols get ahead of in its partition each time; then the loop waits for it.
+# Retries if other protocols append first each time; then it is done in the loop.
 LARGE_TRIES = 8
 MESSAGE_MIN = 24  # id, headers length, payload length
 U32 = struct.Struct("<I")
