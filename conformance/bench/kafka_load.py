@@ -4,18 +4,24 @@ import itertools
 import ssl
 import struct
 import time
-import zlib
 from collections.abc import Sequence
 
-from conformance.raw.kafka import FETCH, PRODUCE, KafkaWire, fetch_body, frame, produce_body
+from conformance.raw.kafka import (
+    FETCH,
+    PRODUCE,
+    KafkaWire,
+    fetch_body,
+    frame,
+    message,
+    produce_body,
+)
 
 SET_BYTES = 128 * 1024
 
 
 def message_set(count: int, value_bytes: int) -> bytes:
     """A plain magic-0 set of equal messages without key."""
-    body = struct.pack(">bbii", 0, 0, -1, value_bytes) + b"v" * value_bytes
-    return (struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body) * count
+    return message(None, b"v" * value_bytes) * count
 
 
 def set_of_128k(value_bytes: int) -> tuple[bytes, int]:

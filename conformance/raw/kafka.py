@@ -24,10 +24,12 @@ def data(value: bytes | None) -> bytes:
     return struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
 
 
-def message(key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
-    """A message set of one message, magic 0, offset 0."""
+def message(
+    key: bytes | None, value: bytes | None, attributes: int = 0, *, offset: int = 0
+) -> bytes:
+    """A message set of one message, magic 0."""
     body = struct.pack(">bb", 0, attributes) + data(key) + data(value)
-    return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
 
 def parse_set(body: bytes) -> list[tuple[int, bytes | None, bytes | None]]:

@@ -2,10 +2,10 @@
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
 
+from tests.protocols.frame_stream import FrameStream
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.waiting import HANG_S, PAUSE_S
@@ -14,11 +14,16 @@ NEVER = (1 << 64) - 1
 OK = bytes(8)
 
 
-@dataclass
-class Talk:
+def answer_size(data: bytes) -> int | None:
+    """Whole size of an answer: a status, a length, the payload."""
+    return 8 + struct.unpack_from("<I", data, 4)[0] if len(data) >= 8 else None
+
+
+class Talk(FrameStream):
     """One connection."""
 
-    stream: trio.SocketStream
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream, answer_size)
 
     async def exchange(self, request: bytes) -> bytes | None:
         """The whole answer to a frame; None if the connection was closed instead."""
@@ -26,19 +31,9 @@ class Talk:
         return await self.answer()
 
     async def answer(self) -> bytes | None:
-        """The next whole answer; None if the connection was closed instead."""
-        data = b""
-        with trio.fail_after(HANG_S):
-            while len(data) < 8 or len(data) < 8 + struct.unpack_from("<I", data, 4)[0]:
-                try:
-                    more = await self.stream.receive_some(65536)
-                except trio.BrokenResourceError:
-                    more = b""
-                if not more:
-                    assert data == b""
-                    return None
-                data += more
-        assert len(data) == 8 + struct.unpack_from("<I", data, 4)[0], "bytes behind the answer"
+        """The next whole answer, and nothing behind it; None if the connection was closed."""
+        data = await self.frame()
+        assert not self.has_more, "bytes behind the answer"
         return data
 
     async def ask(self, code: int, **values: object) -> dict:

@@ -7,6 +7,7 @@ import struct
 import pytest
 import trio
 
+from tests.protocols.frame_stream import FrameStream
 from tests.protocols.iggy import description, description_v
 from tests.protocols.iggy.description import plain
 from tests.protocols.iggy.recorded import CLOSED, Recorded, conversation
@@ -84,23 +85,24 @@ FRAMES_ANSWERED = {
 }
 
 
-class VTalk:
+def answer_size(data: bytes) -> int | None:
+    """Whole size of an answer, which its head of 256 bytes holds."""
+    return struct.unpack_from("<I", data, 48)[0] if len(data) >= 256 else None
+
+
+class VTalk(FrameStream):
     """One connection of dialect V, logged in unless it is said."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
+        super().__init__(stream, answer_size)
         self.session = 0
 
     async def exchange(self, frame: bytes) -> bytes:
         """The whole answer to a frame."""
         await self.stream.send_all(frame)
-        data = b""
-        with trio.fail_after(HANG_S):
-            while len(data) < 256 or len(data) < struct.unpack_from("<I", data, 48)[0]:
-                more = await self.stream.receive_some(65536)
-                assert more, "connection was closed"
-                data += more
-        return data
+        answer = await self.frame()
+        assert answer is not None, "connection was closed"
+        return answer
 
     async def login(self, client: bytes) -> None:
         """Log root in."""

@@ -1,17 +1,16 @@
 """Builds and sends Kafka 0.8 requests in tests, through construct's description of the layouts."""
 
 import struct
-import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import trio
 
+from conformance.raw import kafka as raw
 from protocols.kafka import messages as m
 from protocols.kafka.fields import FieldReader, Writer
 from protocols.kafka.tables import APIS
+from tests.protocols.frame_stream import FrameStream
 from tests.protocols.kafka.layouts import build_request, parse_reply
-from tests.waiting import HANG_S
 
 API_KEYS: dict[type, int] = {
     m.ProduceRequest: 0,
@@ -38,9 +37,7 @@ def table_request(api_key: int, version: int, correlation_id: int, body: object)
 
 def message(value: bytes | None, key: bytes | None = None, offset: int = 0) -> bytes:
     """One entry of a message set, format 0."""
-    body = b"\x00\x00" + _bytes(key) + _bytes(value)
-    crc = zlib.crc32(body).to_bytes(4, "big")
-    return offset.to_bytes(8, "big") + (4 + len(body)).to_bytes(4, "big") + crc + body
+    return raw.message(key, value, offset=offset)
 
 
 def message_set(*values: bytes | None) -> bytes:
@@ -68,13 +65,12 @@ def fetch(
     return m.FetchRequest(-1, wait_ms, bytes_min, {topic: wanted})
 
 
-@dataclass
-class Client:
+class Client(FrameStream):
     """A raw connection to the Kafka listener."""
 
-    stream: trio.SocketStream
-    correlation_id: int = 0
-    pending: bytes = b""
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream)
+        self.correlation_id = 0
 
     async def call(self, body: m.RequestBody, version: int | None = None) -> m.Reply:
         """Send a request and wait for its answer; of a version that has a table, by that table."""
@@ -110,26 +106,3 @@ class Client:
         assert frame is not None, "closed"
         _, reply = parse_reply(API_KEYS[kind], frame)
         return reply
-
-    async def frame(self) -> bytes | None:
-        """The next whole frame, None at the end of the stream."""
-        with trio.fail_after(HANG_S):
-            while True:
-                size = 4 + int.from_bytes(self.pending[:4], "big")
-                if len(self.pending) >= max(size, 4):
-                    frame, self.pending = self.pending[:size], self.pending[size:]
-                    return frame
-                try:
-                    data = await self.stream.receive_some()
-                except trio.BrokenResourceError:
-                    data = b""
-                if not data:
-                    assert not self.pending, "closed within a frame"
-                    return None
-                self.pending += data
-
-
-def _bytes(value: bytes | None) -> bytes:
-    if value is None:
-        return b"\xff\xff\xff\xff"
-    return len(value).to_bytes(4, "big") + value

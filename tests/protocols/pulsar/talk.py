@@ -4,14 +4,13 @@ import itertools
 import struct
 from contextlib import asynccontextmanager
 
-import trio
 from crc32c import crc32c
 
 from protocols.pulsar.machine import FIELDS, Type
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
 from storage.metadata.names import TopicName
+from tests.protocols.frame_stream import FrameStream
 from tests.protocols.pulsar.golden import taken_apart
-from tests.waiting import HANG_S
 
 TOPIC = "persistent://public/default/t"
 NAME = TopicName("public", "default", "t")
@@ -58,39 +57,20 @@ def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
     return b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
 
 
-class Client:
+class Client(FrameStream):
     """One connection. Answers are commands; a MESSAGE is the command and its body."""
 
     def __init__(self, stream):
-        self.stream = stream
+        super().__init__(stream)
         self.numbers = itertools.count(1)
-        self._data = b""
 
     async def send(self, kind, payload=b"", **fields):
         await self.stream.send_all(command_bytes(kind, payload, **fields))
 
-    async def raw(self):
-        """The next frame, None at the end of the stream."""
-        with trio.fail_after(HANG_S):
-            while len(self._data) < 4 or len(self._data) < 4 + self._size():
-                try:
-                    more = await self.stream.receive_some()
-                except trio.BrokenResourceError:
-                    return None
-                if not more:
-                    return None
-                self._data += more
-        end = 4 + self._size()
-        frame, self._data = self._data[:end], self._data[end:]
-        return frame
-
-    def _size(self):
-        return int.from_bytes(self._data[:4], "big")
-
     async def next(self, kind):
         """The fields of the next frame, which has to be of that type; PINGs are answered."""
         while True:
-            frame = await self.raw()
+            frame = await self.frame()
             assert frame is not None, "the connection was closed"
             command, body = taken_apart(frame)
             if command.type == Type.PING and kind != Type.PING:
@@ -160,7 +140,7 @@ class Client:
         await self.next(Type.PONG)
 
     async def closed(self):
-        assert await self.raw() is None
+        assert await self.frame() is None
 
 
 @asynccontextmanager

@@ -455,7 +455,7 @@ async def test_deleted_topic_closes_its_consumers(broker, client, five):
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
     await broker.topics.delete(NAME)
-    closed = {taken_apart(await client.raw())[0].type for _ in range(2)}
+    closed = {taken_apart(await client.frame())[0].type for _ in range(2)}
     assert closed == {Type.CLOSE_CONSUMER, Type.CLOSE_PRODUCER}  # Of `five`.
 
 

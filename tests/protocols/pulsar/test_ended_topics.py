@@ -70,7 +70,7 @@ async def test_java_hears_of_the_end_once_everything_is_acknowledged(broker, ope
     )
     kinds = {Type.SEND_RECEIPT: 0, Type.MESSAGE: 0}
     while sum(kinds.values()) < 4:
-        kinds[_kind(await client.raw())] += 1
+        kinds[_kind(await client.frame())] += 1
     await broker.topics.terminate(NAME)
     await client.next(Type.CLOSE_PRODUCER)
     await client.send(Type.ACK, consumer_id=0, ack_type=0, message_id=[message_id(0)])
@@ -111,7 +111,7 @@ async def test_a_deleted_topics_clients_are_closed_and_do_not_make_it_again(brok
     await client.subscribe(durable=False, permits=1, start_message_id=message_id(0))
     await client.next(Type.MESSAGE)
     await broker.topics.delete(NAME, holds_name=True)
-    closed = {_kind(await client.raw()), _kind(await client.raw())}
+    closed = {_kind(await client.frame()), _kind(await client.frame())}
     assert closed == {Type.CLOSE_PRODUCER, Type.CLOSE_CONSUMER}
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
     assert code == ServerError.TopicNotFound

@@ -51,7 +51,7 @@ async def connect(client, method="token", data=b"", refreshes=True, version=20):
 async def is_refused(client):
     refused = await client.next(Type.ERROR)
     assert (refused.request_id, refused.error) == (NO_REQUEST, ServerError.AuthenticationError)
-    assert await client.raw() is None
+    assert await client.frame() is None
 
 
 async def test_a_token_lets_in(stranger, broker):
@@ -97,7 +97,7 @@ async def test_nothing_else_does(stranger, method, data):
 
 async def test_before_connect_no_command_is_served(stranger, broker):
     await stranger.send(Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=1)
-    assert await stranger.raw() is None
+    assert await stranger.frame() is None
     assert len(broker.topics) == 0
 
 
@@ -183,14 +183,14 @@ async def test_who_does_not_answer_the_challenge_is_let_go(expiring, past_a_tick
     await past_a_tick(client)
     await client.next(Type.AUTH_CHALLENGE)
     await past_a_tick(client)
-    assert await client.raw() is None
+    assert await client.frame() is None
 
 
 @pytest.mark.parametrize("more", [{"refreshes": False}, {"version": 13}])
 async def test_who_cannot_be_asked_is_let_go(expiring, past_a_tick, autojump_clock, more):
     client = await expiring(**more)
     await past_a_tick(client)
-    assert await client.raw() is None
+    assert await client.frame() is None
 
 
 async def come_in(client, broker, name="anna", **more):
@@ -248,7 +248,7 @@ async def test_old_clients_are_cut_off_when_they_may_no_longer_produce(stranger,
     await stranger.produce()
     await broker.permissions.revoke(Grant("anna", "admin", "public/default/t"))
     told_of_changes(broker)
-    assert await stranger.raw() is None
+    assert await stranger.frame() is None
 
 
 async def test_a_connection_follows_its_users_roles_and_ends_with_the_user(stranger, broker):
@@ -263,7 +263,7 @@ async def test_a_connection_follows_its_users_roles_and_ends_with_the_user(stran
     await stranger.next(Type.CLOSE_PRODUCER)
     await broker.users.delete_token(anna, "ci")
     told_of_changes(broker)
-    assert await stranger.raw() is None
+    assert await stranger.frame() is None
 
 
 @pytest.mark.parametrize("how", ["removed", "inactive"])
@@ -276,4 +276,4 @@ async def test_a_user_who_is_gone_has_no_connection_left(stranger, broker, how):
     else:
         await broker.users.alter(anna, is_active=False)
     told_of_changes(broker)
-    assert await stranger.raw() is None
+    assert await stranger.frame() is None

@@ -107,7 +107,7 @@ async def test_second_seek_during_one_finds_no_consumer(client, four):
     await client.next(Type.CLOSE_CONSUMER)
     answers = {}
     for _ in range(2):
-        command, _ = taken_apart(await client.raw())
+        command, _ = taken_apart(await client.frame())
         answers[command.type] = command
     assert answers[Type.SUCCESS].success.request_id == 1
     assert answers[Type.ERROR].error.request_id == 2

@@ -20,7 +20,7 @@ from tests.waiting import until
 async def test_ping_is_answered_before_connect(open_client):
     client = Client(await open_client("pulsar"))
     await client.send(Type.PING)
-    assert await client.raw() == answered("pong")
+    assert await client.frame() == answered("pong")
 
 
 @pytest.mark.parametrize(("theirs", "agreed"), [(0, 0), (12, 12), (20, 20), (21, 21), (99, 21)])
