@@ -10,7 +10,7 @@ import importlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -39,34 +39,39 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Source:
-    """One Python file of the house."""
+    """One Python file of the house; its tree is walked once."""
 
     path: str
     text: str
     tree: ast.Module
+    imports: list[tuple[int, str]] = field(default_factory=list)  # Line, dotted name; anywhere.
+    functions: list[Function] = field(default_factory=list)  # Methods and nested ones too.
+    classes: list[ast.ClassDef] = field(default_factory=list)
+    attributes: list[ast.Attribute] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute):
+                self.attributes.append(node)
+            elif isinstance(node, Function):
+                self.functions.append(node)
+            elif isinstance(node, ast.Import):
+                self.imports += ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                self.imports += ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+            elif isinstance(node, ast.ClassDef):
+                self.classes.append(node)
 
     @property
     def package(self) -> str:
         return self.path.split("/")[0]
-
-    def imports(self) -> Iterator[tuple[int, str]]:
-        """Line and dotted name of everything imported, wherever in the file it stands."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                yield from ((node.lineno, alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                base = self._base(node)
-                yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
     def _base(self, node: ast.ImportFrom) -> str:
         if node.level == 0:
             return node.module or ""
         folder = self.path.split("/")[: -node.level]
         return ".".join([*folder, *([node.module] if node.module else [])])
-
-    def functions(self) -> Iterator[Function]:
-        """Every function and method, nested ones too."""
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
 
 
 @cache
@@ -121,7 +126,7 @@ def test_imports_point_down() -> None:
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
-        for line, name in source.imports()
+        for line, name in source.imports
         if inside(name, *above[source.package])
     ]
     assert not offenders, "\n".join(offenders)
@@ -132,7 +137,7 @@ def test_listeners_reach_into_storage_only_for_codecs_and_names() -> None:
         f"{source.path}:{line} imports {name}"
         for source in product()
         if source.package == "protocols"
-        for line, name in source.imports()
+        for line, name in source.imports
         if inside(name, "storage") and not inside(name, *STORAGE_FOR_ADAPTERS)
     ]
     assert not offenders, "\n".join(offenders)
@@ -147,7 +152,7 @@ def test_adapters_never_import_each_other() -> None:
         others = [f"protocols.{name}" for name in adapters() if name != parts[1]]
         offenders += [
             f"{source.path}:{line} imports {name}"
-            for line, name in source.imports()
+            for line, name in source.imports
             if inside(name, *others)
         ]
     assert not offenders, "\n".join(offenders)
@@ -158,7 +163,7 @@ def test_storage_and_the_pure_parts_of_adapters_know_no_event_loop_and_no_socket
         f"{source.path}:{line} imports {name}"
         for source in product()
         if source.package == "storage" or is_pure(source)
-        for line, name in source.imports()
+        for line, name in source.imports
         if name.split(".")[0] in NO_IO
     ]
     assert not offenders, "\n".join(offenders)
@@ -174,7 +179,7 @@ def test_broker_names_no_concrete_adapter_or_codec() -> None:
         f"{source.path}:{line} imports {name}"
         for source in product()
         if source.package == "broker" and source.path not in NAMES_A_CODEC
-        for line, name in source.imports()
+        for line, name in source.imports
         if inside(name, *concrete)
     ]
     assert not offenders, "\n".join(offenders)
@@ -189,7 +194,7 @@ def test_adapters_translate_no_error_of_storage() -> None:
         f"{source.path}:{line} imports {name}"
         for source in product()
         if source.package == "protocols"
-        for line, name in source.imports()
+        for line, name in source.imports
         if inside(name, "storage.errors") and name.split(".")[-1] not in ERRORS_OF_BODIES
     ]
     assert not offenders, "\n".join(offenders)
@@ -200,8 +205,8 @@ def test_adapters_reach_no_catalogue_and_no_log_of_a_partition() -> None:
         f"{source.path}:{node.lineno} {ast.unparse(node)}"
         for source in product()
         if source.package == "protocols"
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Attribute) and reaches_too_far(node)
+        for node in source.attributes
+        if reaches_too_far(node)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -222,11 +227,11 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
         f"{source.path}:{line} imports {name}"
         for source in product()
         if is_pure(source)
-        for line, name in source.imports()
+        for line, name in source.imports
         if inside(name, "broker") and not inside(name, "broker.server.endings")
     ]
     endings = next(source for source in product() if source.path == "broker/server/endings.py")
-    assert not list(endings.imports())
+    assert not endings.imports
     assert not offenders, "\n".join(offenders)
 
 
@@ -240,7 +245,7 @@ def circles() -> list[set[str]]:
     """Sets of modules of which each leads to each by imports."""
     modules = {module_name(source): source for source in product()}
     needs = {
-        name: {found for _, asked in source.imports() if (found := home(asked, modules))} - {name}
+        name: {found for _, asked in source.imports if (found := home(asked, modules))} - {name}
         for name, source in modules.items()
     }
     reached = {name: reach(name, needs) for name in needs}
@@ -289,7 +294,7 @@ def over(measure: Callable[[Function], int], limit: int, which: str = "") -> lis
     return [
         f"{source.path}:{function.lineno} {function.name}: {size}"
         for source in sources()
-        for function in source.functions()
+        for function in source.functions
         if which in ("", function.name) and (size := measure(function)) > limit
     ]
 
@@ -321,7 +326,7 @@ def test_every_function_of_the_product_is_annotated() -> None:
         f"{source.path}:{function.lineno} {function.name}: {', '.join(missing)}"
         for source in sources()
         if source.package in (*PRODUCT, "scripts")
-        for function in source.functions()
+        for function in source.functions
         if (missing := list(not_annotated(function)))
     ]
     assert not offenders, "\n".join(offenders)
@@ -354,8 +359,8 @@ def test_no_drawer_for_everything() -> None:
     offenders += [
         f"{source.path}:{node.lineno} {node.name}"
         for source in sources()
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ClassDef) and node.name.endswith("Manager")
+        for node in source.classes
+        if node.name.endswith("Manager")
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -364,14 +369,17 @@ TEXT_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".txt", ".proto", ".tsv", ".json
 BESIDES = ("docs", "requirements", ".ci")
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
     """Path and text of every text file of the project, whoever wrote it."""
     tops = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
     for folder in (*CODE, *BESIDES):
         tops += (path for path in (ROOT / folder).rglob("*") if path.is_file())
-    for path in sorted(tops):
-        if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
-            yield path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
+        for path in sorted(tops)
+        if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts
+    )
 
 
 @pytest.mark.parametrize(
@@ -386,6 +394,7 @@ def test_no_text_holds(what: str, pattern: str) -> None:
     offenders = [
         f"{path}:{number} {what}: {line.strip()[:80]}"
         for path, text in texts()
+        if found.search(text)
         for number, line in enumerate(text.splitlines(), 1)
         if found.search(line)
     ]

@@ -142,7 +142,7 @@ class Requests:
         try:
             app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
             await app(exchange.scope, receive, exchange.send)
-        except Exception:
+        except Exception:  # A bug ends this request and nothing else.
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
         finally:
             self._working.count -= 1

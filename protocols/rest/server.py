@@ -136,7 +136,7 @@ class Server:
                 self._open.discard(connection)
         except (OSError, trio.BrokenResourceError):  # It was closed before we came to it.
             pass
-        except Exception:
+        except Exception:  # A bug ends this connection and nothing else.
             log.exception("http_connection_failed", protocol=PROTOCOL)
         finally:
             sock.close()

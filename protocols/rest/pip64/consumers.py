@@ -146,7 +146,7 @@ class ConsumersApi:
         self._consumers.add(subscriber)  # Atomic since its id and name were looked for.
         try:
             await subscriber.join()
-        except BaseException:
+        except BaseException:  # Cancelled too: a consumer that nobody was told of must not stay.
             self._consumers.end(subscriber)
             raise
         return json_response(self._told(request, subscriber), 201)

@@ -203,7 +203,7 @@ class Subscriber:
         fetch = self.fetch = Fetch(min(messages, CONSUMER_UNACKED_MAX - held), size)
         try:
             await self.join()
-        except BaseException:
+        except BaseException:  # Cancelled too: no fetch stays open.
             self.finish(fetch)
             raise
         if self._held:

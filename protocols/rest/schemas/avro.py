@@ -77,7 +77,7 @@ class AvroCodec:
         try:
             text = self._shown(source, len(data))
             json.loads(text, parse_constant=_refuse_constant)
-        except Exception as error:
+        except Exception as error:  # fastavro raises IndexError, EOFError and others on bad bytes.
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
         if source.read(1):
             raise BadValue("more bytes than the Avro schema describes")
