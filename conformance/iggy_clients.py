@@ -79,11 +79,12 @@ def folder_of(client: IggyClient) -> Path:
 
 def python_of(client: IggyClient) -> str:
     """The interpreter for a client. Raises NoClient."""
-    return sys.executable if not client.python else _python(client.python)
+    return sys.executable if not client.python else find_python(client.python)
 
 
 @functools.cache
-def _python(series: str) -> str:
+def find_python(series: str) -> str:
+    """An interpreter of that series. Raises NoClient."""
     found = [shutil.which(f"python{series}")]
     found += [str(path / "bin/python") for path in Path.home().glob(f".pyenv/versions/{series}.*")]
     for path in filter(None, found):

@@ -47,7 +47,8 @@ class Program:
         return self.build(self)
 
 
-def _run(command: Sequence[object], folder: Path) -> None:
+def run_build(command: Sequence[object], folder: Path) -> None:
+    """A step of a build. Raises Unavailable."""
     if shutil.which(str(command[0])) is None:
         raise Unavailable(f"{command[0]} is not on this machine")
     done = subprocess.run(
@@ -58,29 +59,30 @@ def _run(command: Sequence[object], folder: Path) -> None:
         raise Unavailable(f"{command[0]}: {lines[-1] if lines else 'no reason given'}")
 
 
-def _is_older(built: Path, source: Path) -> bool:
+def is_older(built: Path, source: Path) -> bool:
+    """Whether something has to be built again, or for the first time."""
     return not built.exists() or built.stat().st_mtime < source.stat().st_mtime
 
 
-def _jars(program: Program, pom: Path) -> None:
+def copy_jars(program: Program, pom: Path) -> None:
     """Copy the jars that a project file names into the program's folder."""
     if not any(program.folder.glob("*.jar")):
         copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
         where = [f"-DoutputDirectory={program.folder}", "-DincludeScope=runtime"]
-        _run(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], pom)
+        run_build(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], pom)
 
 
 def _java(program: Program) -> list[str]:
     folder, source = program.folder, SOURCES / "java" / "Today.java"
-    _jars(program, SOURCES / "java")
-    if _is_older(folder / "Today.class", source):
-        _run(["javac", "-cp", f"{folder}/*", "-d", folder, source], folder)
+    copy_jars(program, SOURCES / "java")
+    if is_older(folder / "Today.class", source):
+        run_build(["javac", "-cp", f"{folder}/*", "-d", folder, source], folder)
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     return ["java", *quick, "-cp", f"{folder}:{folder}/*", "Today"]
 
 
 def _console(program: Program) -> list[str]:
-    _jars(program, SOURCES / "console")
+    copy_jars(program, SOURCES / "console")
     return [sys.executable, str(SOURCES / "python" / "console_today.py"), str(program.folder)]
 
 
@@ -93,17 +95,17 @@ def _kcat(program: Program) -> list[str]:
     folder = program.folder
     kcat = folder / "usr" / "bin" / "kcat"
     if not kcat.exists():
-        _run(["apt-get", "download", "kcat", "librdkafka1", "libyajl2"], folder)
+        run_build(["apt-get", "download", "kcat", "librdkafka1", "libyajl2"], folder)
         for package in folder.glob("*.deb"):
-            _run(["dpkg", "-x", package, folder], folder)
+            run_build(["dpkg", "-x", package, folder], folder)
     (libraries,) = folder.glob("usr/lib/*-linux-gnu*")
     return ["env", f"LD_LIBRARY_PATH={libraries}", sys.executable, script, str(kcat)]
 
 
 def _go(program: Program) -> list[str]:
     built = program.folder / "today"
-    if _is_older(built, SOURCES / program.name / "main.go"):
-        _run(["go", "build", "-o", built, "."], SOURCES / program.name)
+    if is_older(built, SOURCES / program.name / "main.go"):
+        run_build(["go", "build", "-o", built, "."], SOURCES / program.name)
     return [str(built)]
 
 
@@ -112,7 +114,7 @@ def _node(program: Program) -> list[str]:
     if not (folder / "node_modules").exists():
         for name in ("package.json", "package-lock.json"):
             shutil.copy(source / name, folder)
-        _run(["npm", "ci", "--no-audit", "--no-fund"], folder)
+        run_build(["npm", "ci", "--no-audit", "--no-fund"], folder)
     shutil.copy(source / "today.mjs", folder)
     return ["node", str(folder / "today.mjs")]
 
@@ -120,10 +122,10 @@ def _node(program: Program) -> list[str]:
 def _python(program: Program) -> list[str]:
     python = program.folder / "bin" / "python"
     if not python.exists():
-        _run([sys.executable, "-m", "venv", program.folder], ROOT)
+        run_build([sys.executable, "-m", "venv", program.folder], ROOT)
         requirement = f"{program.name}=={program.version}"
         install = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", requirement]
-        _run([*install, *PYTHON_CODECS[program.name]], ROOT)
+        run_build([*install, *PYTHON_CODECS[program.name]], ROOT)
     return [str(python), str(SOURCES / "python" / f"{program.name.replace('-', '_')}_today.py")]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.raw.kafka import KafkaWire
 
-CALL_S = 60
+CALL_S = 240  # Some commands start a dozen JVMs one after the other.
 GROUP_S = 60
 REFUSAL_S = 10.0  # Until a client says why it cannot go on; most of it is the start of a JVM.
 SHARED_S = 3.0  # After a member's death the others have its partitions.
@@ -77,7 +77,9 @@ class Client:
 
 def _reason(said: str) -> str:
     lines = said.strip().splitlines()
-    causes = [line for line in lines if re.search(r"(Error|Exception): |%ERROR", line)]
+    causes = [
+        line for line in lines if re.search(r"(Error|Exception|Failed|NotFound): |%ERROR", line)
+    ]
     return (causes or lines or ["no reason given"])[-1].strip()
 
 

@@ -16,7 +16,7 @@ from lines import RECORDS, say
 
 KCAT, COMMAND, ADDRESS, TOPIC = sys.argv[1:5]
 BASE = [KCAT, "-b", ADDRESS]
-COMMIT_MS = 300
+COMMIT_S = 6.5  # It commits every 5 s by itself, and says nothing of it.
 SHARE = re.compile(r"rebalanced .*?(assigned|revoked): ?(.*)")
 
 
@@ -64,7 +64,6 @@ def member(group):
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 1000,
         "auto.offset.reset": "earliest",
-        "auto.commit.interval.ms": COMMIT_MS,
     }
     named = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
     process = subprocess.Popen(
@@ -88,8 +87,7 @@ def member(group):
         record(line)
         if timer is not None:
             timer.cancel()
-        # It commits by itself, and says nothing of it.
-        timer = threading.Timer(5 * COMMIT_MS / 1000, say, kwargs={"committed": True})
+        timer = threading.Timer(COMMIT_S, say, kwargs={"committed": True})
         timer.daemon = True
         timer.start()
 

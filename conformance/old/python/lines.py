@@ -1,0 +1,27 @@
+"""What the Python programs of old clients share, in words that Python 3.6 knows."""
+
+import base64
+import json
+import sys
+
+RECORDS = [(b"k0", b"v0"), (None, b"v1"), (b"k2", b"v2"), (b"k5", b"x" * 5000)]
+
+
+def say(**what):
+    """A line for whoever runs the program."""
+    print(json.dumps(what))
+    sys.stdout.flush()
+
+
+def say_record(offset, key, value):
+    """A record that was read."""
+
+    def text(data):
+        return None if data is None else base64.b64encode(data).decode()
+
+    say(offset=offset, key=text(key), value=text(value))
+
+
+def run(commands):
+    """The command that was asked for."""
+    commands[sys.argv[1]](*sys.argv[2:])

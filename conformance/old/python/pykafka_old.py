@@ -1,0 +1,56 @@
+"""What a user of pykafka 2.8 wrote; its Fetch is of version 1."""
+
+from lines import RECORDS, run, say, say_record
+from pykafka import KafkaClient
+from pykafka.common import CompressionType, OffsetType
+from pykafka.protocol import PartitionOffsetCommitRequest, PartitionOffsetFetchRequest
+
+CODECS = {
+    "none": CompressionType.NONE,
+    "gzip": CompressionType.GZIP,
+    "snappy": CompressionType.SNAPPY,
+}
+
+
+def produce(address, topic, codec):
+    client = KafkaClient(hosts=address)  # Kept: the rest has weak references to it.
+    found = client.topics[topic.encode()]
+
+    def first(partitions, key):
+        return min(partitions, key=lambda one: one.id)
+
+    with found.get_sync_producer(compression=CODECS[codec], partitioner=first) as producer:
+        for key, value in RECORDS:
+            producer.produce(value, partition_key=key)
+    say(done=True)
+
+
+def read(address, topic, count):
+    client = KafkaClient(hosts=address)  # Kept: the rest has weak references to it.
+    found = client.topics[topic.encode()]
+    consumer = found.get_simple_consumer(
+        partitions=[found.partitions[0]], auto_offset_reset=OffsetType.EARLIEST
+    )
+    for _ in range(int(count)):
+        one = consumer.consume()
+        say_record(one.offset, one.partition_key, one.value)
+    consumer.stop()
+
+
+def commit(address, topic, group, offset):
+    wanted = PartitionOffsetCommitRequest(topic.encode(), 0, int(offset), -1, b"")
+    client = KafkaClient(hosts=address)
+    coordinator = client.cluster.get_group_coordinator(group.encode())
+    coordinator.commit_consumer_group_offsets(group.encode(), -1, b"", [wanted])
+    say(done=True)
+
+
+def committed(address, topic, group):
+    wanted = PartitionOffsetFetchRequest(topic.encode(), 0)
+    client = KafkaClient(hosts=address)
+    coordinator = client.cluster.get_group_coordinator(group.encode())
+    found = coordinator.fetch_consumer_group_offsets(group.encode(), [wanted])
+    say(offset=found.topics[topic.encode()][0].offset)
+
+
+run({"produce": produce, "read": read, "commit": commit, "committed": committed})
