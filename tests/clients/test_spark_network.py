@@ -1,5 +1,6 @@
 """Spark's network fetcher against a running broker: the same rows as from its folder."""
 
+import json
 import socket
 import struct
 import urllib.request
@@ -13,6 +14,7 @@ from storage.errors import OffsetOutOfRange
 from storage.spark.commit import StagedFile
 from storage.spark.places import open_log, tell_positions
 from storage.spark.ranges import Range
+from storage.spark.registered import AVRO
 from storage.spark.worker import Job, TaskFailed, write_range
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -78,6 +80,22 @@ def test_offsets_out_of_range_and_partitions_that_are_gone_are_what_they_are_in_
         assert reader.first_at(1 << 62) is None
     with pytest.raises(FileNotFoundError):
         open_log(broker.url).open(TOPIC, 0, 999)
+
+
+def test_registered_schemas_over_the_network_are_those_of_the_folder(broker):
+    avro = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
+    wider = avro.replace("]}", ',{"name":"b","type":["null","string"],"default":null}]}')
+    for definition in (avro, wider):
+        schema = json.dumps({"type": "AVRO", "schema": definition, "properties": {}}).encode()
+        url = f"{broker.url}/admin/v2/schemas/{TOPIC}/schema"
+        urllib.request.urlopen(urllib.request.Request(url, schema, JSON, method="POST")).close()
+    topics = [TOPIC, "public/default/none"]
+    found = open_log(broker.url).schemas(topics)
+    assert found == open_log(str(broker.data_dir)).schemas(topics)
+    assert list(found) == [TOPIC]
+    assert [one.type for one in found[TOPIC]] == [AVRO, AVRO]
+    definitions = [json.loads(one.definition) for one in found[TOPIC]]
+    assert definitions == [json.loads(avro), json.loads(wider)]
 
 
 def test_the_position_shows_as_a_group(broker):
