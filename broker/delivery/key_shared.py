@@ -11,13 +11,13 @@ other slots are not held up by it. PIP-119, PIP-379.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from broker.delivery import entries as ids
 from broker.delivery.again import Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.dispatcher import DELAYED, TURN_BYTES, TURN_ENTRIES
+from broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES, tell_acked
 from broker.delivery.entries import Entry
 from broker.delivery.key_slots import KeyPolicy
 from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher, Shares
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Offsets that wait for their key's consumer, before nothing more is read ahead for the others;
 # Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
 LOOK_AHEAD_MAX: Final = 20_000
+KNOWN_KEYS_MAX: Final = 10_000  # Keys whose slots are remembered: hashing costs half a microsecond.
 
 
 @dataclass(slots=True)
@@ -38,6 +39,16 @@ class _Holder:
 
     consumer: Consumer
     count: int
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one consumer is sent at the end of a turn."""
+
+    room: int  # How many messages it may have.
+    wanted: int = 0  # How many these are.
+    size: int = 0
+    entries: list[Entry] = field(default_factory=list)
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -60,6 +71,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self.policy = policy
         self.in_order = in_order
         self._holders: dict[int, _Holder] = {}
+        self._slots: dict[bytes, int] = {}  # Of keys that were seen lately.
         self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
         # Slots of which something goes again, by the consumer who may have it.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
@@ -159,50 +171,89 @@ class KeySharedDispatcher(SharedDispatcher):
     # Giving.
 
     def _give_ahead(self) -> bool:
-        shares = Shares(TURN_ENTRIES)
+        shares: dict[Consumer, _Share] = {}
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
-        ahead = self._ahead
+        ahead, waiting, slot_of = self._ahead, self._again.lanes, self._slot
         count = size = 0
-        while ahead and count < TURN_ENTRIES and size < TURN_BYTES and not self._is_blocked:
+        while ahead and count < TURN_ENTRIES and size < TURN_BYTES:
             entry = ahead[0]  # hot: see make bench
-            if (has_holes or entry.offset < position) and state.covers(entry.offset, entry.end):
-                self._passed(entry.offset)
-            elif not self._route(entry, shares, state):
-                break
+            if has_holes or entry.offset < position:
+                if state.covers(entry.offset, entry.end):
+                    self._passed(entry.offset)
+                    ahead.popleft()
+                    continue
+                tell_acked(entry, state)
+            slot = slot_of(entry)
+            if not (entry.flags & DELAYED and self._is_held(entry, slot)):
+                owner = None if slot in waiting else self._free_owner(slot)
+                if owner is None or not self._add(shares, owner, entry):
+                    if self._is_full:
+                        break
+                    self._wait((entry.offset,), slot)
             ahead.popleft()
             count += 1
             size += len(entry.body)
-        shares.send()
+        for owner, share in shares.items():
+            self._hand_out_share(owner, share)
         return count > 0
+
+    def _add(self, shares: dict[Consumer, _Share], owner: Consumer, entry: Entry) -> bool:
+        """Count an entry as the consumer's, to be sent at the end of the turn; False if it takes
+        no more.
+        """
+        share = shares.get(owner)
+        if share is None:
+            takes = owner.can_take and owner.takes_more()
+            share = shares[owner] = _Share(self._room(owner) if takes else 0)
+        if share.wanted >= share.room:
+            return False
+        share.entries.append(entry)
+        share.size += len(entry.body)
+        share.wanted += entry.wanted if entry.ack_set else entry.record_count
+        if self.in_order:
+            self._hold_slot(entry.slot, owner)
+        return True
+
+    def _hand_out_share(self, consumer: Consumer, share: _Share) -> None:
+        if share.entries:
+            for entry in share.entries:
+                if entry.flags & CHUNK:
+                    self._chunk_given(consumer, entry)
+            self._hand_out(consumer, share.entries, share.wanted, share.size)
+
+    def _slot(self, entry: Entry) -> int:
+        """The slot of an entry's key; it is noted in the entry."""
+        key = ids.entry_key(entry.body)
+        slot = self._slots.get(key)
+        if slot is None:
+            if len(self._slots) >= KNOWN_KEYS_MAX:
+                self._slots.clear()
+            slot = self._slots[key] = self.policy.slot(key)
+        entry.slot = slot
+        return slot
+
+    def _is_held(self, entry: Entry, slot: int) -> bool:
+        """Whether an entry is to be delivered later; it is remembered until then."""
+        due_ms = ids.entry_metadata(entry.body).deliver_at_time
+        return self._is_early(entry, due_ms, slot)
+
+    def _hold_slot(self, slot: int, consumer: Consumer) -> None:
+        """The consumer has one more entry of a slot."""
+        holder = self._holders.get(slot)
+        if holder is None:
+            self._holders[slot] = _Holder(consumer, 1)
+        else:
+            holder.count += 1
 
     @property
     def _is_full(self) -> bool:
         """Whether no more may wait for their key's consumer."""
         return len(self._again) >= LOOK_AHEAD_MAX
 
-    def _route(self, entry: Entry, shares: Shares, state: CursorState) -> bool:
-        """Give an entry to its key's consumer, or let it wait; False if no more may wait."""
-        metadata = ids.entry_metadata(entry.body)
-        slot = entry.slot = self.policy.slot(ids.sticky_key(metadata))
-        if entry.flags & DELAYED and self._is_early(entry, metadata.deliver_at_time, slot):
-            return True
-        consumer = None if slot in self._again.lanes else self._target(slot, shares)
-        if consumer is not None:
-            self._share(shares, consumer, entry, state)
-        elif self._is_full:
-            return False
-        else:
-            self._wait((entry.offset,), slot)
-        return True
-
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
         if self.in_order:
-            holder = self._holders.get(entry.slot)
-            if holder is None:
-                self._holders[entry.slot] = _Holder(consumer, 1)
-            else:
-                holder.count += 1
+            self._hold_slot(entry.slot, consumer)
         super()._share(shares, consumer, entry, state)
 
     def _slot_released(self, pending: Pending) -> None:

@@ -2,8 +2,8 @@
 messages, retry and dead letters, chunks, schemas, admin calls.
 """
 
-from conformance.programs.pulsar_java_program import NotBuilt
 from conformance.programs.pulsar_java_program import run as run_java
+from conformance.programs.running import NotBuilt
 from conformance.runner import Context, Skip
 
 CLIENTS = ["pulsar java 4.2.4"]

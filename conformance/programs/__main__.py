@@ -1,23 +1,31 @@
-"""`python -m conformance.programs`: build the programs of other languages and run each once."""
+"""`python -m conformance.programs [NAME...]`: build the programs of other languages, or those of
+that name, and run each once.
+"""
 
 import sys
 
-from conformance.programs import pulsar_java_program
-from conformance.programs.pulsar_java_program import NotBuilt
+from conformance.programs import pulsar_go_program, pulsar_java_program
+from conformance.programs.running import NotBuilt
 from conformance.server import RunningBroker
+
+PROGRAMS = {"java": pulsar_java_program, "go": pulsar_go_program}
 
 
 def main() -> int:
     """Exit code 1 if a program could not be built, or a step failed."""
-    try:
-        pulsar_java_program.build()
-    except NotBuilt as error:
-        print(error)
-        return 1
-    with RunningBroker() as broker:
-        lines = pulsar_java_program.run(broker.addresses["pulsar"], broker.url)
-    print("\n".join(lines))
-    return int(any(not line.startswith("ok ") for line in lines))
+    failed = False
+    for name in sys.argv[1:] or PROGRAMS:
+        try:
+            PROGRAMS[name].build()
+            with RunningBroker() as broker:
+                lines = PROGRAMS[name].run(broker.addresses["pulsar"], broker.url)
+        except NotBuilt as error:
+            print(f"{name}: {error}")
+            failed = True
+            continue
+        print("\n".join(f"{name}: {line}" for line in lines))
+        failed = failed or any(not line.startswith("ok ") for line in lines)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,38 +1,24 @@
 """Pulsar's Java client and admin client, versions as in `pulsar_java/pom.xml`: build and run."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
+from conformance.programs.running import NotBuilt, build_in, lines_of, program_folder
+
 SOURCES: Final = Path(__file__).parent / "pulsar_java"
-BUILD_S: Final = 900  # Some 60 MB of libraries the first time.
-RUN_S: Final = 300
-
-
-class NotBuilt(Exception):
-    """The program is not there; the text says how to get it."""
 
 
 def folder() -> Path:
-    """Where it is built: outside the tree, kept from one run to the next."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "braidlog" / "pulsar-java"
+    """Where it is built."""
+    return program_folder("pulsar-java")
 
 
 def build() -> None:
     """Compile the program and fetch its libraries. Raises NotBuilt."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NotBuilt("Maven (mvn) is not installed")
     shutil.copytree(SOURCES, folder(), dirs_exist_ok=True)
     goals = ["-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=libraries"]
-    built = subprocess.run(
-        [maven, *goals], cwd=folder(), timeout=BUILD_S, capture_output=True, text=True
-    )
-    if built.returncode:
-        raise NotBuilt(f"mvn: {built.stdout[-2000:]}")
+    build_in(folder(), "mvn", *goals)
 
 
 def run(pulsar: str, url: str) -> list[str]:
@@ -42,19 +28,6 @@ def run(pulsar: str, url: str) -> list[str]:
     java, libraries = shutil.which("java"), folder() / "libraries"
     if java is None or not libraries.exists():
         raise NotBuilt("not built: python -m conformance.programs")
-    compiled = folder() / "target" / "classes"
-    done = subprocess.run(
-        [
-            java,
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-            "-cp",
-            f"{compiled}:{libraries.read_text().strip()}",
-            "Check",
-            pulsar,
-            url,
-        ],
-        timeout=RUN_S,
-        capture_output=True,
-        text=True,
-    )
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()[-5:]]
+    classes = f"{folder() / 'target' / 'classes'}:{libraries.read_text().strip()}"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    return lines_of([java, quiet, "-cp", classes, "Check", pulsar, url])

@@ -385,6 +385,63 @@ static int plain_metadata(const uint8_t *at, const uint8_t *end, Send *send)
     return 1;
 }
 
+/* The ordering key in an entry's metadata, else its partition key; NULL where there is neither, or it
+ * is not plain. */
+static const uint8_t *key_in(const uint8_t *at, const uint8_t *end, uint64_t *size)
+{
+    const uint8_t *start, *key = NULL, *ordering = NULL;
+    uint64_t tag, value, key_size = 0, ordering_size = 0, is_base64 = 0;
+    while (at < end) {
+        if (!varint(&at, end, &tag))
+            return NULL;
+        if ((tag & 7) == 0) {
+            if (!varint(&at, end, &value))
+                return NULL;
+            if (tag == 17 << 3) /* partition_key_b64_encoded */
+                is_base64 = value;
+        } else if ((tag & 7) == 2) {
+            if (!piece(&at, end, &start, &value))
+                return NULL;
+            if (tag == (6 << 3 | 2)) {
+                key = start;
+                key_size = value;
+            } else if (tag == (18 << 3 | 2)) {
+                ordering = start;
+                ordering_size = value;
+            }
+        } else {
+            return NULL;
+        }
+    }
+    *size = ordering ? ordering_size : key_size;
+    return ordering ? ordering : is_base64 ? NULL : key;
+}
+
+/* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
+static PyObject *entry_key(PyObject *module, PyObject *entry)
+{
+    Py_buffer view;
+    PyObject *found = NULL;
+    (void)module;
+    if (PyObject_GetBuffer(entry, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *at = view.buf;
+    if (view.len >= CHECKED_MIN && at[0] == 0x0e && at[1] == 0x01) {
+        uint64_t size = (uint64_t)at[6] << 24 | at[7] << 16 | at[8] << 8 | at[9];
+        if (size <= (uint64_t)(view.len - CHECKED_MIN)) {
+            const uint8_t *begin = at + CHECKED_MIN;
+            uint64_t key_size = 0;
+            const uint8_t *key = key_in(begin, begin + size, &key_size);
+            if (key != NULL)
+                found = PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)key_size);
+        }
+    }
+    PyBuffer_Release(&view);
+    if (found == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return found;
+}
+
 /* The SEND that begins here, if it is whole, in order and of the plain kind. */
 static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
                       Py_ssize_t entry_max, Send *send)
@@ -730,6 +787,7 @@ static PyMethodDef methods[] = {
     {"cut_sends", cut_sends, METH_VARARGS,
      "(received, frames, frame and entry at most, producer id, delta, none)"
      " -> (bytes, sent, entries, first ms, latest ms)"},
+    {"entry_key", entry_key, METH_O, "Key of a stored Pulsar entry, None where it is not plain."},
     {"iggy_body", iggy_body, METH_VARARGS,
      "(messages, head, base offset, append us, payloads and headers at most, random bytes)"
      " -> (body, count) or None"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 10_000
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
+LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 class AdminTopics:
@@ -193,8 +195,12 @@ class AdminTopics:
         if not read.records:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
         placed = read.records[0]
-        value = placed.record.value or b""
-        return Response(value, headers=_headers(partition, placed))
+        response = Response(placed.record.value or b"", media_type="application/octet-stream")
+        # With the case that Apache writes: Java's admin client looks for `X-Pulsar-PROPERTY` so.
+        response.raw_headers += [
+            (name.encode(), text.encode()) for name, text in _headers(partition, placed).items()
+        ]
+        return response
 
     def one_partition(self, request: Request) -> Partition:
         """The only partition of the topic, or the one that is named. Raises Refused."""
@@ -238,12 +244,13 @@ def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
     record = placed.record
     published_us = record.append_us if record.publish_us is None else record.publish_us
     headers = {
-        "Content-Type": "application/octet-stream",
         "X-Pulsar-Message-ID": f"{partition.partition_id}:{placed.entry}",
-        "X-Pulsar-publish-time": str(published_us // 1000),
+        "X-Pulsar-publish-time": _time(published_us),
     }
     if record.event_us is not None:
-        headers["X-Pulsar-event-time"] = str(record.event_us // 1000)
+        headers["X-Pulsar-event-time"] = _time(record.event_us)
+    if record.deliver_at_us is not None:
+        headers["X-Pulsar-deliver-at-time"] = _time(record.deliver_at_us)
     if record.sequence_id is not None:
         headers["X-Pulsar-sequence-id"] = str(record.sequence_id)
     if record.value is None:
@@ -262,6 +269,13 @@ def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
         name = record.producer_name.decode(errors="backslashreplace")
         headers["X-Pulsar-producer-name"] = _ascii(name)
     return headers
+
+
+def _time(time_us: int) -> str:
+    """As Apache writes it, and Java's admin client reads it; the year 9999 for what is later."""
+    time_us = min(max(time_us, 0), LAST_US)
+    at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03}Z"
 
 
 def _ascii(value: str | dict[str, str]) -> str:

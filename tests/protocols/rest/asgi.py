@@ -73,7 +73,7 @@ async def call(
     async def send(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             answer.status = message["status"]
-            answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
+            answer.headers = {k.decode().lower(): v.decode() for k, v in message["headers"]}
         else:
             answer.body += message.get("body", b"")
 

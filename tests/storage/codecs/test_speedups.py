@@ -1,11 +1,14 @@
 """The extension in C says what the Python code beside it says, whatever bytes it is given."""
 
 import random
+import struct
 import zlib
 from functools import partial
 
 import pytest
 
+from broker.delivery import entries
+from broker.errors import CorruptBatch
 from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES
@@ -114,6 +117,40 @@ def test_kafka_offsets_are_stamped_as_far_as_the_set_is_whole():
     assert not C.kafka_stamp(bytearray(b"\xff" * 40), 5)
     with pytest.raises((TypeError, BufferError)):
         C.kafka_stamp(bytes(data), 5)
+
+
+def keyed_entry(chance):
+    """A stored entry with or without keys of all kinds."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=chance.randrange(99), publish_time=1)
+    if chance.random() < 0.7:
+        metadata.partition_key = chance.choice(["", "key", "a2V5", "ключ"])
+        metadata.partition_key_b64_encoded = chance.random() < 0.3
+    if chance.random() < 0.4:
+        metadata.ordering_key = chance.randbytes(chance.choice([0, 1, 9]))
+    if chance.random() < 0.3:
+        metadata.num_messages_in_batch = chance.randrange(1000)
+        metadata.properties.add(key="k", value="v")
+    packed = metadata.SerializeToString()
+    rest = struct.pack(">I", len(packed)) + packed + b"payload"
+    return chance.choice([b"\x0e\x01abcd", b"\x0e\x01abcd", b""]) + rest
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_keys_of_pulsar_entries_sound_and_mutated(seed, monkeypatch):
+    chance = random.Random(seed)
+    found = 0
+    for _ in range(ROUNDS):
+        entry = memoryview(mutated(chance, keyed_entry(chance)))
+        quick = C.entry_key(entry)
+        with monkeypatch.context() as patched:
+            patched.setattr(entries, "SPEEDUPS", None)
+            try:
+                wanted = entries.entry_key(entry)
+            except CorruptBatch:
+                continue
+        assert quick in (None, wanted), (seed, bytes(entry))
+        found += quick is not None
+    assert found > ROUNDS / 4
 
 
 def sends_in_python(received, count):

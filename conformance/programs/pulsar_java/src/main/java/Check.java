@@ -1,8 +1,11 @@
 import java.util.*;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.admin.PulsarAdmin;
+import org.apache.pulsar.client.admin.PulsarAdminException;
 import org.apache.pulsar.client.api.*;
 import org.apache.pulsar.common.policies.data.*;
+import org.apache.pulsar.common.schema.SchemaInfo;
+import org.apache.pulsar.common.schema.SchemaType;
 
 /** What Java's client and admin client do, step by step; a line each. */
 public class Check {
@@ -255,6 +258,115 @@ public class Check {
             admin.brokers().healthcheck();
             admin.topics().deletePartitionedTopic(base + "parts");
             admin.topics().delete(base + "e", true);
+        });
+        step("admin: cluster, tenants, namespaces", () -> {
+            check(admin.clusters().getClusters().equals(List.of("standalone")), "clusters");
+            check(admin.brokers().getActiveBrokers("standalone").size() == 1, "brokers");
+            admin.brokers().healthcheck();
+            check(!admin.brokers().getVersion().isEmpty(), "version");
+            TenantInfo tenant = TenantInfo.builder().allowedClusters(Set.of("standalone")).build();
+            admin.tenants().createTenant("shop", tenant);
+            admin.tenants().updateTenant("shop", tenant);
+            check(admin.tenants().getTenants().contains("shop"), "tenants");
+            check(admin.tenants().getTenantInfo("shop").getAllowedClusters().contains("standalone"), "tenant");
+            admin.namespaces().createNamespace("shop/cash");
+            check(admin.namespaces().getNamespaces("shop").equals(List.of("shop/cash")), "namespaces");
+            check(admin.namespaces().getPolicies("shop/cash") != null, "policies");
+            try {
+                admin.namespaces().createNamespace("shop/cash");
+                check(false, "made twice");
+            } catch (PulsarAdminException.ConflictException error) {
+            }
+            admin.namespaces().deleteNamespace("shop/cash");
+            admin.tenants().deleteTenant("shop");
+            check(!admin.tenants().getTenants().contains("shop"), "deleted");
+        });
+        step("admin: topics of a namespace", () -> {
+            admin.topics().createNonPartitionedTopic(base + "a1");
+            try {
+                admin.topics().createNonPartitionedTopic(base + "a1");
+                check(false, "made twice");
+            } catch (PulsarAdminException.ConflictException error) {
+            }
+            admin.topics().createPartitionedTopic(base + "a2", 2);
+            check(admin.topics().getList(ns).contains(base + "a1"), "list");
+            check(admin.topics().getPartitionedTopicList(ns).contains(base + "a2"), "partitioned");
+            admin.topics().updatePartitionedTopic(base + "a2", 3);
+            check(admin.topics().getPartitionedTopicMetadata(base + "a2").partitions == 3, "grown");
+            check(admin.topics().getPartitionedStats(base + "a2", true).getPartitions().size() == 3, "stats");
+            check(admin.lookups().lookupTopic(base + "a1").startsWith("pulsar://"), "lookup");
+            admin.topics().deletePartitionedTopic(base + "a2");
+            admin.topics().unload(base + "a1");
+            try {
+                admin.topics().getStats(base + "nowhere");
+                check(false, "found");
+            } catch (PulsarAdminException.NotFoundException error) {
+            }
+        });
+        step("admin: subscriptions, messages", () -> {
+            String topic = base + "a1";
+            Producer<byte[]> p = client.newProducer().topic(topic).create();
+            List<MessageId> ids = new ArrayList<>();
+            for (int i = 0; i < 5; i++) ids.add(p.newMessage().key("k").property("a", "b")
+                    .value(("" + i).getBytes()).send());
+            p.close();
+            admin.topics().createSubscription(topic, "s", MessageId.earliest);
+            check(admin.topics().getSubscriptions(topic).equals(List.of("s")), "subscriptions");
+            check(admin.topics().getStats(topic).getSubscriptions().get("s").getMsgBacklog() == 5, "backlog");
+            List<Message<byte[]>> peeked = admin.topics().peekMessages(topic, "s", 2);
+            check(peeked.size() == 2 && new String(peeked.get(1).getData()).equals("1"), "peek");
+            check(peeked.get(0).getProperties().get("a").equals("b"), "properties");
+            admin.topics().skipMessages(topic, "s", 2);
+            check(new String(admin.topics().peekMessages(topic, "s", 1).get(0).getData()).equals("2"), "skipped");
+            admin.topics().resetCursor(topic, "s", ids.get(1));
+            check(new String(admin.topics().peekMessages(topic, "s", 1).get(0).getData()).equals("1"), "by id");
+            admin.topics().resetCursor(topic, "s", 1L);
+            check(admin.topics().getStats(topic).getSubscriptions().get("s").getMsgBacklog() == 5, "by time");
+            admin.topics().skipAllMessages(topic, "s");
+            check(admin.topics().getStats(topic).getSubscriptions().get("s").getMsgBacklog() == 0, "skip all");
+            String last = admin.topics().getLastMessageId(topic).toString();
+            check(last.equals(ids.get(4).toString()), last + " is not " + ids.get(4));
+            String[] parts = last.split(":");
+            Message<byte[]> one = admin.topics().getMessageById(topic, Long.parseLong(parts[0]),
+                    Long.parseLong(parts[1]));
+            check(new String(one.getData()).equals("4"), "by its id");
+            check(admin.topics().getMessageIdByTimestamp(topic, 1L).toString().equals(ids.get(0).toString()), "first");
+            check(admin.topics().getInternalStats(topic).lastConfirmedEntry.equals(parts[0] + ":" + parts[1]), "internal");
+            admin.topics().deleteSubscription(topic, "s");
+            check(admin.topics().getSubscriptions(topic).isEmpty(), "deleted");
+        });
+        step("admin: schemas", () -> {
+            String topic = base + "a3";
+            admin.topics().createNonPartitionedTopic(topic);
+            SchemaInfo info = Schema.JSON(Item.class).getSchemaInfo();
+            admin.schemas().createSchema(topic, info);
+            check(admin.schemas().getSchemaInfo(topic).getType() == SchemaType.JSON, "type");
+            check(admin.schemas().getSchemaInfo(topic, 0).getType() == SchemaType.JSON, "version");
+            check(admin.schemas().getAllSchemas(topic).size() == 1, "all");
+            check(admin.schemas().testCompatibility(topic, info).isCompatibility(), "compatible");
+        });
+        step("admin: non-persistent topics", () -> {
+            String live = "non-persistent://" + ns + "/live";
+            admin.topics().createNonPartitionedTopic(live);
+            check(admin.topics().getList(ns).contains(live), "list");
+            admin.topics().getStats(live);
+            admin.topics().delete(live);
+            admin.topics().createPartitionedTopic(live, 2);
+            check(admin.topics().getPartitionedTopicMetadata(live).partitions == 2, "partitions");
+            admin.topics().deletePartitionedTopic(live);
+        });
+        step("non-persistent", () -> {
+            String live = "non-persistent://" + ns + "/live2";
+            Consumer<byte[]> c = client.newConsumer().topic(live).subscriptionName("s").subscribe();
+            Producer<byte[]> p = client.newProducer().topic(live).create();
+            Message<byte[]> m = null;
+            for (int i = 0; m == null && i < 100; i++) {
+                p.send("x".getBytes());
+                m = c.receive(200, TimeUnit.MILLISECONDS);
+            }
+            check(m != null, "nothing came");
+            c.close();
+            p.close();
         });
         client.close();
         admin.close();

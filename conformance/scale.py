@@ -1,0 +1,144 @@
+"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--delayed N]`: many of
+everything that Pulsar's clients can have on one broker. Prints its memory after each step and the
+turns of its loop that took more than 50 ms of processor time.
+"""
+
+import argparse
+import struct
+import time
+
+import crc32c
+
+from conformance.raw.pulsar import (
+    FLOW,
+    MESSAGE,
+    PRODUCER,
+    SEND,
+    SUBSCRIBE,
+    SUCCESS,
+    Fields,
+    PulsarWire,
+    encode,
+    frame,
+)
+from conformance.server import RunningBroker
+
+SETTINGS = ("loop_turn_log_ms=50",)
+IN_FLIGHT = 1000
+MADE_TOGETHER = 500
+SHARED, PRODUCER_SUCCESS = 1, 17
+PERMITS = 1_000_000_000
+
+
+def full(topic: str) -> bytes:
+    """What a client calls it."""
+    return f"persistent://public/default/{topic}".encode()
+
+
+def send_frame(number: int, metadata: Fields) -> bytes:
+    """A SEND of one small message."""
+    head = encode([(1, b"scale"), (2, number), (3, int(time.time() * 1000)), *metadata])
+    rest = struct.pack(">I", len(head)) + head + b"x"
+    body = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
+    return frame(SEND, [(1, 0), (2, number)], body)
+
+
+def store(wire: PulsarWire, topic: str, count: int, metadata: Fields) -> None:
+    """Messages, an entry each."""
+    wire.open_producer(topic)
+    for first in range(0, count, IN_FLIGHT):
+        numbers = range(first, min(first + IN_FLIGHT, count))
+        wire.send(b"".join(send_frame(number, metadata) for number in numbers))
+        for _ in numbers:
+            wire.take_command()
+
+
+def shared(topic: str, consumer: int) -> Fields:
+    """A SUBSCRIBE from the first message on."""
+    return [(1, full(topic)), (2, b"s"), (3, SHARED), (4, consumer), (5, 9), (13, 1)]
+
+
+def subscribe(wire: PulsarWire, topic: str, consumer: int, permits: int) -> None:
+    """A Shared consumer from the first message on."""
+    wire.command(SUBSCRIBE, shared(topic, consumer))
+    wire.expect(SUCCESS)
+    wire.command(FLOW, [(1, consumer), (2, permits)])
+
+
+def make_topics(address: tuple[str, int], count: int) -> None:
+    """A producer and a consumer on each."""
+    with PulsarWire(address) as wire:
+        for first in range(0, count, MADE_TOGETHER):
+            numbers = range(first, min(first + MADE_TOGETHER, count))
+            for number in numbers:
+                wire.command(PRODUCER, [(1, full(f"many-{number}")), (2, number), (3, 1)])
+            for _ in numbers:
+                wire.expect(PRODUCER_SUCCESS)
+            for number in numbers:
+                wire.command(SUBSCRIBE, shared(f"many-{number}", number))
+            for _ in numbers:
+                wire.expect(SUCCESS)
+
+
+def take_unacked(address: tuple[str, int], count: int) -> None:
+    """So many messages that two consumers have and do not acknowledge."""
+    with PulsarWire(address) as wire:
+        store(wire, "unacked", count, [])
+    wires = [PulsarWire(address) for _ in range(2 + count // 50_000)]
+    for wire in wires:
+        subscribe(wire, "unacked", 0, PERMITS)
+    taken = 0
+    for wire in wires:
+        wire.socket.settimeout(3.0)
+        try:
+            while taken < count:
+                taken += wire.take_command()[0] == MESSAGE
+        except TimeoutError:
+            continue
+    print(f"{taken} messages are at consumers", flush=True)
+    assert taken == count
+    for wire in wires:
+        wire.close()
+
+
+def delay(address: tuple[str, int], count: int) -> None:
+    """So many messages that are held for an hour, with a consumer that waits for them."""
+    due: Fields = [(19, int(time.time() * 1000) + 3_600_000)]
+    with PulsarWire(address) as producer, PulsarWire(address) as consumer:
+        subscribe(consumer, "delayed", 0, PERMITS)
+        store(producer, "delayed", count, due)
+        store(producer, "scale-other", 1, [])
+        time.sleep(2.0)
+
+
+def main() -> None:
+    """Print what was seen."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
+    for name, most in (("topics", 10_000), ("connections", 1000)):
+        parser.add_argument(f"--{name}", type=int, default=most)
+    for name, most in (("unacked", 100_000), ("delayed", 1_000_000)):
+        parser.add_argument(f"--{name}", type=int, default=most)
+    wanted = parser.parse_args()
+    with RunningBroker(settings=SETTINGS) as broker:
+        address = broker.address("pulsar")
+
+        def tell(what: str) -> None:
+            size = broker.resident_bytes() / 1e6
+            long = broker.log().count("loop_held")
+            print(f"{what}: {size:.0f} MB resident, {long} long turns", flush=True)
+
+        tell("idle")
+        make_topics(address, wanted.topics)
+        tell(f"{wanted.topics} topics with a producer and a consumer each")
+        wires = [PulsarWire(address) for _ in range(wanted.connections)]
+        tell(f"{wanted.connections} connections")
+        take_unacked(address, wanted.unacked)
+        tell(f"{wanted.unacked} unacknowledged messages on one subscription")
+        delay(address, wanted.delayed)
+        tell(f"{wanted.delayed} delayed messages")
+        for wire in wires:
+            wire.close()
+
+
+if __name__ == "__main__":
+    main()
