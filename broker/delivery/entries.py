@@ -89,6 +89,7 @@ class Entry(msgspec.Struct, gc=False):
     redelivery_count: int = 0
     ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
     slot: int = 0  # Of its key, on a Key_Shared subscription.
+    append_us: int = 0  # When the broker stored it.
 
     @property
     def end(self) -> int:
@@ -179,9 +180,9 @@ async def read_entries(
 
 
 def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
-    body, flags = batch.body, batch.header.flags
+    body, flags, append_us = batch.body, batch.header.flags, batch.header.append_us
     entries = [
-        Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags)
+        Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags, 0, (), 0, append_us)
         for ref in stored_entries(body, batch.base_offset)
         if ref.offset + ref.record_count > offset
     ]
@@ -206,7 +207,13 @@ def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entr
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
     bodies = records_to_entries(decoded.records)
     entries = [
-        Entry(record.offset, 1, body, 0 if record.deliver_at_us is None else _DELAYED)
+        Entry(
+            record.offset,
+            1,
+            body,
+            0 if record.deliver_at_us is None else _DELAYED,
+            append_us=record.append_us,
+        )
         for record, body in zip(decoded.records, bodies, strict=True)
     ]
     if decoded.failed is not None and decoded.failed_offset is not None:

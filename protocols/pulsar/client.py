@@ -51,6 +51,7 @@ class Client:
         self.lanes = Lanes(connection)
         self.version_text = ""  # As CONNECT names the client library.
         self.protocol_version = 0
+        self.takes_entry_metadata = False  # Each entry is to come with what the broker says of it.
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
         self.commands_heard = 0  # Any command is a sign of life.

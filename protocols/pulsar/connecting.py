@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from protocols.pulsar.client import Client
 
 PROTOCOL_VERSION: Final = 21  # Clients take the smaller of theirs and ours.
+ENTRY_METADATA_VERSION: Final = 18  # From which on clients may say that they take it.
 
 
 def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
@@ -38,6 +39,11 @@ def _take_in(client: Client, command: CommandConnect) -> None:
     client.machine.connected()
     client.version_text = command.client_version
     client.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
+    client.takes_entry_metadata = (
+        client.options.broker_entry_metadata
+        and client.protocol_version >= ENTRY_METADATA_VERSION
+        and command.feature_flags.supports_broker_entry_metadata
+    )
     answer = messages.connected(
         f"Braidlog {client.broker.version}",
         client.protocol_version,

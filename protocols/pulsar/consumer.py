@@ -43,6 +43,7 @@ class ConsumerOwner(Protocol):
 
     protocol_version: int
     version_text: str
+    takes_entry_metadata: bool
     outbox: Outbox
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
@@ -154,10 +155,11 @@ def frames(
     """MESSAGE frames: heads, and the entries as they are stored."""
     parts: list[Buffer] = []
     has_checksums = consumer.owner.protocol_version >= CHECKSUM_VERSION
+    is_plain = has_checksums and not consumer.owner.takes_entry_metadata
     head = writer.head
     for entry in entries:  # hot: see make bench
         body = entry.body
-        if has_checksums and len(body) <= ENTRY_BYTES_MAX:
+        if is_plain and len(body) <= ENTRY_BYTES_MAX:
             parts.append(head(entry.offset, entry.redelivery_count, entry.ack_set, len(body)))
             parts.append(body)
         else:
@@ -168,15 +170,28 @@ def frames(
 def _unusual(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
 ) -> Iterator[Buffer]:
-    """The same of an entry too large for one frame, or for a client that knows no checksum."""
+    """The same of an entry too large for one frame, or for a client that knows no checksum, or
+    that is told what the broker says of it.
+    """
+    before = b""
+    if consumer.owner.takes_entry_metadata and not is_live(consumer):
+        before = messages.entry_metadata(entry.append_us, entry.end - 1)
     bodies: Sequence[Buffer] = (entry.body,)
     if len(entry.body) > ENTRY_BYTES_MAX:
         bodies = pieces(entry, consumer.name)
         consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
     for whole in bodies:
         body = whole if has_checksums else messages.without_checksum(whole)
-        yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, len(body))
+        size = len(before) + len(body)
+        yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, size)
+        yield before
         yield body
+
+
+def is_live(consumer: PulsarConsumer) -> bool:
+    """Whether its topic keeps nothing: the broker knows nothing of its entries."""
+    dispatcher = consumer.dispatcher
+    return dispatcher is not None and isinstance(dispatcher.partition, LiveTopic)
 
 
 def has_batch(entries: Sequence[Entry]) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from storage.codecs.api import Buffer
 from storage.codecs.pb.PulsarApi_pb2 import (
     BaseCommand,
+    BrokerEntryMetadata,
     CommandConnected,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadataResponse,
@@ -29,6 +30,7 @@ NO_ENTRY: Final = -1
 _MASK: Final = 2**64 - 1
 _SIGN: Final = 2**63
 
+ENTRY_METADATA_MAGIC: Final = b"\x0e\x02"
 CHECKSUM_BYTES: Final = 6  # Magic 0x0e01 and a CRC-32C before the metadata.
 
 
@@ -340,6 +342,14 @@ def consumer_stats(request_id: int, stats: dict[str, float | int | str | bool]) 
     return frame(
         BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=answer)
     )
+
+
+def entry_metadata(append_us: int, index: int) -> bytes:
+    """What the broker says of an entry, before its bytes: when it was stored, in microseconds, and
+    the offset of its last message ("Broker entry metadata").
+    """
+    said = BrokerEntryMetadata(broker_timestamp=append_us // 1000, index=index).SerializeToString()
+    return ENTRY_METADATA_MAGIC + SIZE.pack(len(said)) + said
 
 
 class MessageWriter:
