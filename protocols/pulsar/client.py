@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # Sends that were on their way while the broker closed their producer are dropped without a word.
 CLOSED_BY_BROKER_S: Final = 30.0
+LEAVING_TOGETHER: Final = 100  # Producers or consumers of an ended connection in one turn: 4 ms.
 
 
 class Client:
@@ -225,14 +226,19 @@ class Client:
                 if consumer.dispatcher is not None:
                     consumer.dispatcher.wake()
 
-    def closed(self) -> None:
-        """Give back what the connection held."""
+    async def closed(self) -> None:
+        """Give back what the connection held, in pieces: it may be ten thousand of each."""
         self.machine.close()
-        for consumer in list(self.consumers.values()):
-            consumer.leave()
-        for producer in list(self.producers.values()):
-            self.drop_producer(producer)
         self._listening.unpark_all()
+        with trio.CancelScope(shield=True):  # All of it goes, however slow the machine.
+            for number, consumer in enumerate(list(self.consumers.values())):
+                if number % LEAVING_TOGETHER == LEAVING_TOGETHER - 1:
+                    await trio.lowlevel.checkpoint()
+                consumer.leave()
+            for number, producer in enumerate(list(self.producers.values())):
+                if number % LEAVING_TOGETHER == LEAVING_TOGETHER - 1:
+                    await trio.lowlevel.checkpoint()
+                self.drop_producer(producer)
 
 
 def _why_closed(producer: Producer, *, is_forbidden: bool) -> Refused:

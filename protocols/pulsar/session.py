@@ -156,7 +156,7 @@ class PulsarSession:
 
     async def closed(self) -> None:
         """Give back what the connection held."""
-        self.client.closed()
+        await self.client.closed()
 
     def _tick(self) -> None:
         client = self.client

@@ -118,6 +118,6 @@ async def test_a_producer_that_leaves_gives_its_number_back(broker, client):
     await client.produce(producer_name="p")
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=1, producer_name="p")
     assert code == ServerError.ProducerBusy
-    assert broker.producers._users == {b"p": 1}
+    assert broker.producers._users == {(0, b"p"): 1}
     await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
     assert broker.producers._users == {}
