@@ -169,6 +169,7 @@ class Broker:
             self.metrics,
             interval_ms=self.config.log.compaction_check_ms,
             now_us=self.now_us,
+            is_possible=self.config.storage.mode == "local",
         )
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:

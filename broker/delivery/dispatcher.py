@@ -24,7 +24,7 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from broker.delivery.cursor import CursorState, DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
-from broker.delivery.holes import holes_of
+from broker.delivery.holes import HOLES_MAX, holes_of
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, SubscriptionBusy
 from storage.codecs.api import BatchFlag
@@ -230,7 +230,8 @@ class Dispatcher(abc.ABC):
                 return
         read = await self._read(position, self._read_bytes)
         if read is not None:
-            if read.has_holes and (holes := holes_of(read, position)):
+            few = len(self.cursor.state().acked) < HOLES_MAX
+            if read.has_holes and few and (holes := holes_of(read, position)):
                 self._pass_holes(holes)
             self._ahead.extend(read.entries)
             self._ahead_bytes = read.size

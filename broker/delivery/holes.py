@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from storage.codecs.api import Buffer
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
+# Acknowledged ranges of a cursor with which no holes are added: they would take the room of what a
+# client acknowledges. They are passed when the cursor is read from again.
+HOLES_MAX: Final = 10_000
 
 
 class Entry(Protocol):

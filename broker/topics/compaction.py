@@ -68,7 +68,10 @@ class Compactor:
         *,
         interval_ms: int,
         now_us: Callable[[], int],
+        is_possible: bool = True,
     ) -> None:
+        """`is_possible`: the logs' files are on a disk of ours, not in a shared store."""
+        self._is_possible = is_possible
         self._topics = topics
         self._durability = durability
         self._files = files
@@ -78,6 +81,7 @@ class Compactor:
         self._asked: deque[Partition] = deque()
         self._is_asked = trio.Event()
         self._statuses: dict[int, Status] = {}  # By partition id, of views alone.
+        self._failed: dict[int, int] = {}  # Where the log ended that could not be compacted.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
         """Make compacted views of a topic, or of one partition, soon.
@@ -85,13 +89,17 @@ class Compactor:
         Raises Conflict while that is under way, NotSupported over a shared store.
         """
         partitions = [one for one in topic.partitions if index is None or one.index == index]
+        self.check_possible()
         for partition in partitions:
-            if not partition.log.can_compact:
-                raise NotSupported("compaction is not possible over a shared store")
             if self._status(partition).state is State.RUNNING:
                 raise Conflict(f"compaction of {topic.name} is already in progress")
         for partition in partitions:
             self._ask(partition)
+
+    def check_possible(self) -> None:
+        """Raises NotSupported over a shared store."""
+        if not self._is_possible:
+            raise NotSupported("compaction is not possible over a shared store")
 
     def _ask(self, partition: Partition) -> None:
         self._statuses[partition.partition_id] = Status(State.RUNNING)
@@ -116,6 +124,8 @@ class Compactor:
         """Compact what was asked for, and what its settings say, until cancelled. Raises
         StorageFailed.
         """
+        if not self._is_possible:
+            return
         while True:
             with trio.move_on_after(self._interval_ms / 1000):
                 await self._is_asked.wait()
@@ -143,9 +153,9 @@ class Compactor:
     def _is_over(self, partition: Partition) -> bool:
         """Whether so much is new since the last view as the threshold says."""
         threshold, opened = partition.log.settings.compaction_threshold_bytes, partition.log
-        if threshold is None or partition.removed or not opened.can_compact:
+        if threshold is None or partition.removed:
             return False
-        if self._status(partition).state is State.RUNNING:
+        if self._status(partition).state is State.RUNNING or self._has_failed(partition):
             return False
         start = max(partition.compacted_offset, opened.log_start_offset)
         new = start < opened.durable_offset
@@ -153,10 +163,10 @@ class Compactor:
 
     def _forget(self) -> None:
         """Keep nothing of partitions that are gone."""
-        if len(self._statuses) > PASSED_OVER:
+        if len(self._statuses) + len(self._failed) > PASSED_OVER:
             known = {one.partition_id for topic in self._topics.all() for one in topic.partitions}
-            for number in self._statuses.keys() - known:
-                del self._statuses[number]
+            self._statuses = {n: one for n, one in self._statuses.items() if n in known}
+            self._failed = {n: one for n, one in self._failed.items() if n in known}
 
     async def _make_view(self, partition: Partition) -> None:
         status = self._status(partition)
@@ -173,10 +183,14 @@ class Compactor:
         now_us = self._now_us()
         lag_us = opened.settings.min_compaction_lag_ms * US_PER_MS
         end_offset = opened.closed_offset(now_us - lag_us)
-        if opened.is_dirty(end_offset):
+        if opened.is_dirty(end_offset) and not self._has_failed(partition):
             compaction = LogCompaction(opened, self._files, now_us, end_offset)
             if not await self._run(partition, compaction, "log"):
                 opened.cleaned_offset = end_offset
+
+    def _has_failed(self, partition: Partition) -> bool:
+        """Whether the last one failed, and nothing is new since: it would fail again."""
+        return self._failed.get(partition.partition_id) == partition.next_offset
 
     async def _run(self, partition: Partition, compaction: Compaction, kind: str) -> str:
         """Run a compaction to its end; returns why it failed, or an empty text.
@@ -199,6 +213,11 @@ class Compactor:
         except StorageFailed as error:
             self._durability.report_storage_error(error)
             raise
+        except Exception as error:  # A bug ends this compaction, nothing else.
+            log.exception("compaction_failed", partition=partition.partition_id)
+            failure = f"{type(error).__name__}: {error}"
+        if failure:
+            self._failed[partition.partition_id] = partition.next_offset
         self._tell(partition, compaction, kind, failure)
         return failure
 

@@ -30,7 +30,6 @@ PPM = 1_000_000
 class ShrinkingLog(ReadableLog, Member):
     """The part of a `PartitionLog` that takes records away. The latter sets these attributes."""
 
-    can_compact = True  # Whether its files are on a disk of its own.
     settings: LogSettings
     takes_appends: bool
     cleaned_offset: int  # Up to here a compaction found nothing more to do, as far as known.
@@ -149,7 +148,9 @@ class ShrinkingLog(ReadableLog, Member):
         """Where the segments end, from the log start on, that take no appends, are durable, and
         have no batch appended later than that.
         """
-        end_offset = self._segments.view.bases[0]
+        end_offset = self.log_start_offset
+        if self._segments.view.bases:  # A log may have lost all its files.
+            end_offset = self._segments.view.bases[0]
         for fact in self._segments.facts(self.log_end_offset)[:-1]:
             is_durable = fact.next_offset <= self.durable_offset
             if not is_durable or fact.last_append_us > appended_before_us:

@@ -56,7 +56,6 @@ class ShardLink:
 class SharedLog(PartitionLog):
     """The log of one partition that this session owns. Made by `open_shared_log`."""
 
-    can_compact = False
     has_records = True  # A round that it is in has records (`Publisher.wait_s`).
 
     def __init__(
@@ -333,7 +332,7 @@ def check_settings(settings: LogSettings) -> None:
     """Raises UnwritableChange for durability `written`, whose reservation is on a local disk, and
     for compaction, which writes files beside it.
     """
-    if settings.compacts or settings.compaction_threshold_bytes is not None:
+    if settings.compacts:
         raise UnwritableChange("compaction is not possible in the shared store")
     if settings.durability == Durability.WRITTEN:
         raise UnwritableChange("durability `written` is not possible in the shared store")

@@ -281,6 +281,7 @@ class AdminPolicies:
         return {"schema_compatibility": Strategy[body].value}
 
     async def _threshold(self, request: Request) -> dict[str, Setting | None]:
+        self._broker.compactor.check_possible()
         body = await read_any(self._bodies, request)
         if type(body) is not int or not 0 <= body <= LIMIT_MAX:
             raise Refused(BAD_BODY, "the body has to be a number of bytes, 0 or more")

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from broker.errors import Conflict, NotSupported
-from broker.topics.compaction import State
+from broker.topics.compaction import Compactor, State
 from storage.codecs.api import BodyFormat, BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Record
@@ -115,8 +115,39 @@ async def test_deleted_records_do_not_stay_in_a_view(broker):
     assert partition.compacted_offset == 0
 
 
-async def test_what_has_no_disk_of_its_own_is_refused(broker):
+async def test_a_shared_store_is_refused(broker):
     topic = await broker.topics.create(NAME, 1)
-    topic.partitions[0].log.can_compact = False
+    compactor = Compactor(
+        broker.topics,
+        broker.durability,
+        broker._storage.files,
+        broker.metrics,
+        interval_ms=10,
+        now_us=broker.now_us,
+        is_possible=False,
+    )
     with pytest.raises(NotSupported):
-        broker.compactor.ask(topic)
+        compactor.ask(topic)
+    await compactor.run()
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_what_failed_is_tried_again_once_something_is_new(broker, monkeypatch):
+    topic = await broker.topics.create(NAME, 1, settings={"compaction_threshold_bytes": 1})
+    failed = broker.metrics.number("braidlog_compactions", "view", "failed")
+
+    def full(path):
+        raise StorageFull(f"no room for {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker._storage.files, "create", full)
+        await fill(broker, topic, 20)
+        while not failed.value:
+            await trio.sleep(0.001)
+        tries = failed.value
+        await trio.sleep(0.05)
+        assert failed.value == tries
+    assert "no room" in broker.compactor.status(topic).last_error
+    await fill(broker, topic, 1)
+    while topic.partitions[0].compacted_offset < 21:
+        await trio.sleep(0.001)
