@@ -109,6 +109,13 @@ class ClusterBroker(Broker):
         while self.catalogue.state.place < place:
             await self.followed.park()
 
+    async def spread(self, ticket: int) -> None:
+        """Wait until a change of the catalogue is published, and the other brokers that answer have
+        followed it.
+        """
+        await self.durability.reached(ticket)
+        await self.home.spread(self.catalogue.state.place)
+
     def _make_topics(self, cursors: CursorBook) -> ClusterTopics:
         topics = ClusterTopics(
             self.catalogue,
@@ -121,13 +128,14 @@ class ClusterBroker(Broker):
         )
         shared = self.shared
         topics.is_owner = self._is_owner
-        topics.ask = self._ask
+        topics.ask, topics.spread = self._ask, self.spread
         topics.holds = lambda name: shared.holds(shared.shard_of(name.full))
         return topics
 
     def _make_namespaces(self) -> ClusterNamespaces:
         namespaces = ClusterNamespaces(self.catalogue, self.now_us)
         namespaces.is_owner, namespaces.ask = self._is_owner, self._ask
+        namespaces.spread = self.spread
         return namespaces
 
     def _is_owner(self) -> bool:

@@ -7,13 +7,13 @@ published. Who asks for a change goes on once it has followed it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
 
 from broker import errors
-from broker.access.rights import Action, Principal, Resource
 from broker.cluster.links import (
     Hello,
     LinkLost,
@@ -22,13 +22,9 @@ from broker.cluster.links import (
     send_message,
 )
 from broker.cluster.placement import NOBODY, Owner, elsewhere
-from broker.cluster.siblings import Asker, Commit, Committed, Siblings, named_error
-from broker.cluster.topics import carry_out
-from broker.subscriptions.subscriptions import KafkaCommit
-from storage.metadata.names import TopicName
+from broker.cluster.siblings import Asker, Commit, Committed, Siblings
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
     from broker.cluster.placement import ClusterPlacement
 
 # Name of the internal port among a session's doors.
@@ -36,6 +32,9 @@ DOOR: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For an owner of the catalogue to be there: a shard changes hands in less.
 LOOK_S: Final = 0.05
+# For the other brokers to follow a change before it is answered: they take milliseconds, and who
+# hangs must not hold up changes.
+SPREAD_S: Final = 1.0
 IDLE_MAX: Final = 8  # Connections to one broker that are kept for the next calls.
 CALLS_MAX: Final = 64  # Under way to all brokers: each holds a connection.
 
@@ -59,6 +58,8 @@ class Reply(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 class Home(Siblings):
     """The other brokers, as this one asks them."""
+
+    is_alone = False
 
     def __init__(
         self,
@@ -127,6 +128,18 @@ class Home(Siblings):
             reply = await self._ask(owner, Call("place", []))
             await self._reached(reply.place)
 
+    async def spread(self, place: int) -> None:
+        """Wait until the other brokers that answer have followed the catalogue that far."""
+
+        async def one(owner: Owner) -> None:
+            with suppress(errors.BrokerError):
+                await self._ask(owner, Call("reached", [place]))
+
+        with trio.move_on_after(SPREAD_S):
+            async with trio.open_nursery() as nursery:
+                for owner in self._placement.others():
+                    nursery.start_soon(one, owner)
+
     async def close(self) -> None:
         """End all connections that are kept."""
         idle, self._idle = self._idle, {}
@@ -192,95 +205,3 @@ def _error(told: Sequence[str]) -> errors.BrokerError:
             return errors.InvalidRequest(text)
         return kind(text)
     return errors.Conflict(f"{name}: {text}")
-
-
-class Answers:
-    """Answers the calls of other brokers."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._answers: dict[str, Callable[[Call], Awaitable[object]]] = {
-            "commit": self._commit,
-            "committed": self._committed,
-            "place": self._place,
-        }
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer one call after the other until the other side is gone. Raises LinkLost."""
-        while True:
-            call = await receive_message(stream, Call)
-            try:
-                result, error = await self._answer(call), None
-            except errors.BrokerError as refused:
-                result, error = None, named_error(refused)
-            await send_message(stream, Reply(result, error, self._reached))
-
-    @property
-    def _reached(self) -> int:
-        state = self._broker.catalogue.state
-        return getattr(state, "place", 0)
-
-    async def _answer(self, call: Call) -> object:
-        answer = self._answers.get(call.name)
-        if answer is not None:
-            return await answer(call)
-        broker = self._broker
-        owner = broker.placement.catalogue_owner()
-        if owner is not None:
-            raise elsewhere("the catalogue", owner)
-        ticket = await carry_out(broker.topics, broker.namespaces, call.name, call.arguments)
-        await broker.durability.reached(ticket)
-        return None
-
-    async def _place(self, call: Call) -> None:
-        """Everything so far is in the place that the answer tells."""
-        await self._broker.durability.settled()
-
-    def _check(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
-        name, roles, is_anonymous = call.principal
-        principal = Principal(name, frozenset(roles), is_anonymous)
-        access = self._broker.access
-        access.check(principal, action, Resource.of_topic(topic), call.at)
-        access.check(principal, action, Resource.of_group(group, topic), call.at)
-
-    async def _commit(self, call: Call) -> list[list[str] | None]:
-        group, wanted = call.arguments
-        broker = self._broker
-        commits = broker.subscriptions.commits(group)
-        told: list[list[str] | None] = []
-        for full, index, offset, metadata, time_us in wanted:
-            name = TopicName(*full.split("/", 2))
-            try:
-                self._check(call, Action.CONSUME, group, name)
-                topic = broker.topics.get(name)
-                commits.add(topic, index, offset, kafka=KafkaCommit(offset, metadata, time_us))
-                told.append(None)
-            except errors.BrokerError as error:
-                told.append(named_error(error))
-        ticket = commits.write()
-        await broker.durability.reached(ticket)
-        return told
-
-    async def _committed(self, call: Call) -> list[tuple[str, int, Committed]]:
-        group, wanted = call.arguments
-        broker = self._broker
-        if wanted is None:
-            wanted = [
-                (topic.name.full, index)
-                for topic in broker.topics.all()
-                if broker.placement.is_here(topic.name)
-                for index in range(len(topic.partitions))
-            ]
-        found: list[tuple[str, int, Committed]] = []
-        for full, index in wanted:
-            name = TopicName(*full.split("/", 2))
-            try:
-                self._check(call, Action.DESCRIBE, group, name)
-            except errors.NotAuthorized:
-                continue
-            topic = broker.topics.get(name)
-            topic.partition(index)
-            subscription = broker.subscriptions.find(topic, group)
-            given = None if subscription is None else subscription.committed(index)
-            found.append((full, index, None if given is None else (given.offset, given.metadata)))
-        return found

@@ -6,19 +6,20 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import structlog
 import trio
 
-from broker.cluster.calls import DOOR, Answers
+from broker.cluster.answers import Answers
+from broker.cluster.calls import DOOR
 from broker.cluster.links import LinkLost, listening, welcome
 from broker.config.settings import ConfigError, is_loopback, parse_address
+from broker.server.adapters import Relaying, takes_relayed
 from broker.server.connection import Connection, address_text
 from broker.server.listener import Listener
 
 if TYPE_CHECKING:
+    from broker.broker import Broker
     from broker.cluster.broker import ClusterBroker
-
-log = structlog.get_logger()
+    from broker.server.sessions import Session
 
 
 class Door:
@@ -70,17 +71,36 @@ class Door:
     async def _relay(self, stream: trio.SocketStream, name: str) -> None:
         """Serve what another broker's client sends as if it had come in here. Raises LinkLost."""
         listener = self._broker.listeners.get(name)
-        if listener is None:
-            raise LinkLost(f"there is no listener {name}")
+        if not isinstance(listener, Listener) or not takes_relayed(listener.adapter):
+            raise LinkLost(f"there is no listener {name} for relayed clients")
         sock = stream.socket
-        assert isinstance(listener, Listener)
         own = socket.fromfd(sock.fileno(), sock.family, sock.type)
         own.setblocking(False)
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         broker = self._broker
-        connection = Connection(broker, listener, own, broker.next_connection_id())
+        served = _Relayed(listener, listener.adapter)
+        connection = Connection(broker, served, own, broker.next_connection_id())
         broker.connections.add(connection)
         try:
             await connection.run()
         finally:
             broker.connections.discard(connection)
+
+
+class _Relayed:
+    """A listener as clients come to it through another broker."""
+
+    def __init__(self, listener: Listener, adapter: Relaying) -> None:
+        self.name = listener.name
+        self.protocol = listener.protocol
+        self.loopback = listener.loopback
+        self._listener = listener
+        self._adapter = adapter
+
+    def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
+        """As the listener."""
+        return self._listener.advertised_to(local)
+
+    def open_session(self, broker: Broker, connection: Connection) -> Session:
+        """Handlers for what another broker relays."""
+        return self._adapter.open_relayed(broker, connection, self._listener.options)

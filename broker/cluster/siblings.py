@@ -34,6 +34,8 @@ class Asker:
 class Siblings:
     """Other brokers; here there are none."""
 
+    is_alone = True  # Whether every topic is here, always.
+
     async def commit(
         self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
     ) -> list[BrokerError | None]:

@@ -29,12 +29,19 @@ class Ask(Protocol):
         """`change` is a name of `CHANGES`; arguments are what msgpack carries."""
 
 
+Spread = Callable[[int], Awaitable[None]]
+"""Returns once the change with that ticket is published, and the other brokers that answer have
+followed it: a client that goes on at another one finds it there.
+"""
+
+
 class ClusterTopics(Topics):
     """All topics: those of other brokers too, with partitions that hold nothing."""
 
     is_owner: Callable[[], bool]  # Whether this broker changes the catalogue.
     holds: Callable[[TopicName], bool]  # Whether this broker keeps the records of a topic.
     ask: Ask
+    spread: Spread
 
     # Changing, as `Topics`; everywhere else than at the owner another broker does it.
 
@@ -49,9 +56,11 @@ class ClusterTopics(Topics):
     ) -> Topic:
         """As `Topics.create`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().create(
+            topic = await super().create(
                 name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
             )
+            await self.spread(topic.ticket)
+            return topic
         kept = dict(settings or {})
         await self.ask("create", _parts(name), partitions, partitioned, kept, iggy_id)
         return self.get(name)
@@ -59,21 +68,21 @@ class ClusterTopics(Topics):
     async def add_partitions(self, name: TopicName, total: int) -> int:
         """As `Topics.add_partitions`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().add_partitions(name, total)
+            return await self._spread(super().add_partitions(name, total))
         await self.ask("add_partitions", _parts(name), total)
         return 0
 
     async def remove_partitions(self, name: TopicName, count: int) -> int:
         """As `Topics.remove_partitions`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().remove_partitions(name, count)
+            return await self._spread(super().remove_partitions(name, count))
         await self.ask("remove_partitions", _parts(name), count)
         return 0
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
         """As `Topics.alter_settings`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().alter_settings(name, changes)
+            return await self._spread(super().alter_settings(name, changes))
         await self.ask("alter_settings", _parts(name), dict(changes))
         return 0
 
@@ -82,23 +91,28 @@ class ClusterTopics(Topics):
     ) -> int:
         """As `Topics.alter_namespace`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().alter_namespace(tenant, namespace, changes)
+            return await self._spread(super().alter_namespace(tenant, namespace, changes))
         await self.ask("alter_namespace", tenant, namespace, dict(changes))
         return 0
 
     async def terminate(self, name: TopicName) -> int:
         """As `Topics.terminate`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().terminate(name)
+            return await self._spread(super().terminate(name))
         await self.ask("terminate", _parts(name))
         return 0
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         """As `Topics.delete`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().delete(name, holds_name=holds_name)
+            return await self._spread(super().delete(name, holds_name=holds_name))
         await self.ask("delete", _parts(name), holds_name)
         return 0
+
+    async def _spread(self, change: Awaitable[int]) -> int:
+        ticket = await change
+        await self.spread(ticket)
+        return ticket
 
     # Following.
 
@@ -178,27 +192,33 @@ class ClusterNamespaces(Namespaces):
 
     is_owner: Callable[[], bool]
     ask: Ask
+    spread: Spread
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
         """As `Namespaces.create`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().create(tenant, namespace, iggy_id=iggy_id)
+            return await self._spread(super().create(tenant, namespace, iggy_id=iggy_id))
         await self.ask("create_namespace", tenant, namespace, iggy_id)
         return 0
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
         """As `Namespaces.renumber`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().renumber(tenant, namespace, iggy_id)
+            return await self._spread(super().renumber(tenant, namespace, iggy_id))
         await self.ask("renumber_namespace", tenant, namespace, iggy_id)
         return 0
 
     async def delete(self, tenant: str, namespace: str) -> int:
         """As `Namespaces.delete`. Raises OwnedElsewhere too."""
         if self.is_owner():
-            return await super().delete(tenant, namespace)
+            return await self._spread(super().delete(tenant, namespace))
         await self.ask("delete_namespace", tenant, namespace)
         return 0
+
+    async def _spread(self, change: Awaitable[int]) -> int:
+        ticket = await change
+        await self.spread(ticket)
+        return ticket
 
 
 async def carry_out(
@@ -212,7 +232,7 @@ async def carry_out(
         return await OF_NAMESPACES[change](namespaces, *arguments)
     if change == "alter_namespace":
         tenant, namespace, changes = arguments
-        return await topics.alter_namespace(tenant, namespace, changes)
+        return await Topics.alter_namespace(topics, tenant, namespace, changes)
     named, *rest = arguments
     return await OF_TOPICS[change](topics, TopicName(*named), *rest)
 
@@ -225,20 +245,20 @@ async def _create(
     settings: Mapping[str, Setting],
     iggy_id: int | None,
 ) -> int:
-    topic = await topics.create(
-        name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
+    topic = await Topics.create(
+        topics, name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
     )
     return topic.ticket
 
 
 async def _delete(topics: Topics, name: TopicName, holds_name: bool) -> int:
-    return await topics.delete(name, holds_name=holds_name)
+    return await Topics.delete(topics, name, holds_name=holds_name)
 
 
 async def _create_namespace(
     namespaces: Namespaces, tenant: str, namespace: str, iggy_id: int | None
 ) -> int:
-    return await namespaces.create(tenant, namespace, iggy_id=iggy_id)
+    return await Namespaces.create(namespaces, tenant, namespace, iggy_id=iggy_id)
 
 
 def _parts(name: TopicName) -> list[str]:

@@ -86,6 +86,13 @@ class Preparing(Protocol):
         """
 
 
+class Relaying(Protocol):
+    """An adapter may have this besides: it serves clients that another broker passes on."""
+
+    def open_relayed(self, broker: Broker, connection: Connection, options: Options) -> Session:
+        """Handlers for a connection on which another broker relays what one client sends it."""
+
+
 class Starting(Protocol):
     """An adapter may have this besides."""
 
@@ -124,6 +131,11 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
     """Whether the adapter wants to import what serving takes before anything is opened."""
     return hasattr(adapter, "prepare")
+
+
+def takes_relayed(adapter: object) -> TypeGuard[Relaying]:
+    """Whether the adapter serves clients that another broker passes on."""
+    return hasattr(adapter, "open_relayed")
 
 
 def has_start(adapter: object) -> TypeGuard[Starting]:

@@ -21,8 +21,17 @@ class NamedGroups:
         self._catalogue = catalogue
 
     def list(self, topic: Topic) -> Sequence[GroupMeta]:
-        """The groups of a topic, in the order they were made; none of a deleted one."""
-        return () if topic.deleted else topic.meta.groups
+        """The groups of a topic, in the order they were made; none of a deleted one. Raises
+        OwnedElsewhere.
+        """
+        if topic.deleted:
+            return ()
+        topic.check_here()
+        return topic.meta.groups
+
+    def count(self, topic: Topic) -> int:
+        """How many groups a topic has, as far as this broker knows: of another's topic none."""
+        return 0 if topic.deleted else len(topic.meta.groups)
 
     def create(self, topic: Topic, name: str, number: int | None = None) -> int:
         """Make a group with a free name, and a free number if one is given; return the ticket.

@@ -64,15 +64,19 @@ class Retention:
                 await self._retain(topic)
 
     async def apply(self, topic: Topic) -> None:
-        """Drop what one topic needs no longer keep, now. Raises the broker's StorageFailed."""
+        """Drop what one topic needs no longer keep, now. Raises OwnedElsewhere, the broker's
+        StorageFailed.
+        """
+        topic.check_here()
         with as_broker_errors(self._report):
             await self._retain(topic)
 
     async def purge(self, topic: Topic) -> None:
         """Drop all records of a topic that are durable; offsets go on.
 
-        Raises the broker's StorageFull, StorageFailed.
+        Raises OwnedElsewhere, the broker's StorageFull, StorageFailed.
         """
+        topic.check_here()
         for partition in tuple(topic.partitions):
             if not partition.removed:
                 self.drop_segments(partition, None)

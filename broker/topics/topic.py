@@ -101,6 +101,10 @@ class Topic:
         """Whether it takes no more records, for ever."""
         return self.meta.is_terminated
 
+    def check_here(self) -> None:
+        """Raises OwnedElsewhere for a topic of another broker."""
+        self.placement.check(self.meta.name)
+
     def partition(self, index: int) -> Partition:
         """The partition of that number, from 0, if this broker owns it.
 

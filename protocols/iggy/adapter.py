@@ -9,6 +9,7 @@ from broker.config.settings import is_loopback
 from broker.server.connection import address_text
 from protocols.iggy.context import Shared
 from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
+from protocols.iggy.relaying import RelayedSession, RelayingSession
 from protocols.iggy.root import make_root
 from protocols.iggy.session import IggySession
 
@@ -32,7 +33,16 @@ class IggyAdapter:
     ) -> IggySession:
         """Handlers for a connection that has just come in."""
         shared = self._shared.setdefault(broker, Shared())
-        return IggySession(broker, connection, options, shared)
+        kind = IggySession if broker.siblings.is_alone else RelayingSession
+        return kind(broker, connection, options, shared)
+
+    def open_relayed(
+        self, broker: Broker, connection: Connection, options: IggyOptions
+    ) -> IggySession:
+        """Handlers for a client of another broker."""
+        shared = self._shared.setdefault(broker, Shared())
+        session = RelayedSession(broker, connection, options, shared)
+        return session.begin_relayed(connection)
 
     async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:
         """Give root a password where other machines can connect and none is set. Raises OSError,

@@ -114,6 +114,7 @@ D0_EXACT = {code: replace(layout, rest=False) for code, layout in requests.D0_RE
 Candidates = tuple[Dialect, ...]
 
 WITH_LOGIN: Candidates = (D5, D4, D3, D2, D1B, D1A)
+BY_NAME = {dialect.name: dialect for dialect in (*WITH_LOGIN, D0, D0_WITH_LOGIN)}
 _WITHOUT_VERSION: Candidates = (D1B, D1A, D0_WITH_LOGIN)
 _VERSION_UNKNOWN: Candidates = (D5, D4, D3, D2)
 # By the crate's version. Go's client says its own, and a later one may speak what an earlier crate

@@ -43,7 +43,7 @@ class Stored:
     def add(self, broker: Broker, topic: Topic) -> None:
         """One more topic."""
         self.topics += 1
-        self.groups += len(broker.named_groups.list(topic))
+        self.groups += broker.named_groups.count(topic)
         for partition in topic.partitions:
             self.partitions += 1
             self.segments += len(partition.segments())

@@ -17,6 +17,7 @@ from typing import Any
 from broker.server.endings import ProtocolError
 from protocols.iggy import layouts_v, vsr
 from protocols.iggy.all_dialects import (
+    BY_NAME,
     D0,
     D0_EXACT,
     D2,
@@ -74,6 +75,12 @@ class Refused:
     reply: bytes
     reason: str
     unserved: bool = False
+
+
+# What another broker must know to go on with a conversation: framing, dialects by name (the
+# likeliest first), whether errors have text and what is absent is an error, the session of V, and
+# whether the client has logged in.
+Standing = tuple[int, list[str], bool, bool, int, bool]
 
 
 class IggyMachine:
@@ -139,6 +146,36 @@ class IggyMachine:
             if self.dialect.habits.closes:
                 raise
             return Refused(self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason)
+
+    def standing(self) -> Standing:
+        """What `resume` goes on from at another broker."""
+        names = [dialect.name for dialect in self._candidates]
+        manners = self.manners
+        family = self._family.value
+        return (
+            family,
+            names,
+            manners.error_text,
+            manners.absent_is_error,
+            self.session,
+            self.logged_in,
+        )
+
+    def resume(self, standing: Standing) -> None:
+        """Go on where another broker's machine is. Raises ProtocolError for one of another
+        version.
+        """
+        family, names, error_text, absent_is_error, self.session, self.logged_in = standing
+        try:
+            self._family = Family(family)
+            self._candidates = tuple(BY_NAME[name] for name in names)
+        except (KeyError, ValueError) as error:
+            raise ProtocolError(f"a dialect that is not known here: {error}") from error
+        self.manners = Manners(error_text=error_text, absent_is_error=absent_is_error)
+        if self._family is Family.VSR:
+            self.dialect = V
+        elif self._candidates:
+            self.dialect = self._candidates[0]
 
     def encode(self, command: Command, records: list[Any], tail_bytes: int = 0) -> bytes:
         """Head and records of an answer that succeeds; `tail_bytes` more follow from elsewhere."""

@@ -6,10 +6,10 @@ that says to which command they belong.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, OwnedElsewhere
 from broker.server.endings import EndConnection, ProtocolError
 from broker.steps import Steps, begin, step_into
 from protocols.iggy import groups, sending
@@ -21,6 +21,7 @@ from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
 from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
 from protocols.iggy.machine import Command, IggyMachine, Refused
 from protocols.iggy.options import IggyOptions
+from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -33,6 +34,17 @@ DEADLINE_INTERVAL_S = 3600.0
 # who says nothing takes a place of the limit of connections.
 LOGIN_S = 30.0
 WARNINGS_MAX = 8  # Log lines of one connection about what is not served; a loop would fill the log.
+
+
+class Answers(Protocol):
+    """Where a session's answers go."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody is there to read answers."""
+
+    def answer(self, parts: Sequence[Buffer], ticket: int = 0) -> None:
+        """Send an answer once `ticket` is durable."""
 
 
 class IggySession:
@@ -50,7 +62,7 @@ class IggySession:
         self._warned: set[str] = set()
         self._login_due: float | None = None
         self._connection = connection
-        self._outbox = connection.outbox
+        self._outbox: Answers = connection.outbox
         client = Client(connection.id, connection.peer)
         shared.clients[client.client_id] = client
         self._context = Context(broker, connection, options, shared, client)
@@ -133,6 +145,8 @@ class IggySession:
         except Refusal as error:
             self._fail(command, error.code, str(error))
             return None
+        except OwnedElsewhere:
+            raise
         except BrokerError as error:
             self._fail(command, wire_code(error), str(error))
             return None
@@ -166,6 +180,9 @@ class IggySession:
         if reason not in self._warned and len(self._warned) < WARNINGS_MAX:
             self._warned.add(reason)
             self._connection.log.warning("not_served", reason=reason)
+
+    def _fail_with(self, command: Command, error: BrokerError) -> None:
+        self._fail(command, wire_code(error), str(error))
 
     def _fail(self, command: Command, code: ErrorCode, text: str) -> None:
         self._context.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()

@@ -53,8 +53,9 @@ PIECE_PARTITIONS = 200
 
 
 async def get_topic(context: Context, request: m.GetTopic) -> Answer:
-    """A topic with its partitions. Raises Absent."""
+    """A topic with its partitions. Raises Absent, OwnedElsewhere."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
+    topic.check_here()
     return Answer(_details(context.broker, topic))
 
 

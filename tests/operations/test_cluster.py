@@ -1,5 +1,6 @@
 """Brokers over PostgreSQL and SeaweedFS, by the command lines that users have."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,6 +8,8 @@ import signal
 import tempfile
 from pathlib import Path
 
+import apache_iggy
+import iggy_py
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -48,7 +51,7 @@ def settings(stores):
 
 
 def node(tmp_path, settings, number):
-    listen = {"kafka": "127.0.0.1:0"}
+    listen = dict.fromkeys(("kafka", "iggy"), "127.0.0.1:0")
     return RunningBroker(
         tmp_path / f"node{number}",
         listen=listen,
@@ -117,6 +120,51 @@ def owned(settings, node):
     return sum(row["session"] in sessions for row in shown["shards"])
 
 
+async def iggy_at_both(addresses):
+    """Stock clients of two dialects send to topics of either broker, at either broker, and read as
+    members of a group and by themselves.
+    """
+    apache = [await logged_in(apache_iggy.IggyClient(address)) for address in addresses]
+    python = [await logged_in(iggy_py.IggyClient(address)) for address in addresses]
+    await apache[0].create_stream("shop")
+    for number in range(4):
+        await apache[number % 2].create_topic("shop", f"t{number}", 1)
+        topic, expected = f"t{number}", []
+        for at in (0, 1):
+            for name, client, library in (
+                ("a", apache[at], apache_iggy),
+                ("p", python[at], iggy_py),
+            ):
+                values = [f"{name}{at}-{i}" for i in range(3)]
+                messages = [library.SendMessage(value) for value in values]
+                await client.send_messages("shop", topic, 0 if name == "a" else 1, messages)
+                expected += values
+        for client in python:
+            polled = await client.poll_messages(
+                "shop", topic, 1, iggy_py.PollingStrategy.Offset(0), 100, False
+            )
+            assert [bytes(one.payload()).decode() for one in polled] == expected
+        for client in apache:
+            polled = await client.poll_messages(
+                "shop",
+                topic,
+                consumer=apache_iggy.Consumer.Single("reader"),
+                polling_strategy=apache_iggy.PollingStrategy.Next(),
+                count=6,
+                auto_commit=True,
+                partition_id=0,
+            )
+            taken = [one.payload() for one in polled]
+            assert [bytes(one).decode() for one in taken] == expected[:6]
+            del expected[:6]
+
+
+async def logged_in(client):
+    await client.connect()
+    await client.login_user("iggy", "iggy")
+    return client
+
+
 def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, settings):
     clients = [Client(f"orders{number}") for number in range(4)]
     first, second = (node(tmp_path, settings, number) for number in (1, 2))
@@ -138,6 +186,7 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
             lambda: owned(settings, 2) > 20 and owned(settings, 1) + owned(settings, 2) == 65
         )
         everything_is_there(second, 10)
+        asyncio.run(iggy_at_both([first.addresses["iggy"], second.addresses["iggy"]]))
         first.kill()
         until_seen(lambda: owned(settings, 2) == 65)
         everything_is_there(second, 20)

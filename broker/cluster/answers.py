@@ -1,0 +1,118 @@
+"""Answers what other brokers ask of this one: changes of the catalogue, and positions of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker import errors
+from broker.access.rights import Action, Principal, Resource
+from broker.cluster.calls import SPREAD_S, Call, Reply
+from broker.cluster.links import receive_message, send_message
+from broker.cluster.placement import elsewhere
+from broker.cluster.siblings import Committed, named_error
+from broker.cluster.topics import carry_out
+from broker.subscriptions.subscriptions import KafkaCommit
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.cluster.broker import ClusterBroker
+
+
+class Answers:
+    """Answers the calls of other brokers."""
+
+    def __init__(self, broker: ClusterBroker) -> None:
+        self._broker = broker
+        self._answers: dict[str, Callable[[Call], Awaitable[object]]] = {
+            "commit": self._commit,
+            "committed": self._committed,
+            "place": self._place,
+            "reached": self._follow,
+        }
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Answer one call after the other until the other side is gone. Raises LinkLost."""
+        while True:
+            call = await receive_message(stream, Call)
+            try:
+                result, error = await self._answer(call), None
+            except errors.BrokerError as refused:
+                result, error = None, named_error(refused)
+            await send_message(stream, Reply(result, error, self._reached))
+
+    @property
+    def _reached(self) -> int:
+        return self._broker.catalogue.state.place
+
+    async def _answer(self, call: Call) -> object:
+        answer = self._answers.get(call.name)
+        if answer is not None:
+            return await answer(call)
+        broker = self._broker
+        owner = broker.placement.catalogue_owner()
+        if owner is not None:
+            raise elsewhere("the catalogue", owner)
+        ticket = await carry_out(broker.topics, broker.namespaces, call.name, call.arguments)
+        await broker.spread(ticket)
+        return None
+
+    async def _follow(self, call: Call) -> None:
+        (place,) = call.arguments
+        with trio.move_on_after(SPREAD_S):
+            await self._broker.reached(place)
+
+    async def _place(self, call: Call) -> None:
+        """Everything so far is in the place that the answer tells."""
+        await self._broker.durability.settled()
+
+    def _check(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
+        name, roles, is_anonymous = call.principal
+        principal = Principal(name, frozenset(roles), is_anonymous)
+        access = self._broker.access
+        access.check(principal, action, Resource.of_topic(topic), call.at)
+        access.check(principal, action, Resource.of_group(group, topic), call.at)
+
+    async def _commit(self, call: Call) -> list[list[str] | None]:
+        group, wanted = call.arguments
+        broker = self._broker
+        commits = broker.subscriptions.commits(group)
+        told: list[list[str] | None] = []
+        for full, index, offset, metadata, time_us in wanted:
+            name = TopicName(*full.split("/", 2))
+            try:
+                self._check(call, Action.CONSUME, group, name)
+                topic = broker.topics.get(name)
+                commits.add(topic, index, offset, kafka=KafkaCommit(offset, metadata, time_us))
+                told.append(None)
+            except errors.BrokerError as error:
+                told.append(named_error(error))
+        ticket = commits.write()
+        await broker.durability.reached(ticket)
+        return told
+
+    async def _committed(self, call: Call) -> list[tuple[str, int, Committed]]:
+        group, wanted = call.arguments
+        broker = self._broker
+        if wanted is None:
+            wanted = [
+                (topic.name.full, index)
+                for topic in broker.topics.all()
+                if broker.placement.is_here(topic.name)
+                for index in range(len(topic.partitions))
+            ]
+        found: list[tuple[str, int, Committed]] = []
+        for full, index in wanted:
+            name = TopicName(*full.split("/", 2))
+            try:
+                self._check(call, Action.DESCRIBE, group, name)
+            except errors.NotAuthorized:
+                continue
+            topic = broker.topics.get(name)
+            topic.partition(index)
+            subscription = broker.subscriptions.find(topic, group)
+            given = None if subscription is None else subscription.committed(index)
+            found.append((full, index, None if given is None else (given.offset, given.metadata)))
+        return found

@@ -1,0 +1,308 @@
+"""Commands about topics of another broker: the frame goes there as it came, and its answer back.
+
+`Relays` is at the broker that the client is connected to, `RelayedSession` at the owner, for one
+client each. With every frame goes what the owner must know of the conversation: who the client is,
+its dialect, and its memberships in groups. A connection that is lost after a frame was sent ends
+the client's, as nobody knows what became of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from broker.access.rights import Principal
+from broker.cluster.placement import NOBODY
+from broker.errors import LimitExceeded, OwnedElsewhere
+from broker.server.endings import EndConnection, ProtocolError
+from broker.steps import Steps, begin
+from protocols.iggy.machine import SEND_BYTES_MAX, Refused, Standing
+from protocols.iggy.session import IggySession
+from storage.codecs.api import Buffer
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.cluster.placement import Owner
+    from broker.server.connection import Connection
+    from protocols.iggy.context import Context
+
+# A frame: length of what follows, length of its `About`, that, then the client's frame.
+HEAD = struct.Struct(">II")
+# An answer: whether the owner has it, length of the memberships, length of the client's answer.
+ANSWER = struct.Struct(">BII")
+DONE, MOVED = 0, 1
+
+ABOUT_BYTES_MAX: Final = 64 * 1024
+# For an owner to be there: a shard changes hands in less, after a broker was killed it takes a
+# lease.
+FIND_S: Final = 5.0
+LOOK_S: Final = 0.05
+ANSWER_S: Final = 60.0  # A poll may wait; a send waits for the object store.
+
+Membership = tuple[str, str]  # A topic's full name, and a group's.
+
+
+class About(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """What goes with each frame. `joined`: memberships that the owner does not know of yet."""
+
+    name: str
+    roles: list[str]
+    is_anonymous: bool
+    user_id: int | None
+    standing: Standing
+    joined: list[Membership]
+
+
+class Link:
+    """A client's connection to one owner. `joined`: its memberships there."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.joined: list[Membership] = []
+
+    async def ask(self, about: About, frame: bytes) -> bytes | None:
+        """The answer to a frame; None where that broker is not the owner. Raises EndConnection
+        where there is no answer.
+        """
+        told = msgspec.msgpack.encode(about)
+        size = HEAD.size - 4 + len(told) + len(frame)
+        try:
+            with trio.fail_after(ANSWER_S):
+                await self.stream.send_all(HEAD.pack(size, len(told)) + told + frame)
+                what, joined, length = ANSWER.unpack(await self._receive(ANSWER.size))
+                self.joined = msgspec.msgpack.decode(
+                    await self._receive(joined), type=list[Membership]
+                )
+                answer = await self._receive(length)
+        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            raise EndConnection(f"the owner of a topic does not answer: {error}") from error
+        return None if what == MOVED else answer
+
+    async def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = await self.stream.receive_some(size - len(data))
+            if not piece:
+                raise trio.BrokenResourceError("the connection has ended")
+            data += piece
+        return bytes(data)
+
+
+class Relays:
+    """What one client's connection relays."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._links: dict[int, Link] = {}
+
+    async def answer(self, standing: Standing, frame: bytes, node: int) -> bytes | None:
+        """What the owner of a topic, node `node`, answers to a frame; None where it is not the
+        owner. Raises OwnedElsewhere where it cannot be reached; EndConnection.
+        """
+        link = self._links.get(node)
+        if link is None:
+            name = self._context.connection.listener_name
+            link = Link(await self._context.broker.siblings.relay(node, name))
+            self._links[node] = link
+        try:
+            answer = await link.ask(self._about(standing, node, link), frame)
+        except BaseException:  # Cancelled too: an answer to come would be another frame's.
+            await self._drop(node)
+            raise
+        if answer is None:
+            await self._drop(node)
+        return answer
+
+    def _about(self, standing: Standing, node: int, link: Link) -> About:
+        context = self._context
+        principal = context.connection.principal
+        joined = [
+            one for one in self._memberships() if self._is_at(one, node) and one not in link.joined
+        ]
+        roles = sorted(principal.roles)
+        user_id = context.client.user_id
+        return About(principal.name, roles, principal.is_anonymous, user_id, standing, joined)
+
+    def _memberships(self) -> list[Membership]:
+        context = self._context
+        found = [one for link in self._links.values() for one in link.joined]
+        for topic_id, name in context.shared.groups.joined(context.client.client_id):
+            topic = context.broker.topics.find_by_id(topic_id)
+            if topic is not None:
+                found.append((topic.name.full, name))
+        return found
+
+    def _is_at(self, one: Membership, node: int) -> bool:
+        owner = self._owner(one)
+        return owner is not None and owner.node_id == node
+
+    def _owner(self, one: Membership) -> Owner | None:
+        return self._context.broker.placement.owner(TopicName(*one[0].split("/", 2)))
+
+    def come_home(self) -> None:
+        """Be a member here of groups whose topics this broker has got since."""
+        context = self._context
+        for link in self._links.values():
+            for one in [one for one in link.joined if self._owner(one) is None]:
+                link.joined.remove(one)
+                _join(context, one)
+
+    async def _drop(self, node: int) -> None:
+        link = self._links.pop(node, None)
+        if link is not None:
+            await trio.aclose_forcefully(link.stream)
+
+    async def close(self) -> None:
+        """The client is gone."""
+        for node in [*self._links]:
+            await self._drop(node)
+
+
+def _join(context: Context, one: Membership) -> None:
+    topic = context.broker.topics.find(TopicName(*one[0].split("/", 2)))
+    if topic is not None:
+        gently = context.dialect.habits.joins_gently
+        groups, client_id = context.shared.groups, context.client.client_id
+        groups.join(topic.meta.topic_id, one[1], client_id, gently=gently)
+
+
+class RelayingSession(IggySession):
+    """A client's session at a broker among others."""
+
+    def _serve(self, frame: memoryview) -> Steps[None]:
+        relays = self._relays
+        if relays is not None:
+            relays.come_home()
+        try:
+            yield from super()._serve(frame)
+        except OwnedElsewhere as error:
+            yield self._relay(bytes(frame), error)
+
+    async def _relay(self, frame: bytes, error: OwnedElsewhere) -> None:
+        """Have the owner answer, once there is one."""
+        relays = self._relays = self._relays or Relays(self._context)
+        deadline = trio.current_time() + FIND_S
+        while True:
+            if error.node_id != NOBODY.node_id:
+                try:
+                    standing = self._machine.standing()
+                    answer = await relays.answer(standing, frame, error.node_id)
+                except OwnedElsewhere as unreached:
+                    error = unreached
+                else:
+                    if answer is not None:
+                        self._outbox.answer([answer])
+                        return
+            if trio.current_time() > deadline:
+                self._fail_frame(frame, error)
+                return
+            await trio.sleep(LOOK_S)
+            try:
+                waited = begin(IggySession._serve(self, memoryview(bytearray(frame))))
+                if waited is not None:
+                    await waited
+                return
+            except OwnedElsewhere as moved:
+                error = moved
+
+    def _fail_frame(self, frame: bytes, error: OwnedElsewhere) -> None:
+        event = self._machine.decode(memoryview(frame))
+        if isinstance(event, Refused):
+            self._refuse(event)
+        else:
+            self._fail_with(event, error)
+
+    async def closed(self) -> None:
+        """As `IggySession.closed`, for the owners of topics too."""
+        if self._relays is not None:
+            await self._relays.close()
+        await super().closed()
+
+    _relays: Relays | None = None
+
+
+class AnswersOutbox:
+    """The outbox of a relayed client: each answer goes with what the other broker must know."""
+
+    def __init__(self, session: RelayedSession, connection: Connection) -> None:
+        self._session = session
+        self._outbox = connection.outbox
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody is there to read answers."""
+        return self._outbox.is_broken
+
+    def answer(self, parts: Sequence[Buffer], ticket: int = 0, what: int = DONE) -> None:
+        """Send an answer once `ticket` is durable."""
+        joined = msgspec.msgpack.encode(self._session.joined())
+        size = sum(map(len, parts))
+        self._outbox.answer([ANSWER.pack(what, len(joined), size) + joined, *parts], ticket)
+
+
+class RelayedSession(IggySession):
+    """A client of another broker, whose frames come from there."""
+
+    def frame_size(self, view: memoryview) -> int | None:
+        """Whole size of the next frame, None until it is known. Raises ProtocolError."""
+        if len(view) < HEAD.size:
+            return None
+        size, about = HEAD.unpack_from(view)
+        if size > SEND_BYTES_MAX + ABOUT_BYTES_MAX + HEAD.size or about > size:
+            raise ProtocolError(f"a relayed frame of {size} bytes")
+        return 4 + int(size)
+
+    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+        """As `IggySession.handle`, for the client that the frame is of."""
+        _, size = HEAD.unpack_from(frame)
+        try:
+            about = msgspec.msgpack.decode(frame[HEAD.size : HEAD.size + size], type=About)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(str(error)) from error
+        self._be(about)
+        return begin(self._answered(frame[HEAD.size + size :]))
+
+    def _be(self, about: About) -> None:
+        context = self._context
+        principal = Principal(about.name, frozenset(about.roles), about.is_anonymous)
+        if context.connection.principal != principal:
+            try:
+                context.connection.act_for(principal)
+            except LimitExceeded as error:
+                raise EndConnection(str(error)) from error
+        context.client.user_id = about.user_id
+        self._machine.resume(about.standing)
+        context.dialect = self._machine.dialect
+        for one in about.joined:
+            _join(context, one)
+
+    def _answered(self, frame: memoryview) -> Steps[None]:
+        try:
+            yield from self._serve(frame)
+        except OwnedElsewhere:
+            self._answers.answer([], what=MOVED)
+
+    def joined(self) -> list[Membership]:
+        """The client's memberships here."""
+        context = self._context
+        found = []
+        for topic_id, name in context.shared.groups.joined(context.client.client_id):
+            topic = context.broker.topics.find_by_id(topic_id)
+            if topic is not None:
+                found.append((topic.name.full, name))
+        return found
+
+    def begin_relayed(self, connection: Connection) -> RelayedSession:
+        """Have answers go the way of relayed ones."""
+        self._answers = self._outbox = AnswersOutbox(self, connection)
+        return self
+
+    def on_deadline(self, now: float) -> float:
+        """The other broker keeps time."""
+        return now + ANSWER_S
+
+    _answers: AnswersOutbox
