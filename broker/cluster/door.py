@@ -12,7 +12,7 @@ from broker.cluster.answers import Answers
 from broker.cluster.calls import DOOR
 from broker.cluster.links import LinkLost, listening, welcome
 from broker.config.settings import ConfigError, is_loopback, parse_address
-from broker.server.adapters import Relaying, takes_relayed
+from broker.server.adapters import Relaying, serves_relayed, takes_relayed
 from broker.server.connection import Connection, address_text
 from broker.server.listener import Listener
 
@@ -71,6 +71,9 @@ class Door:
     async def _relay(self, stream: trio.SocketStream, name: str) -> None:
         """Serve what another broker's client sends as if it had come in here. Raises LinkLost."""
         listener = self._broker.listeners.get(name)
+        if isinstance(listener, Listener) and serves_relayed(listener.adapter):
+            await listener.adapter.serve_relayed(self._broker, stream)
+            return
         if not isinstance(listener, Listener) or not takes_relayed(listener.adapter):
             raise LinkLost(f"there is no listener {name} for relayed clients")
         sock = stream.socket

@@ -93,6 +93,13 @@ class Relaying(Protocol):
         """Handlers for a connection on which another broker relays what one client sends it."""
 
 
+class RelayServing(Protocol):
+    """An adapter with a server of its own may have this besides."""
+
+    async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
+        """Serve a connection that another broker has made for its clients, to its end."""
+
+
 class Starting(Protocol):
     """An adapter may have this besides."""
 
@@ -136,6 +143,11 @@ def has_prepare(adapter: object) -> TypeGuard[Preparing]:
 def takes_relayed(adapter: object) -> TypeGuard[Relaying]:
     """Whether the adapter serves clients that another broker passes on."""
     return hasattr(adapter, "open_relayed")
+
+
+def serves_relayed(adapter: object) -> TypeGuard[RelayServing]:
+    """Whether the adapter's own server takes connections of other brokers."""
+    return hasattr(adapter, "serve_relayed")
 
 
 def has_start(adapter: object) -> TypeGuard[Starting]:

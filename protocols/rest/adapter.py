@@ -46,6 +46,12 @@ class RestAdapter:
         serve = _import_server()
         await serve(broker, sockets, options, stopping, tls)
 
+    async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
+        """Serve a connection that another broker has made for its clients."""
+        from protocols.rest.server import serve_relayed
+
+        await serve_relayed(broker, stream)
+
     def prepare(self) -> None:
         """Import the server, before anything is opened: see `Preparing`."""
         _import_server()

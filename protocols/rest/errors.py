@@ -76,6 +76,8 @@ HEAD_TOO_LARGE = WireCode(431, 43101, "head_too_large")
 INTERNAL = WireCode(500, 50001, "internal_error")
 NOT_SUPPORTED = WireCode(501, 50101, "not_supported")
 NOT_IMPLEMENTED = WireCode(501, 50102, "not_implemented")
+OWNER_LOST = WireCode(502, 50201, "owner_lost")
+NO_OWNER = WireCode(503, 50304, "no_owner")
 SHUTTING_DOWN = WireCode(503, 50301, "shutting_down")
 
 WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {

@@ -19,6 +19,7 @@ from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
 from protocols.rest.login import identity_of, origin
+from protocols.rest.proxying import Proxy
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
@@ -61,17 +62,23 @@ class Routes:
     def __init__(self, broker: Broker) -> None:
         self.described: list[Described] = []  # What was made so far.
         self._broker = broker
+        self._proxy = None if broker.siblings.is_alone else Proxy(broker)
 
     def route(self, path: str, **methods: Served) -> Route:
         """One path with all its methods, so that a wrong one is told which there are."""
 
         self.described.append((path, methods))
+        proxy = self._proxy
+        handlers = {
+            method: served.handler if proxy is None else proxy.around(served.handler)
+            for method, served in methods.items()
+        }
 
         async def serve(request: Request) -> Response:
-            served = methods["GET" if request.method == "HEAD" else request.method]
-            if served.action is not None:
-                await self._admit(request, served.action)
-            return await served.handler(request)
+            method = "GET" if request.method == "HEAD" else request.method
+            if (action := methods[method].action) is not None:
+                await self._admit(request, action)
+            return await handlers[method](request)
 
         return Route(path, serve, methods=list(methods))
 

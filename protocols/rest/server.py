@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
 
 import structlog
 import trio
@@ -52,7 +53,7 @@ async def serve(
     tls: TlsSettings | None = None,
 ) -> None:
     """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more."""
-    server = Server(broker, options, stopping, tls)
+    server = _SERVERS[broker] = Server(broker, options, stopping, tls)
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as accepting:
             for listening in sockets:
@@ -62,6 +63,16 @@ async def serve(
             accepting.cancel_scope.cancel()
         await server.stop()
         connections.cancel_scope.deadline = trio.current_time() + STOP_S
+
+
+_SERVERS: WeakKeyDictionary[Broker, Server] = WeakKeyDictionary()
+
+
+async def serve_relayed(broker: Broker, stream: trio.SocketStream) -> None:
+    """Serve one connection that another broker has made for its clients."""
+    server = _SERVERS.get(broker)
+    if server is not None:
+        await server.serve_stream(stream)
 
 
 class Server:
@@ -120,6 +131,18 @@ class Server:
         self._broker.seldom.warning("tls_handshake_failed", cause=PROTOCOL, reason=reason)
         raise trio.BrokenResourceError(reason)
 
+    async def serve_stream(
+        self, stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream
+    ) -> None:
+        """Serve what comes in by a stream, to its end. Raises what a bug raises."""
+        app = _certified(self._app, stream)
+        connection = HttpConnection(app, self._config, self._context, stream)
+        self._open.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._open.discard(connection)
+
     async def _serve_connection(self, sock: socket.socket) -> None:
         """A bug ends its connection with a traceback, and nothing else."""
         try:
@@ -127,13 +150,7 @@ class Server:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
             stream = await self._stream(sock)
-            app = _certified(self._app, stream)
-            connection = HttpConnection(app, self._config, self._context, stream)
-            self._open.add(connection)
-            try:
-                await connection.run()
-            finally:
-                self._open.discard(connection)
+            await self.serve_stream(stream)
         except (OSError, trio.BrokenResourceError):  # It was closed before we came to it.
             pass
         except Exception:  # A bug ends this connection and nothing else.

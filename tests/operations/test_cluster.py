@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import apache_iggy
+import httpx
 import iggy_py
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -51,7 +52,7 @@ def settings(stores):
 
 
 def node(tmp_path, settings, number):
-    listen = dict.fromkeys(("kafka", "iggy"), "127.0.0.1:0")
+    listen = dict.fromkeys(("kafka", "iggy", "http"), "127.0.0.1:0")
     return RunningBroker(
         tmp_path / f"node{number}",
         listen=listen,
@@ -159,6 +160,24 @@ async def iggy_at_both(addresses):
             del expected[:6]
 
 
+def http_at_both(addresses):
+    """What one broker is asked about a topic of the other is passed on, bodies and all."""
+    with httpx.Client(timeout=60) as client:
+        for number in range(4):
+            path = f"/api/v1/topics/public/default/h{number}"
+            assert client.put(f"http://{addresses[number % 2]}{path}").status_code == 201
+            for address in addresses:
+                sent = client.post(
+                    f"http://{address}/topics/public/default/h{number}",
+                    json={"messages": [{"payload": "x" * 100_000}]},
+                )
+                assert sent.status_code == 200, sent.text
+            shown = [client.get(f"http://{address}{path}").json() for address in addresses]
+            assert shown[0] == shown[1] and shown[0]["partitions"]
+            missing = client.get(f"http://{addresses[0]}{path}nope")
+            assert missing.status_code == 404 and missing.json()["code"] == "topic_not_found"
+
+
 async def logged_in(client):
     await client.connect()
     await client.login_user("iggy", "iggy")
@@ -187,6 +206,7 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
         )
         everything_is_there(second, 10)
         asyncio.run(iggy_at_both([first.addresses["iggy"], second.addresses["iggy"]]))
+        http_at_both([first.addresses["http"], second.addresses["http"]])
         first.kill()
         until_seen(lambda: owned(settings, 2) == 65)
         everything_is_there(second, 20)

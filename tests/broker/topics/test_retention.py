@@ -32,7 +32,7 @@ def topic_of(*logs):
     partitions = [
         SimpleNamespace(index=index, log=log, removed=False) for index, log in enumerate(logs)
     ]
-    return SimpleNamespace(partitions=partitions)
+    return SimpleNamespace(check_here=lambda: None, partitions=partitions)
 
 
 class Subscriptions:

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from broker.access.access import Access
+from broker.cluster.siblings import Siblings
 from broker.config.logging import ThrottledLog
 from broker.metrics import Metrics
 from broker.server.admission import Admission
@@ -92,11 +93,18 @@ class NoTopics:
         return []
 
 
+class BareBroker(SimpleNamespace):
+    """Equal to itself alone, as a broker is."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 def bare_broker(data_dir: str = "/") -> Any:
     """What the listener needs of a broker as long as nobody asks about a topic."""
     metrics, seldom = Metrics(), ThrottledLog()
-    return SimpleNamespace(
+    return BareBroker(
         version="0.0",
+        siblings=Siblings(),
         access=Access(),
         quotas=SimpleNamespace(of=lambda principal: None),
         authentication=SimpleNamespace(required=False),

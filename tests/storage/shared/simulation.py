@@ -114,7 +114,14 @@ class Port:
 class World:
     """Everything, and what is known to be true of it."""
 
-    def __init__(self, seed, ledger_type=MemoryLedger, takeover=read_shards, sweeper=Sweeper):
+    def __init__(
+        self,
+        seed,
+        ledger_type=MemoryLedger,
+        takeover=read_shards,
+        sweeper=Sweeper,
+        releases_early=False,
+    ):
         self.random = random.Random(seed)
         self.now = 0
         self.back = threading.Lock()
@@ -123,6 +130,7 @@ class World:
         self.store = MemoryStore()
         self.takeover = takeover
         self.sweeper = sweeper
+        self.releases_early = releases_early
         self.late = []
         self.acked = {}  # (partition, offset) -> value.
         self.published = {}
@@ -451,7 +459,8 @@ class Broker:
         shard, logs = self.held[number]
         if any(log.durable_offset < log.log_end_offset for log in logs.values()):
             return None
-        del self.held[number]
+        if not self.world.releases_early:
+            del self.held[number]  # It takes nothing more from here on.
         try:
             self.ledger.release(shard.owned)
         except LedgerUnanswered:

@@ -96,6 +96,7 @@ WRONG = {
     "log ends without log start": {"takeover": without_starts},
     "sweeps rounds under way": {"sweeper": SweepsEverything},
     "no epoch check": {"ledger_type": NoEpochCheck},
+    "appends to a shard that was released": {"releases_early": True},
 }
 
 
