@@ -1,4 +1,4 @@
-"""Faults under load on a broker and its spare: whatever is killed, stopped or hung, nothing that
+"""Faults under load on two brokers of a cluster: whatever is killed, stopped or hung, nothing that
 was acknowledged is lost, doubled or moved.
 
 `python -m conformance.cluster.faults --faults 200` for a long run. Producers are stock Kafka
@@ -61,7 +61,7 @@ class Acked:
 
 
 class Cluster:
-    """PostgreSQL, SeaweedFS, two brokers, and who serves."""
+    """PostgreSQL, SeaweedFS, two brokers, and which of them answers."""
 
     def __init__(self, folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> None:
         self.postgres, self.seaweed = postgres, seaweed
