@@ -16,6 +16,7 @@ def live(broker):
     return broker.live
 
 
+@pytest.mark.slow
 async def test_one_without_users_is_forgotten_after_a_while(autojump_clock, live):
     topic = live.get(NAME, None, make=True)
     topic.producers += 1

@@ -139,11 +139,13 @@ async def test_exclusive_and_another_kind_are_busy(client):
         assert error == ServerError.ConsumerBusy
 
 
-async def test_a_silent_holder_makes_way(client, impatient):
-    await client.subscribe(topic=LIVE)
+async def test_a_silent_holder_makes_way(impatient):
+    holder = await impatient()
+    await holder.subscribe(topic=LIVE)
     newcomer = await impatient()
-    await newcomer.subscribe(topic=LIVE)  # `client` does not answer the PING.
-    await newcomer.stream.aclose()
+    await newcomer.subscribe(topic=LIVE)  # The holder does not answer the PING.
+    for client in (holder, newcomer):
+        await client.stream.aclose()
 
 
 async def test_unsubscribe_and_a_readers_close_end_the_subscription(broker, client):
