@@ -6,6 +6,7 @@ turns of its loop that took more than 50 ms of processor time.
 import argparse
 import struct
 import time
+from collections.abc import Callable
 
 import crc32c
 
@@ -101,14 +102,16 @@ def take_unacked(address: tuple[str, int], count: int) -> None:
         wire.close()
 
 
-def delay(address: tuple[str, int], count: int) -> None:
-    """So many messages that are held for an hour, with a consumer that waits for them."""
+def delay(address: tuple[str, int], count: int, tell: Callable[[], None]) -> None:
+    """So many messages that are held for an hour, with a consumer that waits for them; both on one
+    connection, which answers PINGs on the way. `tell` is called while they are held.
+    """
     due: Fields = [(19, int(time.time() * 1000) + 3_600_000)]
-    with PulsarWire(address) as producer, PulsarWire(address) as consumer:
-        subscribe(consumer, "delayed", 0, PERMITS)
-        store(producer, "delayed", count, due)
-        store(producer, "scale-other", 1, [])
+    with PulsarWire(address) as wire:
+        subscribe(wire, "delayed", 0, PERMITS)
+        store(wire, "delayed", count, due)
         time.sleep(2.0)
+        tell()
 
 
 def main() -> None:
@@ -134,8 +137,7 @@ def main() -> None:
         tell(f"{wanted.connections} connections")
         take_unacked(address, wanted.unacked)
         tell(f"{wanted.unacked} unacknowledged messages on one subscription")
-        delay(address, wanted.delayed)
-        tell(f"{wanted.delayed} delayed messages")
+        delay(address, wanted.delayed, lambda: tell(f"{wanted.delayed} delayed messages"))
         for wire in wires:
             wire.close()
 
