@@ -3,16 +3,16 @@ function and a line in SCENARIOS.
 """
 
 import contextlib
-import gzip
 import socket
 import struct
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from conformance.hostile.bombs import make_bombs, read_bombs
 from conformance.hostile.rows import TOPIC
+from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.hostile.rows_pulsar import pulsar_command
 from conformance.raw import iggy, kafka, pulsar
@@ -24,6 +24,7 @@ from conformance.server import RunningBroker
 
 MIB = 1 << 20
 BINARY = ("kafka", "pulsar", "iggy")
+READ = "/topics/public/default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class Size:
     hold_s: float  # how long peers that do nothing are kept
 
 
-SHORT = Size(peers=60, churn=300, names=150, reads=2, hold_s=4.0)
-LONG = Size(peers=500, churn=20_000, names=2000, reads=50, hold_s=75.0)
+SHORT = Size(peers=60, churn=300, names=150, reads=1, hold_s=4.0)
+LONG = Size(peers=500, churn=20_000, names=2000, reads=10, hold_s=75.0)
 
 
 def half_frames(broker: RunningBroker, size: Size) -> None:
@@ -68,14 +69,18 @@ def silent_readers(broker: RunningBroker, size: Size) -> None:
     poll = b"\x01" + iggy.identifier("silent") + iggy.identifier("default")
     poll += iggy.identifier("silent") + struct.pack("<IBQIB", 1, FIRST, 0, 100_000, 0)
     poll = struct.pack("<II", 4 + len(poll), iggy.POLL) + poll
+    read = request("GET", f"{READ}/silent/partitions/0/messages?timeout=0&max_bytes=10485760", None)
     with ExitStack() as held:
         for number in range(size.peers):
-            if number % 3 == 0:
+            if number % 4 == 0:
                 stream = held.enter_context(_connected(broker, "kafka"))
                 _push(stream, fetch * 20)
-            elif number % 3 == 1:
+            elif number % 4 == 1:
                 wire = held.enter_context(IggyWire(broker.address("iggy")))
                 _push(wire.socket, poll * 20)
+            elif number % 4 == 2:
+                stream = held.enter_context(_connected(broker, "http"))
+                _push(stream, read * 20)
             else:
                 reader = held.enter_context(PulsarWire(broker.address("pulsar")))
                 reader.subscribe("silent", f"silent-{number}", permits=1_000_000)
@@ -94,30 +99,7 @@ def polls_for_nobody(broker: RunningBroker, size: Size) -> None:
 
 def bombs(broker: RunningBroker, size: Size) -> None:
     """What unpacks to a thousand times its size, or says so, read by every protocol."""
-    zeros = kafka.message(None, bytes(900_000)) * 60
-    packed = gzip.compress(zeros)
-    body = struct.pack(">bb", 0, 1) + kafka.data(None) + kafka.data(packed)
-    bomb = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
-    with KafkaWire(broker.address("kafka")) as wire:
-        wire.create("bomb")
-        wire.produce("bomb", bomb)
-        wire.fetch("bomb", 0, wait_ms=0)
-    lies = [(8, 1), (9, 1 << 26)]  # compression, declared size: LZ4 here, then zlib, zstd, snappy
-    with PulsarWire(broker.address("pulsar")) as producer:
-        producer.open_producer("bomb-pulsar")
-        for sequence, codec in enumerate((1, 2, 3, 4)):
-            metadata = [(3, 1_700_000_000_000), (lies[0][0], codec), lies[1]]
-            with contextlib.suppress(AssertionError):  # Refused: as good.
-                producer.publish(sequence, metadata, b"\x28\xb5\x2f\xfd garbage")
-    for _ in range(size.reads):
-        for topic in ("bomb", "bomb-pulsar"):
-            with KafkaWire(broker.address("kafka")) as wire:
-                wire.create(topic)
-                wire.fetch(topic, 0, wait_ms=0)
-            with IggyWire(broker.address("iggy")) as poller:
-                poll = b"\x01" + iggy.identifier("b") + iggy.identifier("default")
-                poll += iggy.identifier(topic) + struct.pack("<IBQIB", 1, FIRST, 0, 10, 0)
-                poller.ask(iggy.POLL, poll)
+    read_bombs(broker, make_bombs(broker), size.reads)
 
 
 def churn(broker: RunningBroker, size: Size) -> None:

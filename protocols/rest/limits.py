@@ -27,6 +27,10 @@ WAITING_MAX = 5000
 TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX = 3000, 60_000
 READ_MESSAGES_DEFAULT, READ_MESSAGES_MAX = 100, 10_000
 READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
+# What keys and values of an answer take in memory, at most: themselves, their text and its JSON.
+ANSWER_EXPANSION = 4
+# JSON made between two checkpoints, and sent at once: a millisecond.
+JSON_PIECE_BYTES = 256 * KIB
 
 # Stored batches of one answer of the raw log: few requests, and little of the output budget.
 RAW_BYTES_DEFAULT, RAW_BYTES_MAX = MIB, 4 * MIB

@@ -127,10 +127,10 @@ class MessagesApi:
         answer, schemas = await reader.answer(offset, wanted, self._broker.output)
         if kind == streams.LINES:
             headers = {"X-Next-Offset": str(answer.next_offset)}
-            return streams.lines(answer.messages, headers)
+            return await streams.lines(answer.messages, headers)
         if wanted.include_schema:
             answer.schemas = list(schemas)
-        return json_response(answer)
+        return await streams.whole(answer)
 
     async def other_domain(self, request: Request) -> Response:
         """Topics of a domain that is not served."""

@@ -36,7 +36,7 @@ from protocols.rest.pip64.messages import (
 )
 from protocols.rest.pip64.names import checked_name, subscription_name, topic_of
 from protocols.rest.pip64.produce import PROTOCOL, schema_fields
-from protocols.rest.pip64.reading import ReadLimits, read_limits, reserve, show_options
+from protocols.rest.pip64.reading import ReadLimits, Room, read_limits, room_for, show_options
 from protocols.rest.pip64.showing import Shower, ShowOptions
 from protocols.rest.pip64.subscriber import Given, Subscriber, Wanted
 from protocols.rest.requests import json_response
@@ -224,15 +224,16 @@ class ConsumersApi:
         if kind == streams.EVENTS:
             follower = _Follower(self, request, subscriber, shower)
             return streams.EventStream(request, self._waiting, follower.next_messages)
-        room = await reserve(request, self._broker.output, wanted.bytes)
-        given = await self._take(request, subscriber, wanted, room, is_stream=False)
+        given, room = await self._take(request, subscriber, wanted, is_stream=False)
+        if room is not None:
+            room.until_sent(request)
         shown = await self._show(shower, given)
         if kind == streams.LINES:
-            return streams.lines(shown, {})
+            return await streams.lines(shown, {})
         answer = FetchAnswer(shown)
         if wanted.include_schema:
             answer.schemas = [shower.schemas[version] for version in sorted(shower.schemas)]
-        return json_response(answer)
+        return await streams.whole(answer)
 
     def _subscriber(self, request: Request) -> Subscriber:
         """The consumer of the path. Raises Refused, TopicNotFound."""
@@ -257,16 +258,16 @@ class ConsumersApi:
         request: Request,
         subscriber: Subscriber,
         wanted: ReadLimits,
-        room: int,
         *,
         is_stream: bool,
-    ) -> Sequence[Given]:
-        """Messages for one answer, waited for as long as is allowed; none where none came.
+    ) -> tuple[Sequence[Given], Room | None]:
+        """Messages for one answer, waited for as long as is allowed, and the room that they hold
+        until they are sent; none where none came: whoever waits holds nothing.
 
         Raises Refused, BrokerError, ClientDisconnect.
         """
         try:
-            fetch = await subscriber.begin(wanted.messages, min(wanted.bytes, room))
+            fetch = await subscriber.begin(wanted.messages, wanted.bytes)
         except (SubscriptionNotFound, SubscriptionBusy) as error:
             self._consumers.end(subscriber)
             raise Refused(CONSUMER_NOT_FOUND, str(error)) from None
@@ -279,21 +280,32 @@ class ConsumersApi:
                 if not fetch.came.is_set() and not await self._waiting.wait(
                     request, max(left, 0.0), fetch.came.wait, is_stream=is_stream
                 ):
-                    return ()
+                    return (), None
                 if fetch.ended.is_set():
-                    return ()
+                    return (), None
                 await subscriber.settle(fetch)
-                given = await subscriber.give_out(wanted.messages, min(wanted.bytes, room))
+                given, room = await self._give_out(subscriber, wanted)
                 if given:
                     self._count(subscriber, given)
-                    return given
+                    return given, room
                 # A seek, pieces of a message that is not whole yet: go on waiting.
                 fetch.came = trio.Event()
                 await subscriber.join()
                 subscriber.open_parts(fetch)
-            return ()
+            return (), None
         finally:
             subscriber.finish(fetch)
+
+    async def _give_out(
+        self, subscriber: Subscriber, wanted: ReadLimits
+    ) -> tuple[Sequence[Given], Room | None]:
+        room, given = await room_for(self._broker.output, wanted.bytes), list[Given]()
+        try:
+            given = await subscriber.give_out(wanted.messages, min(wanted.bytes, room.bytes))
+        finally:
+            if not given:
+                room.give_back()
+        return given, room
 
     def _count(self, subscriber: Subscriber, given: Sequence[Given]) -> None:
         name = subscriber.subscription.topic.name.full
@@ -337,6 +349,9 @@ class _Follower:
         wanted = ReadLimits(
             seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
         )
-        with await api._broker.output.reserve(wanted.bytes) as room:
-            given = await api._take(self._request, subscriber, wanted, room.size, is_stream=True)
+        given, room = await api._take(self._request, subscriber, wanted, is_stream=True)
+        try:
             yield await api._show(self._shower, given)
+        finally:
+            if room is not None:
+                room.give_back()

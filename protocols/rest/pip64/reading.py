@@ -27,7 +27,7 @@ from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
 from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
-    from broker.server.output_budget import OutputBudget
+    from broker.server.output_budget import OutputBudget, Reservation
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from protocols.rest.requests import Exchange
@@ -157,12 +157,26 @@ async def after(wanted: MessageId, partition: Partition) -> int:
     return min(wanted.entry + wanted.batch_index + 1, covered.position)
 
 
-async def reserve(request: Request, output: OutputBudget, wanted: int) -> int:
-    """How many bytes an answer may hold, which it holds until it is sent."""
-    room = await output.reserve(wanted)
-    exchange: Exchange = request.scope["exchange"]
-    exchange.at_end.append(partial(room.keep, 0))
-    return room.size
+async def room_for(output: OutputBudget, wanted: int) -> Room:
+    """Room for an answer with up to so many bytes of keys and values."""
+    return Room(await output.reserve(limits.ANSWER_EXPANSION * wanted))
+
+
+class Room:
+    """What an answer may hold until it is sent."""
+
+    def __init__(self, held: Reservation) -> None:
+        self.bytes = held.size // limits.ANSWER_EXPANSION  # of keys and values
+        self._held = held
+
+    def until_sent(self, request: Request) -> None:
+        """Give it back when the request has ended."""
+        exchange: Exchange = request.scope["exchange"]
+        exchange.at_end.append(self.give_back)
+
+    def give_back(self) -> None:
+        """Nothing is held any more."""
+        self._held.keep(0)
 
 
 class PartitionReader:
@@ -182,8 +196,9 @@ class PartitionReader:
         """Messages from `offset` on, and the schemas that they use."""
         partition = self._partition
         await self.wait(offset, wanted.timeout_s)
-        room = await reserve(self._request, output, wanted.bytes)
-        read = await self.read(offset, room, wanted.messages)
+        room = await room_for(output, wanted.bytes)
+        room.until_sent(self._request)
+        read = await self.read(offset, room.bytes, wanted.messages)
         whole = ReadAnswer(
             await self._shower.show(partition, read.records, with_offset=True),
             read.next_offset,
@@ -238,10 +253,13 @@ class Follower:
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
         """What comes next, waited for at most so long."""
         await self._reader.wait(self._offset, seconds, is_stream=True)
-        with await self._output.reserve(limits.READ_BYTES_DEFAULT) as room:
-            read = await self._reader.read(self._offset, room.size, limits.READ_MESSAGES_DEFAULT)
+        room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
+        try:
+            read = await self._reader.read(self._offset, room.bytes, limits.READ_MESSAGES_DEFAULT)
             self._offset = read.next_offset
             yield await self._shower.show(self._partition, read.records, with_offset=True)
+        finally:
+            room.give_back()
 
 
 async def _last_id(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 VERSION = struct.Struct(">q")  # Of a record's schema, as Pulsar's clients and this listener write.
 US = 1000  # Microseconds of a millisecond.
+# What text has none of, but for blanks and ends of lines; a few are let pass as they are.
+CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
+CONTROLS_MIN = 16
 TEXT_KINDS = (HeaderKind.STRING, HeaderKind.RAW)
 
 
@@ -214,12 +217,17 @@ def _text_or_none(data: bytes | None) -> str | None:
 
 def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
     """Bytes for JSON, and how: `utf8`, or `base64` where that is wanted or they are no text."""
-    if encoding != "base64":
+    if encoding != "base64" and not is_binary(data):
         try:
             return data.decode(), "utf8"
         except UnicodeDecodeError:
             pass
     return _base64(data), "base64"
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether so much of it is control characters, six bytes of JSON each, that it is no text."""
+    return len(data) - len(data.translate(None, CONTROLS)) > CONTROLS_MIN + len(data) // 10
 
 
 def _base64(data: bytes) -> str:

@@ -17,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from broker.errors import BrokerError
 from protocols.rest.errors import NOT_ACCEPTABLE, Refused
-from protocols.rest.pip64.messages import ShownMessage
+from protocols.rest.limits import JSON_PIECE_BYTES
+from protocols.rest.pip64.messages import FetchAnswer, ReadAnswer, ShownMessage
 from protocols.rest.waiting import Waiting, disconnected
 
 if TYPE_CHECKING:
@@ -45,10 +46,59 @@ def accepted(request: Request) -> str:
     raise Refused(NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}")
 
 
-def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
+async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
     """A message a line."""
-    body = b"".join(msgspec.json.encode(message) + b"\n" for message in messages)
-    return Response(body, headers=headers, media_type=LINES)
+    pieces = await _encoded(messages, b"\n")
+    if pieces:
+        pieces.append(b"\n")
+    return Pieces(pieces, LINES, headers)
+
+
+async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
+    """One object."""
+    messages, answer.messages = answer.messages, []
+    head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
+    return Pieces([head + empty, *await _encoded(messages, b","), tail], JSON)
+
+
+async def _encoded(messages: Sequence[ShownMessage], between: bytes) -> list[bytes]:
+    """The JSON of messages, in pieces of a size that can be made and sent in one turn."""
+    pieces: list[bytes] = []
+    gathered: list[bytes] = []
+    size = 0
+    for message in messages:
+        if pieces or gathered:
+            gathered.append(between)
+        gathered.append(msgspec.json.encode(message))
+        size += len(gathered[-1])
+        if size >= JSON_PIECE_BYTES:
+            pieces.append(b"".join(gathered))
+            gathered, size = [], 0
+            await trio.lowlevel.checkpoint()
+    return [*pieces, b"".join(gathered)] if gathered else pieces
+
+
+class Pieces(Response):
+    """An answer of known size, each piece of which is held until it is sent."""
+
+    def __init__(
+        self, pieces: list[bytes], media_type: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(headers=headers, media_type=media_type)
+        self.headers["content-length"] = str(sum(map(len, pieces)))
+        self._pieces = pieces[::-1]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        head = {"type": "http.response.start", "status": self.status_code}
+        await send({**head, "headers": self.raw_headers})
+        pieces, body = self._pieces, b""
+        while pieces:
+            body += pieces.pop()
+            if len(body) >= JSON_PIECE_BYTES:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                body = b""
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 class EventStream(Response):
