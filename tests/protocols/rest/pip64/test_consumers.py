@@ -9,6 +9,7 @@ from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata
 from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from tests.protocols.rest.asgi import call
 from tests.protocols.rest.pip64.conftest import BASE
+from tests.waiting import until
 
 SUBSCRIPTION = f"{BASE}/subscription/billing"
 CURSOR = f"{SUBSCRIPTION}/cursor"
@@ -136,6 +137,21 @@ async def test_a_fetch_waits_for_its_first_message(ask, produce, create, nursery
         while not found:
             await trio.sleep(0.01)
     assert told(found) == [(1, 0), (2, 0)]
+
+
+async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nursery):
+    path = await create()
+    found = []
+
+    async def wait():
+        found.extend(await fetch(ask, path, "?timeout=60000"))
+
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked(0.01)
+    assert broker.output.used == 0  # Thousands that wait would leave nothing for the others.
+    await produce([1])
+    await until(lambda: found)
+    assert broker.output.used == 0
 
 
 async def test_what_is_not_acknowledged_is_not_sent_twice_at_once(ask, produce, create):
