@@ -113,5 +113,12 @@ class RecordTooLarge(BodyError):
         self.size_max = size_max
 
 
+class TooManyRecords(BodyError):
+    """A body has more parts than are taken at a time."""
+
+    def __init__(self, parts: str, count_max: int) -> None:
+        super().__init__(f"more than {count_max} {parts} at a time")
+
+
 class UnreadableBody(BodyError):
     """The body may be sound, but cannot be opened here: encrypted, or compressed unknown to us."""

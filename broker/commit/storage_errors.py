@@ -22,6 +22,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage.errors.DamagedLog: errors.DamagedLog,
     storage.errors.CorruptBody: errors.CorruptBatch,
     storage.errors.RecordTooLarge: errors.RecordTooLarge,
+    storage.errors.TooManyRecords: errors.RecordTooLarge,
     storage.errors.UnreadableBody: errors.UnreadableRecord,
     storage.errors.UnwritableChange: errors.InvalidRequest,
     NotOwned: errors.OwnedElsewhere,

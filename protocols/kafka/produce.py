@@ -23,13 +23,12 @@ from storage.codecs import kafka_prepare as kafka
 from storage.codecs.api import BodyInfo, Buffer, Codec, Prepared
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.errors import BodyError, RecordTooLarge
+from storage.errors import BodyError, RecordTooLarge, TooManyRecords
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.producer_memory import SequenceTable
     from storage.codecs.kafka_prepare import Messages
-    from storage.codecs.record import Record
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
@@ -42,6 +41,10 @@ INLINE_INFLATED_MAX = 64 * 1024
 # A set is packed for the offset that comes next. So often it is packed again because another
 # protocol's producer appended meanwhile; then it is stored as it is, unpacked.
 PACK_TRIES_MAX = 4
+
+# Messages of one set in the formats before batches: they are stamped, and cut into pieces to store,
+# between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
+SET_MESSAGES_MAX = 100_000
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
@@ -118,6 +121,7 @@ class _Producing:
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
             checked = so_far
+            _check_count(so_far)
             if len(message_set) > BYTES_PER_TURN:
                 yield trio.lowlevel.checkpoint()
         return checked
@@ -173,25 +177,28 @@ class _Producing:
     def _append_timed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         """Format 1 is stored as format 2, which has a place for its times."""
 
-        def convert() -> tuple[list[Record], int]:
-            limit = self._inflated_left
-            return kafka_timed.records(message_set, self._message_bytes_max, limit)
+        def convert() -> tuple[bytearray, int]:
+            found, size = kafka_timed.records(
+                message_set, self._message_bytes_max, self._inflated_left, SET_MESSAGES_MAX
+            )
+            for offset, record in enumerate(found):
+                record.offset = offset
+            return bytearray(KAFKA_BATCHES.encode(found, 0)), size
 
         if len(message_set) <= INLINE_INFLATED_MAX and not kafka_timed.is_compressed(message_set):
-            found, size = convert()
+            body, size = convert()
         else:
-            found, size = yield run_unpacking(convert)
+            body, size = yield run_unpacking(convert)
         self._inflated_left -= size
-        base_offset = partition.next_offset
-        for offset, record in enumerate(found, base_offset):
-            record.offset = offset
-        body = KAFKA_BATCHES.encode(found, base_offset)
+        if body:
+            kafka_batches.rebase(body, partition.next_offset)
         return self._store(partition, KAFKA_BATCHES, Prepared(body, KAFKA_BATCHES.inspect(body)))
 
     def _unwrap(self, message_set: memoryview, inflated_max: int) -> Messages:
         limit = min(inflated_max, self._inflated_left)
         messages = kafka.unwrap(message_set, self._message_bytes_max, limit)
         self._inflated_left -= len(messages.data)
+        _check_count(messages)
         return messages
 
     def _pack(self, messages: Messages, base_offset: int) -> Prepared:
@@ -218,6 +225,12 @@ class _Producing:
             PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
         )
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)
+
+
+def _check_count(messages: Messages | None) -> None:
+    """Raises TooManyRecords."""
+    if messages is not None and messages.count > SET_MESSAGES_MAX:
+        raise TooManyRecords("messages", SET_MESSAGES_MAX)
 
 
 def magic_of(message_set: memoryview) -> int:

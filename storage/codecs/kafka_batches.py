@@ -7,6 +7,7 @@ Knows no request, no partition and no file. Layout: Kafka protocol guide, "Recor
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from crc32c import crc32c
 
@@ -25,7 +26,7 @@ from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.headers import header_text
 from storage.codecs.kafka_records import RecordsOf, decode_records, kept_records, varint_bytes
 from storage.codecs.record import Record
-from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
+from storage.errors import CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and greatest
 # time in ms, producer id and epoch, first sequence, count
@@ -42,6 +43,8 @@ CODEC_BITS = 7
 APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 # A batch of the smallest records that a frame can hold has fewer; what is compressed may say more.
 BATCH_RECORDS_MAX = 1 << 20
+# Of one set that is produced; Kafka itself takes one. They are checked and stamped in one turn.
+SET_BATCHES_MAX = 1000
 RECORD_MIN = 7  # one byte for each of its fields
 TIME_MS_MAX = (2**63 - 1) // 1000
 US_PER_MS = 1000
@@ -105,12 +108,15 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
         CorruptBody: bad checksum, size, structure or count.
         RecordTooLarge: a batch above message_bytes_max.
         UnreadableBody: unknown codec, or a batch of a transaction.
+        TooManyRecords: more than SET_BATCHES_MAX batches.
     """
     view = memoryview(message_set)
     if view.readonly:
         view = memoryview(bytearray(view))
     info = BodyInfo(0)
-    found = list(refs(view))
+    found = list(islice(refs(view), SET_BATCHES_MAX + 1))
+    if len(found) > SET_BATCHES_MAX:
+        raise TooManyRecords("batches", SET_BATCHES_MAX)
     for ref in found:
         _check(view, ref, message_bytes_max)
     for ref in found:
@@ -120,6 +126,11 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
     if len(found) != 1 and info.producer_id:
         raise CorruptBody("a producer with sequences sends one batch at a time")
     return Prepared(view, info)
+
+
+def rebase(batch: bytearray, base_offset: int) -> None:
+    """Let one stored batch begin at another offset: its checksum does not cover that."""
+    PREFIX.pack_into(batch, 0, base_offset, len(batch) - PREFIX.size)
 
 
 def has_producer(message_set: Buffer) -> bool:

@@ -11,7 +11,7 @@ from storage.codecs.compression import INFLATED_BYTES_MAX, crc32
 from storage.codecs.kafka_batches import us_of
 from storage.codecs.kafka_layout import CODEC_BITS, INFLATE, SIZE
 from storage.codecs.record import Record
-from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
+from storage.errors import CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody
 
 # offset, size, crc, magic, attributes, time in ms, key size
 HEAD = struct.Struct(">qiIbbqi")
@@ -31,16 +31,18 @@ def is_compressed(message_set: memoryview) -> bool:
 
 
 def records(
-    message_set: memoryview, message_bytes_max: int, inflated_bytes_max: int
+    message_set: memoryview, message_bytes_max: int, inflated_bytes_max: int, records_max: int
 ) -> tuple[list[Record], int]:
     """The messages of a produced set, to be encoded as a batch once they have offsets, and how many
     bytes were unpacked for them.
 
-    Raises CorruptBody, RecordTooLarge, UnreadableBody.
+    Raises CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody.
     """
     found: list[Record] = []
     left = limit = min(inflated_bytes_max, INFLATED_BYTES_MAX)
     for pos, stop, attributes, crc in _entries(message_set):
+        if len(found) >= records_max:
+            raise TooManyRecords("messages", records_max)
         if stop - pos > message_bytes_max:
             raise RecordTooLarge(stop - pos, message_bytes_max)
         if crc32(message_set[pos + CHECKED_POS : stop]) != crc:
@@ -57,6 +59,8 @@ def records(
         for at, end, inner_attributes, _ in _entries(inner):
             if inner_attributes & CODEC_BITS:
                 raise UnreadableBody("compressed set within a compressed set")
+            if len(found) >= records_max:
+                raise TooManyRecords("messages", records_max)
             found.append(_record(inner, at, end))
     return found, limit - left
 

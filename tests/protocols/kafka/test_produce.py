@@ -26,13 +26,16 @@ from protocols.kafka.produce import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
     PACK_TRIES_MAX,
+    SET_MESSAGES_MAX,
     _Producing,
     pieces,
 )
-from storage.codecs import kafka_prepare
+from storage.codecs import kafka_batches, kafka_prepare
 from storage.codecs.api import BodyInfo, Prepared
 from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.kafka_prepare import Messages, prepare
+from storage.codecs.record import Record
 from tests.protocols.kafka.frames import Client, message, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
@@ -45,6 +48,7 @@ from tests.protocols.kafka.talk import (
     produce_one,
     values,
 )
+from tests.storage.codecs.test_kafka_batches import timed
 
 BASE = 1000
 
@@ -298,3 +302,37 @@ async def test_compressed_set_that_unpacks_to_too_much_is_too_large(
     for size, error in ((9_000, 0), (11_000, 10)):
         wrapper = gzipped(message(bytes(size)))
         assert (await produce_one(client, wrapper)).error == error
+
+
+def tiny_batch() -> bytes:
+    body = KAFKA_BATCHES.encode([Record(0, 0, value=b"")], 0)
+    assert len(body) < 80
+    return body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("one", "most"),
+    [
+        (message(b""), SET_MESSAGES_MAX),
+        (timed(b"", 1000), SET_MESSAGES_MAX),
+        (tiny_batch(), kafka_batches.SET_BATCHES_MAX),
+    ],
+    ids=["format 0", "format 1", "batches"],
+)
+async def test_a_set_of_very_many_is_refused_and_holds_nobody_up(
+    client: Client, one: bytes, most: int
+) -> None:
+    """No turn of the loop is long (`tests/turns.py`): neither for the most that is taken."""
+    assert await produce_one(client, one * (most + 1)) == m.Produced(10, -1)
+    assert (await fetch_one(client, 0)).high_watermark == 0
+    assert (await produce_one(client, one * most)).error == 0
+    assert (await fetch_one(client, 0)).high_watermark == most
+
+
+@pytest.mark.slow
+async def test_a_set_that_unpacks_to_very_many_is_refused(client: Client) -> None:
+    assert await produce_one(client, gzipped(message(b"") * (SET_MESSAGES_MAX + 1))) == (
+        m.Produced(10, -1)
+    )
+    assert (await fetch_one(client, 0)).high_watermark == 0

@@ -220,7 +220,7 @@ def timed(value: bytes | None, time_ms: int, *, key: bytes | None = None, codec:
 def test_messages_of_format_1_become_records_with_times(codec: int) -> None:
     inner = timed(b"a", 1000) + timed(None, -1, key=b"k")
     sent = timed(PACK[codec](inner), 1000, codec=codec) if codec else inner
-    found, unpacked = kafka_timed.records(memoryview(sent), LIMIT, LIMIT)
+    found, unpacked = kafka_timed.records(memoryview(sent), LIMIT, LIMIT, LIMIT)
     assert [(one.publish_us, one.key, one.value) for one in found] == [
         (1_000_000, None, b"a"),
         (None, b"k", None),
@@ -235,7 +235,7 @@ def test_damaged_messages_of_format_1_are_refused() -> None:
         bad = bytearray(sent)
         bad[pos] ^= 0x41
         with pytest.raises(BodyError):
-            kafka_timed.records(memoryview(bad), LIMIT, LIMIT)
+            kafka_timed.records(memoryview(bad), LIMIT, LIMIT, LIMIT)
     with pytest.raises(UnreadableBody, match="within"):
         nested = timed(compression.gzip(timed(compression.gzip(sent), 0, codec=1)), 0, codec=1)
-        kafka_timed.records(memoryview(nested), LIMIT, LIMIT)
+        kafka_timed.records(memoryview(nested), LIMIT, LIMIT, LIMIT)
