@@ -93,6 +93,9 @@ def _later() -> Iterator[tuple[str, int, bytes]]:
 def _same() -> Iterator[tuple[str, int, bytes]]:
     """Commands that all dialects with a login have alike."""
     yield from _of_users()
+    yield "GET_SNAPSHOT", 11, b"\x02\x01\x01"
+    yield "DESCRIBE_OPTIONS", 13, b""
+    yield "SYNC_GROUP", 606, GROUP + bytes(8)
     yield "GET_STREAM", 200, STREAM
     yield "GET_STREAMS", 201, b""
     yield "PURGE_STREAM", 205, STREAM

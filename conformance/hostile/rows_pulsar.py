@@ -84,6 +84,8 @@ TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
     ("ADD_PARTITION_TO_TXN", 52, 52, [(1, 9), (2, 1), (3, 1), (4, FULL_NAME)], b""),
     ("ADD_SUBSCRIPTION_TO_TXN", 54, 54, [(1, 9), (2, 1), (3, 1)], b""),
     ("END_TXN", 56, 56, [(1, 9), (2, 1), (3, 1), (4, 1)], b""),
+    ("END_TXN_ON_PARTITION", 58, 58, [(1, 9), (2, 1), (3, 1), (4, FULL_NAME), (5, 0)], b""),
+    ("END_TXN_ON_SUBSCRIPTION", 60, 60, [(1, 9), (2, 1), (3, 1), (4, PLACE), (5, 0)], b""),
     ("TC_CLIENT_CONNECT", 62, 62, [(1, 9), (2, 1)], b""),
     ("WATCH_TOPIC_LIST", 64, 64, [(1, 9), (2, 1), (3, b"public/default"), (4, b".*")], b""),
     ("WATCH_TOPIC_LIST_CLOSE", 67, 67, [(1, 9), (2, 1)], b""),
