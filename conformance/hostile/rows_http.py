@@ -177,6 +177,50 @@ def _live() -> Iterator[Row]:
     yield "DELETE", f"{live}-p/partitions", None
 
 
+def _spellings() -> Iterator[Row]:
+    """The other ways to write the same: with the domain, in the plural and the singular."""
+    for topic in (PIP64, f"/topics/persistent/{PLACE}"):
+        yield "GET", f"{topic}/partitions/0/messages?timeout=0", None
+        yield "POST", f"{topic}/partitions/0", {"messages": MESSAGES}
+        for subscription in (f"{topic}/subscription/hostile", f"{topic}/subscriptions/hostile"):
+            yield "POST", subscription, {"name": "c"}
+            yield "POST", f"{subscription}/consumers", {"id": "c"}
+            yield "GET", f"{subscription}/cursor", None
+            yield "POST", f"{subscription}/cursor", {"type": "Cumulative", "messageIds": ["CAEQAA"]}
+            for consumer in (f"{subscription}/consumer/c", f"{subscription}/consumers/c"):
+                yield "GET", f"{consumer}/messages?timeout=0&max_messages=2", None
+                yield "DELETE", consumer, None
+
+
+def _policies() -> Iterator[Row]:
+    """What Pulsar's admin API sets for a namespace, or for a topic."""
+    named = f"{ADMIN}/persistent/{MADE}"
+    namespace = f"{ADMIN}/namespaces/public/hostile-http"
+    retention = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
+    for place, deduplication in ((named, "deduplicationEnabled"), (namespace, "deduplication")):
+        for setting, body in ((deduplication, True), ("retention", retention)):
+            yield "GET", f"{place}/{setting}", None
+            yield "POST", f"{place}/{setting}", body
+            yield "DELETE", f"{place}/{setting}", None
+        yield "GET", f"{place}/schemaCompatibilityStrategy", None
+        yield "PUT", f"{place}/schemaCompatibilityStrategy", "FULL"
+        yield "GET", f"{place}/permissions", None
+        yield "POST", f"{place}/permissions/hostile", ["consume", "produce"]
+        yield "DELETE", f"{place}/permissions/hostile", None
+    yield "DELETE", f"{named}/schemaCompatibilityStrategy", None
+    yield "POST", f"{named}/terminate", None
+    yield "POST", f"{named}/terminate/partitions", None
+    yield "POST", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
+
+
+def _unserved() -> Iterator[Row]:
+    """Paths of Pulsar's that are refused, whatever the method."""
+    for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
+        for path in (f"{ADMIN}/no/such", "/topics/non-persistent/public/default/x"):
+            yield method, path, {}
+        yield method, f"{ADMIN}/non-persistent/{PLACE}/no/such", {}
+
+
 def request(method: str, path: str, body: object, *more: str) -> bytes:
     """A whole request."""
     data = b"" if body is None else json.dumps(body).encode()
@@ -186,7 +230,7 @@ def request(method: str, path: str, body: object, *more: str) -> bytes:
 
 
 def _commands() -> Iterator[Command]:
-    for rows in (_health, _messages, _managing, _admin):
+    for rows in (_health, _messages, _spellings, _managing, _admin, _policies, _unserved):
         for method, path, body in rows():
             yield Command(f"{method} {path}", request(method, path, body))
     for kind in ("text/event-stream", "application/x-ndjson"):
