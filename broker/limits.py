@@ -96,6 +96,11 @@ DECODE_RECORDS_MIN = 64  # Decoding fewer at a time opens a compressed body agai
 DECODE_RECORDS_MAX = 10_000  # Records in memory for one read: some ms of work, some MB.
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
 READ_BYTES_MIN = 64 * KIB  # Reading less at once costs as much.
+# What an answer begins with; the size of the batches found says how much is asked for next, so that
+# nothing is read for nothing where batches are small.
+READ_FIRST_BYTES = 1 * MIB
+READ_PARTS_MAX = 16_384  # Batches in one answer, however small: some ms to send, in all.
+READ_TURN_BATCHES = 256  # Read in one turn: a millisecond.
 # One read asks a log for no more at once, whatever the client allows itself.
 READ_BYTES_MAX = 16 * MIB
 JOINED_BYTES_MAX = 64 * MIB  # A chunked Pulsar message joined for the readers of other protocols.

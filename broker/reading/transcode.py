@@ -26,8 +26,12 @@ from broker.limits import (
     DECODE_INLINE_RECORDS,
     DECODE_RECORDS_MAX,
     DECODE_RECORDS_MIN,
+    READ_BYTES_MAX,
     READ_BYTES_MIN,
+    READ_FIRST_BYTES,
+    READ_PARTS_MAX,
     READ_PIECE_BYTES,
+    READ_TURN_BATCHES,
     WALK_BYTES_MAX,
 )
 from broker.reading.chunks import join_chunks
@@ -131,6 +135,7 @@ class Reader(abc.ABC):
         self._asked_offset = result.next_offset
         self._walked_bytes = 0  # stored in other formats
         self._record_bytes = 0  # of a record that was made for this reader lately
+        self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
         self._ended = False
 
     def steps(self) -> Steps[None]:
@@ -154,7 +159,7 @@ class Reader(abc.ABC):
         if self._ended or self._records_left <= 0:
             return True
         if result.record_count:
-            return result.size >= self._bytes_max
+            return result.size >= self._bytes_max or len(result.parts) >= READ_PARTS_MAX
         return self._walked_bytes >= WALK_BYTES_MAX
 
     @property
@@ -164,7 +169,7 @@ class Reader(abc.ABC):
         """
         if self._walked_bytes and not self.result.record_count:
             return max(self._bytes_max, READ_PIECE_BYTES)
-        room = self._bytes_max - self.result.size
+        room = min(self._bytes_max - self.result.size, self._piece_bytes)
         if self._records_max is None:
             return room
         log = self._partition.log
@@ -189,6 +194,11 @@ class Reader(abc.ABC):
                 break
         if batches:
             self._expect_more_like(batches[-1])
+            walked = sum(len(batch.body) for batch in batches)
+            piece = walked // len(batches) * READ_PARTS_MAX
+            self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
+        if len(batches) >= READ_TURN_BATCHES:
+            yield trio.lowlevel.checkpoint()
         return bool(batches)
 
     def _expect_more_like(self, batch: Batch) -> None:

@@ -243,8 +243,9 @@ class Partition:
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.
 
-        At least one if there is one, more while their bodies stay within `bytes_max`; none at the
-        high watermark. Runs inline when the pages are in memory, in a thread otherwise.
+        At least one if there is one, more while their bodies stay within `bytes_max`, some thousand
+        at most; none at the high watermark. Runs inline when the pages are in memory, in a thread
+        otherwise.
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
         batches = self.read_warm(offset, bytes_max)

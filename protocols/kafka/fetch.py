@@ -33,6 +33,8 @@ BYTES_PER_TURN = 1024 * 1024
 READ_COST_BYTES = 64 * 1024
 # Partitions that are looked at between two turns of others: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
+# More parts of fewer bytes each are made one.
+JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
 BATCHES_VERSION = 4  # from here on clients read record batches, format 2
 WHOLE_VERSION = 3  # from here on the first batch of an answer is whole, and order matters
 
@@ -229,7 +231,7 @@ class _Fetching:
         too_large = result.as_stored and not self._gives_whole and result.size > own_room
         goes_first = not reading.parts and (self._is_alone or not result.as_stored)
         if result.size <= room or (goes_first and not too_large):
-            reading.parts += result.parts
+            reading.parts += _joined(result)
             reading.size += result.size
             reading.records += result.record_count
             reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
@@ -237,6 +239,14 @@ class _Fetching:
             reading.parts.append(memoryview(result.parts[0])[:own_room])
             reading.size += own_room
             reading.records += result.record_count * own_room // result.size  # about so many
+
+
+def _joined(result: ReadResult) -> list[Buffer]:
+    """What was read; many small parts as one: each is an object several times as large."""
+    parts = result.parts
+    if len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES:
+        return [b"".join(parts)]
+    return parts
 
 
 def _wanted(reading: Reading) -> int:

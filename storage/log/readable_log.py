@@ -57,7 +57,8 @@ class ReadableLog:
     def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
         """Batches from the one that contains `offset`, none beyond the high watermark.
 
-        At least one whole batch if there is one, more while their bodies together fit `bytes_max`;
+        At least one whole batch if there is one, more while their bodies together fit `bytes_max`,
+        and there are not too many (`reading.READ_BATCHES_MAX`);
         [] at the high watermark. Batches of format GAP are among them and hold no records. Views
         are of memory of their own and stay good.
         Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not

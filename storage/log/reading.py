@@ -22,6 +22,8 @@ from storage.log.segment import Segment
 # Read beyond what was asked for: the header of a batch that fills the request exactly, and the
 # walk from an index entry to the batch wanted.
 SLACK_BYTES = 16 * 1024
+# Batches of one read, however small they are: each takes some microseconds of whoever reads.
+READ_BATCHES_MAX = 2048
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class Want:
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
     """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
 
-    The first is returned whatever its size, more while their bodies together fit `bytes_max`. Where
+    The first is returned whatever its size, more while their bodies together fit `bytes_max`, at
+    most READ_BATCHES_MAX. Where
     one is not good the read ends before it; the next read raises.
     Raises: Fault where the first one is not good; WouldBlock; FileGone.
     """
@@ -100,6 +103,8 @@ def read_run(
             split = header.positions_bytes
             batches.append(Batch(header, content[:split], content[split:], pos))
             budget -= header.body_bytes
+            if len(batches) >= READ_BATCHES_MAX:
+                break
         at = header.next_offset
         pos += stored_bytes
     return batches

@@ -5,7 +5,11 @@ import trio
 import trio.testing
 
 from broker.broker import Broker
+from broker.reading.transcode import ReadResult
 from protocols.kafka import messages as m
+from protocols.kafka.fetch import _joined
+from storage.codecs.kafka import KAFKA
+from storage.codecs.kafka_prepare import prepare
 from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
@@ -306,3 +310,30 @@ async def test_what_was_sent_with_acks_0_is_seen_by_all_behind_the_next_answer(
         await client.send(produce(FOO, {0: message_set(b"%d" % at)}, acks=0))
         await client.call(m.ConsumerMetadataRequest(b"g"))
         assert (await fetch_one(other, at)).high_watermark == at + 1
+
+
+@pytest.mark.slow
+async def test_a_log_of_very_small_batches_holds_nobody_up(broker: Broker, client: Client) -> None:
+    """No turn of the loop is long (`tests/turns.py`)."""
+    await produce_one(client, message(b"first"))
+    partition = broker.topics.partition(FOO_NAME, 0)
+    count = 40_000
+    for offset in range(1, count):
+        body = prepare(memoryview(message(b"")), offset, 0, message_bytes_max=1000)
+        partition.append([body.body], body.info, body_format=KAFKA.format, append_us=0)
+        if offset % 1000 == 0:
+            await trio.lowlevel.checkpoint()
+    await until(lambda: partition.high_watermark == count)
+    fetched = await fetch_one(client, 0, 16 << 20)
+    assert [offset for offset, _ in values(fetched)] == list(range(count))
+
+
+def test_many_small_parts_are_made_one() -> None:
+    small = ReadResult(0, 0)
+    for offset in range(100):
+        small.add(b"%d" % offset, 1, offset)
+    assert _joined(small) == [b"".join(small.parts)]
+    large = ReadResult(0, 0)
+    for offset in range(100):
+        large.add(bytes(2000), 1, offset)
+    assert _joined(large) is large.parts
