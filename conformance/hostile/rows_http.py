@@ -197,17 +197,27 @@ def _policies() -> Iterator[Row]:
     named = f"{ADMIN}/persistent/{MADE}"
     namespace = f"{ADMIN}/namespaces/public/hostile-http"
     retention = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
+    quota = {"limitSize": 1 << 30, "limitTime": -1, "policy": "consumer_backlog_eviction"}
     for place, deduplication in ((named, "deduplicationEnabled"), (namespace, "deduplication")):
-        for setting, body in ((deduplication, True), ("retention", retention)):
+        for setting, body in (
+            (deduplication, True),
+            ("retention", retention),
+            ("messageTTL", 3600),
+        ):
             yield "GET", f"{place}/{setting}", None
             yield "POST", f"{place}/{setting}", body
             yield "DELETE", f"{place}/{setting}", None
+        yield "GET", f"{place}/backlogQuotaMap", None
+        yield "POST", f"{place}/backlogQuota?backlogQuotaType=destination_storage", quota
+        yield "DELETE", f"{place}/backlogQuota", None
         yield "GET", f"{place}/schemaCompatibilityStrategy", None
         yield "PUT", f"{place}/schemaCompatibilityStrategy", "FULL"
         yield "GET", f"{place}/permissions", None
         yield "POST", f"{place}/permissions/hostile", ["consume", "produce"]
         yield "DELETE", f"{place}/permissions/hostile", None
     yield "DELETE", f"{named}/schemaCompatibilityStrategy", None
+    yield "PUT", f"{named}/unload", None
+    yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/3600", None
     yield "POST", f"{named}/terminate", None
     yield "POST", f"{named}/terminate/partitions", None
     yield "POST", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}

@@ -42,7 +42,7 @@ def _kafka_0(is_packed: bool) -> Writer:
 def _kafka_1(is_packed: bool) -> Writer:
     def write(found: Sequence[Record], base_offset: int, now_us: int) -> tuple[int, Prepared]:
         sent = memoryview(kafka_forms.produced_1(found, is_packed))
-        records, _ = kafka_timed.records(sent, LIMIT, LIMIT)
+        records, _ = kafka_timed.records(sent, LIMIT, LIMIT, LIMIT)
         records = [replace(one, offset=offset) for offset, one in enumerate(records, base_offset)]
         body = KAFKA_BATCHES.encode(records, base_offset)
         return KAFKA_BATCHES.format, Prepared(body, KAFKA_BATCHES.inspect(body))

@@ -61,4 +61,4 @@ async def test_every_method_of_every_path_of_http_is_attacked(broker):
                 missing.discard((method, route.path))
                 break
     left = sorted({(method, path) for method, path in missing if method != "HEAD"})
-    assert not left
+    assert not left, "\n".join(map(str, left))
