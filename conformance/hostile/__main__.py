@@ -23,9 +23,16 @@ from conformance.hostile.judge import (
     restarts_with_the_same,
 )
 from conformance.hostile.rows import Protocol
-from conformance.hostile.scenarios import LONG, SCENARIOS, SHORT, Scenario
+from conformance.hostile.scenarios import (
+    LONG,
+    LONG_SCENARIOS,
+    SCENARIOS,
+    SHORT,
+    Scenario,
+)
 from conformance.server import RunningBroker
 
+EVERY = SCENARIOS | LONG_SCENARIOS
 MIB, MB = 1 << 20, 1_000_000
 # With the default limits, whatever clients do; and what a second pass may leave beside the first.
 MOST_MB, GROWTH_MB = 400, 30
@@ -45,7 +52,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="scenarios in their long form")
     parser.add_argument("--no-scenarios", action="store_true")
-    parser.add_argument("--scenario", choices=list(SCENARIOS), action="append", help="this alone")
+    parser.add_argument("--scenario", choices=list(EVERY), action="append", help="this alone")
     parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args(arguments)
     wanted = [name for name in known if name in (options.protocol or known)]
@@ -61,7 +68,8 @@ def main(arguments: list[str]) -> int:
             report.attacked(name, sent, verdict)
             clear(broker)
         if not options.no_scenarios:
-            chosen = {name: SCENARIOS[name] for name in options.scenario or SCENARIOS}
+            wanted_ones = options.scenario or (EVERY if options.long else SCENARIOS)
+            chosen = {name: EVERY[name] for name in wanted_ones}
             _run_scenarios(broker, report, chosen, is_long=options.long)
         begun = time.monotonic()
         restarts_with_the_same(broker)

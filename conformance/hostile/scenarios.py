@@ -15,6 +15,12 @@ from conformance.hostile.rows import TOPIC
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.hostile.rows_pulsar import pulsar_command
+from conformance.hostile.scenarios_http import (
+    idle_consumers,
+    slow_requests,
+    streams_that_hold_up,
+    waiting_consumers,
+)
 from conformance.raw import iggy, kafka, pulsar
 from conformance.raw.iggy import FIRST, IggyWire
 from conformance.raw.kafka import KafkaWire
@@ -151,6 +157,15 @@ SCENARIOS: dict[str, Scenario] = {
     "connection churn": churn,
     "topic flood": topic_flood,
     "subscription flood": subscription_flood,
+}
+
+
+# They take a client's patience or a long time: not part of the short form.
+LONG_SCENARIOS: dict[str, Scenario] = {
+    "idle consumers": lambda broker, size: idle_consumers(broker, 10 * size.peers),
+    "waiting consumers": lambda broker, size: waiting_consumers(broker, size.peers),
+    "slow requests": lambda broker, size: slow_requests(broker, size.peers),
+    "streams that hold up": lambda broker, size: streams_that_hold_up(broker, size.peers // 10),
 }
 
 

@@ -1,0 +1,88 @@
+"""Attacks on the HTTP listener that are no bad requests: good ones that are slow, that never end,
+or that leave much behind.
+"""
+
+import http.client
+import json
+import socket
+import time
+from contextlib import ExitStack
+
+from conformance.hostile.rows import TOPIC
+from conformance.hostile.rows_http import API, PIP64, PLACE, request
+from conformance.raw.kafka import KafkaWire
+from conformance.server import RunningBroker
+
+READ_BYTES = 1 << 16
+GONE_S = 60.0  # A connection that is not ended by then is a finding.
+WAIT_MS = 60_000
+
+
+def idle_consumers(broker: RunningBroker, count: int) -> None:
+    """So many consumers that nobody fetches with, made by one client over one connection."""
+    _make_topic(broker)
+    host, port = broker.address("http")
+    connection = http.client.HTTPConnection(host, port, timeout=GONE_S)
+    head = {"Content-Type": "application/json"}
+    for number in range(count):
+        connection.request("POST", f"{PIP64}/subscription/idle-{number % 10}", "{}", head)
+        answer = connection.getresponse()
+        assert answer.status == 201, (answer.status, answer.read())
+        answer.read()
+    connection.request("DELETE", f"{API}/topics/{PLACE}")  # They end with it.
+    assert connection.getresponse().status == 204
+    connection.close()
+
+
+def waiting_consumers(broker: RunningBroker, count: int) -> None:
+    """So many clients at once whose fetch waits; then they leave."""
+    _make_topic(broker)
+    host, port = broker.address("http")
+    making = http.client.HTTPConnection(host, port, timeout=GONE_S)
+    with ExitStack() as held:
+        for _ in range(count):
+            making.request("POST", f"{PIP64}/subscription/waiting", json.dumps({}))
+            made = json.loads(making.getresponse().read())
+            path = f"{PIP64}/subscription/waiting/consumer/{made['id']}"
+            stream = held.enter_context(_connected(broker))
+            fetch = f"{path}/messages?timeout={WAIT_MS}&max_bytes=10485760"
+            stream.sendall(request("GET", fetch, None))
+    making.close()
+
+
+def slow_requests(broker: RunningBroker, peers: int) -> None:
+    """Heads and bodies that come a byte at a time, and never to their end."""
+    head = request("POST", PIP64, {"messages": [{"value": "v" * 1000}]})
+    body_at = head.index(b"\r\n\r\n") + 4
+    with ExitStack() as held:
+        streams = [held.enter_context(_connected(broker)) for _ in range(peers)]
+        for number, stream in enumerate(streams):
+            stream.sendall(head[: 10 if number % 2 else body_at])
+        for _ in range(5):
+            for stream in streams:
+                stream.sendall(b"x")
+            time.sleep(0.2)
+
+
+def streams_that_hold_up(broker: RunningBroker, peers: int) -> None:
+    """Streams of events with a request behind them, whose client has closed its side: each ends."""
+    _make_topic(broker)
+    path = f"{PIP64}/partitions/0/messages"
+    events = request("GET", path, None, "Accept: text/event-stream")
+    with ExitStack() as held:
+        streams = [held.enter_context(_connected(broker)) for _ in range(peers)]
+        for stream in streams:
+            stream.sendall(events + request("GET", "/healthz", None))
+            stream.shutdown(socket.SHUT_WR)
+        for stream in streams:
+            while stream.recv(READ_BYTES):
+                pass
+
+
+def _make_topic(broker: RunningBroker) -> None:
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(TOPIC)
+
+
+def _connected(broker: RunningBroker) -> socket.socket:
+    return socket.create_connection(broker.address("http"), timeout=GONE_S)
