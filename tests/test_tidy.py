@@ -186,7 +186,13 @@ def test_broker_names_no_concrete_adapter_or_codec() -> None:
 
 
 # What a client's own bytes can be: what codecs tell of them is for adapters.
-ERRORS_OF_BODIES = {"BodyError", "CorruptBody", "RecordTooLarge", "TooManyRecords", "UnreadableBody"}
+ERRORS_OF_BODIES = {
+    "BodyError",
+    "CorruptBody",
+    "RecordTooLarge",
+    "TooManyRecords",
+    "UnreadableBody",
+}
 
 
 def test_adapters_translate_no_error_of_storage() -> None:
