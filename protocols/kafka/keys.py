@@ -13,7 +13,14 @@ from protocols.kafka.errors import Code
 from protocols.kafka.messages import Produced
 from storage.codecs import kafka_batches, kafka_timed
 from storage.codecs.compression import INFLATED_BYTES_MAX
-from storage.codecs.kafka_layout import CODEC_BITS, KEY_POS, SIZE, entry, open_wrapper
+from storage.codecs.kafka_layout import (
+    CODEC_BITS,
+    KEY_POS,
+    SET_MESSAGES_MAX,
+    SIZE,
+    entry,
+    open_wrapper,
+)
 from storage.codecs.kafka_records import is_any_keyless
 from storage.errors import BodyError
 
@@ -48,7 +55,9 @@ def has_keyless(message_set: memoryview, magic: int) -> bool:
     try:
         if magic == kafka_timed.MAGIC:
             limit = len(message_set)
-            records, _ = kafka_timed.records(message_set, limit, INFLATED_BYTES_MAX)
+            records, _ = kafka_timed.records(
+                message_set, limit, INFLATED_BYTES_MAX, SET_MESSAGES_MAX
+            )
             return any(record.key is None for record in records)
         if magic != kafka_batches.MAGIC:
             return _has_keyless_message(message_set)

@@ -23,6 +23,7 @@ from storage.codecs import kafka_prepare as kafka
 from storage.codecs.api import BodyInfo, Buffer, Codec, Prepared
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.kafka_layout import SET_MESSAGES_MAX
 from storage.errors import BodyError, RecordTooLarge, TooManyRecords
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ INLINE_INFLATED_MAX = 64 * 1024
 # A set is packed for the offset that comes next. So often it is packed again because another
 # protocol's producer appended meanwhile; then it is stored as it is, unpacked.
 PACK_TRIES_MAX = 4
-
-# Messages of one set in the formats before batches: they are stamped, and cut into pieces to store,
-# between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
-SET_MESSAGES_MAX = 100_000
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 

@@ -45,7 +45,7 @@ class TopicsApi:
             key=lambda topic: topic.name.full,
         )
         page = messages.TopicPage(
-            topics=[self._summary(topic) for topic in topics[:limit]],
+            topics=[self._summary(topic) async for topic in in_turns(topics[:limit])],
             next=topics[limit - 1].name.full if len(topics) > limit else None,
         )
         return json_response(page)

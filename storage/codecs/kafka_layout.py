@@ -22,6 +22,9 @@ ENTRY_MIN = ENTRY.size + MESSAGE_MIN
 CODEC_BITS = 7
 NULL = SIZE.pack(-1)
 NO_LIMIT = 1 << 31  # an entry's size is an int32
+# Messages of one set in the formats before batches: they are stamped, and cut into pieces to store,
+# between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
+SET_MESSAGES_MAX = 100_000
 
 # Ways of their own for messages of equal size pay from about here on, numpy's included.
 EQUAL_SET_MIN = 64

@@ -26,7 +26,6 @@ from protocols.kafka.produce import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
     PACK_TRIES_MAX,
-    SET_MESSAGES_MAX,
     _Producing,
     pieces,
 )
@@ -34,6 +33,7 @@ from storage.codecs import kafka_batches, kafka_prepare
 from storage.codecs.api import BodyInfo, Prepared
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.kafka_layout import SET_MESSAGES_MAX
 from storage.codecs.kafka_prepare import Messages, prepare
 from storage.codecs.record import Record
 from tests.protocols.kafka.frames import Client, message, message_set, produce
