@@ -38,6 +38,7 @@ def filled(path):
         ("cluster", "standalone"),
         ("time", "0"),
         ("number", "1"),
+        ("seconds", "1"),
         ("ledger", "1"),
         ("entry", "0"),
         ("version", "0"),
