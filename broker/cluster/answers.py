@@ -29,6 +29,7 @@ class Answers:
         self._answers: dict[str, Callable[[Call], Awaitable[object]]] = {
             "commit": self._commit,
             "committed": self._committed,
+            "end_group": self._end_group,
             "place": self._place,
             "reached": self._follow,
         }
@@ -68,12 +69,14 @@ class Answers:
         """Everything so far is in the place that the answer tells."""
         await self._broker.durability.settled()
 
-    def _check(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
+    def _check(self, call: Call, action: Action, resource: Resource) -> None:
         name, roles, is_anonymous = call.principal
         principal = Principal(name, frozenset(roles), is_anonymous)
-        access = self._broker.access
-        access.check(principal, action, Resource.of_topic(topic), call.at)
-        access.check(principal, action, Resource.of_group(group, topic), call.at)
+        self._broker.access.check(principal, action, resource, call.at)
+
+    def _check_position(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
+        self._check(call, action, Resource.of_topic(topic))
+        self._check(call, action, Resource.of_group(group, topic))
 
     async def _commit(self, call: Call) -> list[list[str] | None]:
         group, wanted = call.arguments
@@ -83,7 +86,7 @@ class Answers:
         for full, index, offset, metadata, time_us in wanted:
             name = TopicName(*full.split("/", 2))
             try:
-                self._check(call, Action.CONSUME, group, name)
+                self._check_position(call, Action.CONSUME, group, name)
                 topic = broker.topics.get(name)
                 commits.add(topic, index, offset, kafka=KafkaCommit(offset, metadata, time_us))
                 told.append(None)
@@ -107,7 +110,7 @@ class Answers:
         for full, index in wanted:
             name = TopicName(*full.split("/", 2))
             try:
-                self._check(call, Action.DESCRIBE, group, name)
+                self._check_position(call, Action.DESCRIBE, group, name)
             except errors.NotAuthorized:
                 continue
             topic = broker.topics.get(name)
@@ -116,3 +119,16 @@ class Answers:
             given = None if subscription is None else subscription.committed(index)
             found.append((full, index, None if given is None else (given.offset, given.metadata)))
         return found
+
+    async def _end_group(self, call: Call) -> bool:
+        (group,) = call.arguments
+        broker = self._broker
+        self._check(call, Action.DELETE, Resource.of_group(group, None))
+        found = [
+            topic
+            for topic in broker.topics.all()
+            if broker.placement.is_here(topic.name) and broker.subscriptions.find(topic, group)
+        ]
+        ticket = max((broker.subscriptions.delete(topic, group) for topic in found), default=0)
+        await broker.durability.reached(ticket)
+        return bool(found)

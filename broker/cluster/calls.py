@@ -112,6 +112,10 @@ class Home(Siblings):
             for name, index, given in reply.result
         ]
 
+    async def end_group(self, node: int, asker: Asker, group: bytes) -> bool:
+        """As `Siblings.end_group`."""
+        return bool((await self._ask_node(node, asker, "end_group", [group])).result)
+
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """As `Siblings.relay`."""
         address = self._address(self._owner(node))

@@ -52,6 +52,12 @@ class Siblings:
         """
         raise _alone()
 
+    async def end_group(self, node: int, asker: Asker, group: bytes) -> bool:
+        """Delete what a group has on topics that another broker owns; whether it had anything, once
+        that is published. Raises OwnedElsewhere where that broker does not answer, NotAuthorized.
+        """
+        raise _alone()
+
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """A connection to the listener of that name of another broker. Raises OwnedElsewhere."""
         raise _alone()

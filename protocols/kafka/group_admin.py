@@ -1,14 +1,15 @@
 """DescribeGroups, ListGroups, DeleteGroups: what tools see of groups, and how they end them.
 
 A group is there if it has members, or a subscription of its name has a position on some topic,
-whoever made that.
+whoever made that. Over several brokers its coordinator looks for those at all of them, and each
+lists what it has itself: tools ask every broker.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, OwnedElsewhere
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import (
@@ -23,6 +24,7 @@ from protocols.kafka.group_messages import (
     ListGroupsRequest,
 )
 from protocols.kafka.membership import State
+from protocols.kafka.scatter import all_elsewhere, end_elsewhere
 from protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -43,13 +45,19 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
     except BrokerError as error:
         context.refused(error)
         return DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, name)
+    if not context.coordinates(name or b""):
+        return DescribedGroup(Code.NOT_COORDINATOR, name)
     group = context.groups.find(name or b"")
     if group is not None and group.members:
         members = group.described()
         kind, protocol = group.protocol_type, group.protocol_name
         return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
-    if await _topics_of(context, name or b""):
-        return DescribedGroup(Code.NONE, name, State.EMPTY.value)
+    try:
+        if await _topics_of(context, name or b"") or await all_elsewhere(context, name or b""):
+            return DescribedGroup(Code.NONE, name, State.EMPTY.value)
+    except BrokerError as error:
+        context.refused(error)
+        return DescribedGroup(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, name)
     return DescribedGroup(Code.NONE, name)
 
 
@@ -89,20 +97,24 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
     except BrokerError as error:
         context.refused(error)
         return Code.GROUP_AUTHORIZATION_FAILED, 0
+    if not context.coordinates(name):
+        return Code.NOT_COORDINATOR, 0
     group = context.groups.find(name)
     if group is not None and group.members:
         return Code.NON_EMPTY_GROUP, 0
     context.groups.forget(name)
-    topics = await _topics_of(context, name)
-    if not topics:
-        return Code.GROUP_ID_NOT_FOUND, 0
     ticket = 0
     try:
+        is_elsewhere = await end_elsewhere(context, name)
+        topics = await _topics_of(context, name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
+    except OwnedElsewhere as error:  # Also where a topic has just moved: tools ask again.
+        context.refused(error)
+        return Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, ticket
     except BrokerError as error:
         return context.refused(error), ticket
-    return Code.NONE, ticket
+    return (Code.NONE if topics or is_elsewhere else Code.GROUP_ID_NOT_FOUND), ticket
 
 
 def _topics(context: Context) -> list[Topic]:
@@ -111,10 +123,11 @@ def _topics(context: Context) -> list[Topic]:
 
 
 async def _topics_of(context: Context, name: bytes) -> list[Topic]:
-    """The topics where a subscription has that name."""
-    find = context.broker.subscriptions.find
+    """The topics of this broker where a subscription has that name."""
+    broker = context.broker
     return [
         topic
         async for topic in in_turns(_topics(context), TOPICS_PER_TURN)
-        if find(topic, name) is not None
+        if broker.placement.is_here(topic.name)
+        and broker.subscriptions.find(topic, name) is not None
     ]

@@ -79,6 +79,16 @@ async def all_elsewhere(context: Context, group: bytes) -> list[Wanted]:
     return found
 
 
+async def end_elsewhere(context: Context, group: bytes) -> bool:
+    """Delete what the group has at other brokers; whether it had anything. Raises BrokerError."""
+    found = False
+    asker = _asker(context)
+    broker = context.broker
+    for owner in broker.placement.others():
+        found |= await broker.siblings.end_group(owner.node_id, asker, group)
+    return found
+
+
 def _asker(context: Context) -> Asker:
     return Asker(context.connection.principal, context.connection.at)
 

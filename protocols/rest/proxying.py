@@ -6,12 +6,13 @@ along in their headers: the owner asks who it is once more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 import h11
+import structlog
 import trio
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from broker.cluster.placement import NOBODY, Owner
 from broker.errors import OwnedElsewhere
@@ -19,9 +20,11 @@ from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.bodies import topic_name
 from protocols.rest.errors import NO_OWNER, OWNER_LOST, Refused
 from protocols.rest.requests import READING
+from protocols.rest.waiting import disconnected
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from broker.broker import Broker
 
@@ -38,6 +41,10 @@ OWN_HEADERS: Final = frozenset(
 FIND_S: Final = 5.0  # For a topic to have an owner.
 LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
+# The owner is gone, or says what is no HTTP.
+LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
+
+log = structlog.get_logger()
 
 
 class Proxy:
@@ -81,19 +88,56 @@ class Proxy:
         exchange = _Exchange(stream)
         try:
             answer = await exchange.ask(request)
-        except (OSError, trio.BrokenResourceError, h11.ProtocolError) as error:
-            await trio.aclose_forcefully(stream)
+        except LOST as error:
+            await exchange.close()
             raise Refused(OWNER_LOST, f"the broker that serves it is gone: {error}") from error
         except BaseException:  # The client is gone, too.
-            await trio.aclose_forcefully(stream)
+            await exchange.close()
             raise
-        response = StreamingResponse(exchange.body(), answer.status_code)
-        response.raw_headers = [
+        return _PassedOn(request, exchange, answer)
+
+
+class _PassedOn(Response):
+    """The owner's answer, piece by piece as it comes, until the client leaves."""
+
+    def __init__(self, request: Request, exchange: _Exchange, answer: h11.Response) -> None:
+        super().__init__(status_code=answer.status_code)
+        self.raw_headers = [
             (name, value)
             for name, value in answer.headers
             if name not in OWN_HEADERS and name != b"x-request-id"
         ]
-        return response
+        self._request = request
+        self._exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Where its owner is lost on the way it ends early, and so does the connection."""
+
+        async def watch() -> None:
+            await disconnected(self._request)
+            nursery.cancel_scope.cancel()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch)
+                await self._send(send)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._exchange.close()
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        more = True
+        while more:
+            try:
+                body = await self._exchange.piece()
+            except LOST as error:
+                log.warning("owner_lost", protocol="http", reason=str(error))
+                return
+            more = bool(body)
+            await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class _Exchange:
@@ -128,18 +172,14 @@ class _Exchange:
             if isinstance(event, h11.Response):
                 return event
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """The answer's body, piece by piece as it comes."""
-        try:
-            while True:
-                event = await self._next()
-                if isinstance(event, h11.Data):
-                    yield bytes(event.data)
-                else:
-                    return
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(self._stream)
+    async def piece(self) -> bytes:
+        """The next piece of the answer's body; b"" at its end. Raises one of LOST."""
+        event = await self._next()
+        return bytes(event.data) if isinstance(event, h11.Data) else b""
+
+    async def close(self) -> None:
+        """Let go of the connection, whatever is still to come."""
+        await trio.aclose_forcefully(self._stream)
 
     async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
         data = self._http.send(event)

@@ -12,7 +12,8 @@ import apache_iggy
 import httpx
 import iggy_py
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
 
 from conformance.cluster import faults, servers
 from conformance.cluster.brokers import command, settings_for
@@ -99,8 +100,6 @@ class Client:
         )
 
     def commit(self, broker, position):
-        from kafka.structs import OffsetAndMetadata
-
         consumer = self.consumer(broker)
         place = TopicPartition(self.topic, 0)
         consumer.assign([place])
@@ -178,6 +177,29 @@ def http_at_both(addresses):
             assert missing.status_code == 404 and missing.json()["code"] == "topic_not_found"
 
 
+def groups_at_both(addresses, topics):
+    """What admin tools see and delete of a group with positions on topics of both brokers."""
+    places = [TopicPartition(topic, 0) for topic in topics]
+    for address in addresses:
+        consumer = KafkaConsumer(
+            bootstrap_servers=address, group_id="gone", enable_auto_commit=False
+        )
+        consumer.assign(places)
+        consumer.commit({place: OffsetAndMetadata(7, "", -1) for place in places})
+        admin = KafkaAdminClient(bootstrap_servers=address)
+        assert "gone" in {group["group_id"] for group in admin.list_groups()}
+        shown = admin.describe_groups(["gone", "never"])
+        assert {name: group["group_state"] for name, group in shown.items()} == {
+            "gone": "Empty",
+            "never": "Dead",
+        }
+        assert dict(admin.delete_groups(["gone"])) == {"gone": "OK"}
+        assert [consumer.committed(place) for place in places] == [None] * len(places)
+        assert dict(admin.delete_groups(["gone"])) != {"gone": "OK"}
+        admin.close()
+        consumer.close()
+
+
 async def logged_in(client):
     await client.connect()
     await client.login_user("iggy", "iggy")
@@ -206,6 +228,8 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
         )
         everything_is_there(second, 10)
         asyncio.run(iggy_at_both([first.addresses["iggy"], second.addresses["iggy"]]))
+        kafka = [first.addresses["kafka"], second.addresses["kafka"]]
+        groups_at_both(kafka, [client.topic for client in clients])
         http_at_both([first.addresses["http"], second.addresses["http"]])
         first.kill()
         until_seen(lambda: owned(settings, 2) == 65)
