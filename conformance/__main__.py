@@ -15,7 +15,7 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from conformance.report import Run, to_html, to_json, to_markdown
+from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import (
     FAIL,
     PASS,
@@ -35,7 +35,12 @@ PROTOCOLS = {"kafka": "kafka", "pulsar": "pulsar", "iggy": "iggy", "rest": "http
 def main() -> int:
     """Exit code 0 if nothing failed, 1 otherwise, 2 where no cell was chosen."""
     arguments = _parser().parse_args()
+    if arguments.shown is not None:
+        _write(from_json(arguments.shown.read_text()), arguments)
+        return 0
     chosen = cells(find_cases(arguments.only), arguments.cell)
+    if arguments.client:
+        chosen = [one for one in chosen if set(one[1]) <= set(arguments.client)]
     if not chosen:
         print(f"no cell is named like {arguments.cell or arguments.only}", file=sys.stderr)
         return 2
@@ -46,7 +51,8 @@ def main() -> int:
     }
     started = time.monotonic()
     if given:
-        subject = ", ".join(f"{listener} at {address}" for listener, address in given.items())
+        told = ", ".join(f"{listener} at {address}" for listener, address in given.items())
+        subject = arguments.subject or told
         outcomes = _run(chosen, given)
     else:
         subject = f"Braidlog {metadata.version('braidlog')}"
@@ -63,8 +69,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="cases like it")
     parser.add_argument("--cell", default="", metavar="CASE:CLIENTS", help="one cell")
+    parser.add_argument(
+        "--client", action="append", default=[], metavar="NAME", help="cells of these clients alone"
+    )
     for option in PROTOCOLS:
         parser.add_argument(f"--{option}", metavar="HOST:PORT", help=f"a {option} server to ask")
+    parser.add_argument("--subject", metavar="NAME", help="what the report calls the broker asked")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="JSON of other runs",
+    )
+    parser.add_argument(
+        "--shown", type=Path, metavar="FILE", help="run nothing: show the run of that JSON"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes as JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write docs/conformance.md")
@@ -98,13 +119,12 @@ def _line(outcome: Outcome) -> str:
 
 
 def _write(run: Run, arguments: argparse.Namespace) -> None:
-    for path, write in (
-        (arguments.json, to_json),
-        (arguments.html, to_html),
-        (arguments.markdown, to_markdown),
-    ):
+    beside = [from_json(path.read_text()) for path in arguments.beside]
+    if arguments.json is not None:
+        arguments.json.write_text(to_json(run))
+    for path, write in ((arguments.html, to_html), (arguments.markdown, to_markdown)):
         if path is not None:
-            path.write_text(write(run))
+            path.write_text(write(run, beside))
 
 
 if __name__ == "__main__":

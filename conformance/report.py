@@ -63,8 +63,21 @@ def to_json(run: Run) -> str:
     return json.dumps({**head, "summary": run.summary(), "cells": cells}, indent=1) + "\n"
 
 
-def to_markdown(run: Run) -> str:
-    """docs/conformance.md: a table a case, and below it why cells were skipped or failed."""
+def from_json(text: str) -> Run:
+    """The run that `to_json` wrote."""
+    found = json.loads(text)
+    names = [field.name for field in dataclasses.fields(Outcome)]
+    outcomes = [
+        Outcome(**{name: cell[name] for name in names} | {"clients": tuple(cell["clients"])})
+        for cell in found["cells"]
+    ]
+    return Run(found["date"], found["subject"], found["seconds"], outcomes)
+
+
+def to_markdown(run: Run, beside: Sequence[Run] = ()) -> str:
+    """docs/conformance.md: a table a case, and below it why cells were skipped or failed; at the
+    end what the brokers of other runs gave in the same cells.
+    """
     lines = [
         "# Conformance",
         "",
@@ -80,12 +93,13 @@ def to_markdown(run: Run) -> str:
         lines += _pairs_markdown(cells) if _are_pairs(cells) else _list_markdown(cells)
         lines += [""]
         lines += _reasons(cells)
+    lines += _beside_markdown(run, beside) if beside else []
     return "\n".join(lines).rstrip() + "\n"
 
 
-def to_html(run: Run) -> str:
+def to_html(run: Run, beside: Sequence[Run] = ()) -> str:
     """One page without other files: the matrix as a picture; each cell leads to the command that
-    repeats it.
+    repeats it. Other runs as in `to_markdown`.
     """
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Braidlog conformance</title>",
@@ -97,6 +111,7 @@ def to_html(run: Run) -> str:
             f"<h2 id='{_text(case)}'>{_text(title(case))}</h2><p>{_text(cells[0].promise)}</p>"
         ]
         parts += _pairs_html(cells) if _are_pairs(cells) else _list_html(cells)
+    parts += _beside_html(run, beside) if beside else []
     parts.append("<h2>Each cell</h2><table><tr><th>cell<th>result<th>to repeat it<th>why</tr>")
     parts += [
         f"<tr id='{_anchor(cell)}'><td>{_text(cell.case)}: {_text(_clients(cell))}"
@@ -105,6 +120,43 @@ def to_html(run: Run) -> str:
         for cell in run.outcomes
     ]
     return "\n".join([*parts, "</table></html>"]) + "\n"
+
+
+def _beside(run: Run, beside: Sequence[Run]) -> list[tuple[Outcome, list[Outcome | None]]]:
+    """The cells that some other broker was asked for, and what each gave."""
+    found = [
+        {(cell.case, cell.clients): cell for cell in other.outcomes if cell.result != SKIPPED}
+        for other in beside
+    ]
+    rows = [(cell, [one.get((cell.case, cell.clients)) for one in found]) for cell in run.outcomes]
+    return [(cell, others) for cell, others in rows if any(others)]
+
+
+BESIDE = "Beside other brokers"
+BESIDE_PROMISE = (
+    "The cells of one protocol alone, asked of real brokers of that protocol with the clients that"
+    " speak to them."
+)
+
+
+def _beside_markdown(run: Run, beside: Sequence[Run]) -> list[str]:
+    subjects = [run.subject, *(other.subject for other in beside)]
+    lines = [f"## {BESIDE}", "", BESIDE_PROMISE, "", f"| cell | {' | '.join(subjects)} |"]
+    lines.append("| --- " * (len(subjects) + 1) + "|")
+    for cell, others in _beside(run, beside):
+        told = [SIGNS[one.result] if one else "" for one in (cell, *others)]
+        lines.append(f"| {title(cell.case)}: {_clients(cell)} | {' | '.join(told)} |")
+    return [*lines, ""]
+
+
+def _beside_html(run: Run, beside: Sequence[Run]) -> list[str]:
+    heads = "".join(f"<th>{_text(one.subject)}" for one in (run, *beside))
+    lines = [f"<h2>{BESIDE}</h2><p>{BESIDE_PROMISE}</p><table><tr><th>cell{heads}</tr>"]
+    for cell, others in _beside(run, beside):
+        told = "".join(f"<td class={one.result}>{one.result}" if one else "<td>" for one in others)
+        name = f"{title(cell.case)}: {_clients(cell)}"
+        lines.append(f"<tr><td>{_text(name)}{_cell_html(cell)}{told}</tr>")
+    return [*lines, "</table>"]
 
 
 def title(case: str) -> str:

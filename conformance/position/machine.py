@@ -113,7 +113,7 @@ class Machine:
 
     def deliver(self) -> bool:
         """A Pulsar consumer is sent what is left, and of each entry what Pulsar acknowledged."""
-        self.cursor.start(0)
+        self._set_by_subscribe()
         wanted = self.cursor.deliveries()
         with self._pulsar() as place:
             found = place.deliveries(len(wanted))
@@ -186,6 +186,12 @@ class Machine:
     def _pulsar(self) -> PulsarPlace:
         return PulsarPlace(self.broker.address("pulsar"), self.topic, GROUP)
 
+    def _set_by_subscribe(self) -> None:
+        """A SUBSCRIBE sets a cursor that was never set, and is answered once that is on disk."""
+        if self.cursor.below is None:
+            self.cursor.start(0)
+            self.maybe = [self._copy()]
+
     def _pulsar_ack(self) -> bool:
         entries = self.random.sample(self.log.entries, self.random.randint(1, 4))
         ids = [pulsar_id(self.ledger, one) for one in entries]
@@ -211,7 +217,7 @@ class Machine:
     def _ack(self, kind: int, ids: list[bytes], offsets: list[int]) -> bool:
         answered = self.random.random() < 0.5
         with self._pulsar() as place:
-            self.cursor.start(0)
+            self._set_by_subscribe()
             place.ack(kind, ids, answered=answered)
             place.leave()
         self.cursor.ack(offsets)

@@ -1,8 +1,9 @@
 """The matrix as Markdown, HTML and JSON, from outcomes made by hand."""
 
 import json
+from dataclasses import replace
 
-from conformance.report import Run, to_html, to_json, to_markdown
+from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import FAIL, PASS, SKIPPED, Outcome, cells, find_cases
 
 PAIR = ("kafka-python", "pulsar-client")
@@ -37,6 +38,21 @@ def test_json_holds_every_cell():
     run = json.loads(to_json(RUN))
     assert [cell["result"] for cell in run["cells"]] == [PASS, FAIL, SKIPPED]
     assert run["cells"][0]["versions"] == ["kafka-python 3.0.12", "pulsar-client 3.13.0"]
+
+
+def test_json_is_read_back_as_it_was():
+    assert from_json(to_json(RUN)) == replace(RUN, seconds=1.2)
+
+
+def test_other_brokers_stand_beside_in_the_cells_that_they_were_asked_for():
+    kafka = Run("2026-01-02", "Kafka 4", 1.0, [replace(OUTCOMES[1], result=PASS), OUTCOMES[2]])
+    text = to_markdown(RUN, [kafka])
+    assert "| cell | Braidlog 1 | Kafka 4 |" in text
+    row = "| Values pairwise: pulsar-client 3.13.0 > kafka-python 3.0.12 | **FAIL** | pass |"
+    assert row in text
+    assert text.count("Values pairwise: ") == 1 and "Raw headers: " not in text
+    page = to_html(RUN, [kafka])
+    assert "<th>Kafka 4" in page and page.count("<td>Values pairwise: ") == 1
 
 
 def test_a_cell_is_found_by_the_name_that_the_report_gives_it():
