@@ -81,11 +81,14 @@ def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
     """A broker that asks everybody, with a user who may do nothing."""
     secret, certificate = folder / "token.secret", folder / "server.pem"
     secret.write_bytes(rows_login.SECRET)
+    root = folder / "iggy.password"  # Recorded logins have Iggy's own: they must not come in.
+    root.write_text("neither iggy nor anything that is sent\n")
     issued = trustme.CA().issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
     settings = (
         "access.required=true",
         f"access.token_secret_file={secret}",
+        f"listeners.iggy.password_file={root}",
         f"access.slow_down={str(slows_down).lower()}",
         "listeners.kafka-tls.protocol=kafka",
         "listeners.kafka-tls.listen=127.0.0.1:0",

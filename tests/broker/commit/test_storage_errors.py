@@ -68,6 +68,7 @@ def test_every_error_of_storage_has_a_broker_error():
         storage.errors.OffsetOutOfRange: (7, 1, 5),
         storage.errors.DamagedLog: ("p", 0, 0, "bad"),
         storage.errors.RecordTooLarge: (10, 5),
+        storage.errors.TooManyRecords: ("parts", 5),
     }
     for kind in all_subclasses(storage.errors.StorageError):
         if kind.__module__ != "storage.errors":
