@@ -3,6 +3,7 @@ makes the stream where it is not there yet, sends, polls, and prints what came o
 """
 
 import asyncio
+import os
 import sys
 
 from apache_iggy import IggyClient, PollingStrategy, SendMessage
@@ -24,4 +25,5 @@ async def main(url: str) -> str:
     return f"{'found' if found else 'made'} read"
 
 
-print(asyncio.run(main(sys.argv[1])))
+print(asyncio.run(main(sys.argv[1])), flush=True)
+os._exit(0)  # The library's own threads may abort a Python that ends.
