@@ -40,6 +40,7 @@ class Run:
         self.random = rng
         self.ledgers = {name: Ledger(name) for name in WRITERS}
         self.positions = {"kafka": 0, "iggy": 0}
+        # Of commits since the last that was acknowledged: they may have happened.
         self.unanswered: dict[str, set[int]] = {listener: set() for listener in self.positions}
         with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(topic)
@@ -69,8 +70,11 @@ class Run:
         others = {"iggy": read_back_by_iggy(address("iggy"), self.topic)}
         broken += faults(log, list(self.ledgers.values()), others)
         for member in committers:
+            may_be = self.unanswered[member.listener]
+            if member.has_answer:
+                may_be.clear()  # It came after them.
             if member.unanswered is not None:
-                self.unanswered[member.listener].add(member.unanswered)
+                may_be.add(member.unanswered)
         broken += position_faults(address("kafka"), self.topic, committers, self.unanswered)
         self.positions = {member.listener: member.position for member in committers}
         return broken

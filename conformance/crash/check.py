@@ -61,13 +61,16 @@ def position_faults(
     address: Address, topic: str, committers: list[Committer], unanswered: dict[str, set[int]]
 ) -> list[str]:
     """Groups that are behind their last acknowledged commit, or where nobody put them, seen through
-    the Kafka listener. `unanswered` are the positions of each group's commits without an answer.
+    the Kafka listener. `unanswered` are the positions of each group's commits behind that one which
+    have no answer.
     """
     history = History()
     with KafkaWire(address) as wire:
         for member in committers:
+            history.moved(history.move(member.group, member.position))
             for wanted in unanswered[member.listener]:
                 history.move(member.group, wanted)
-            history.moved(history.move(member.group, member.position))
-            history.told(member.group, wire.committed(member.group, topic), "kafka")
+            # A group that has committed nothing is at -1.
+            position = max(wire.committed(member.group, topic), 0)
+            history.told(member.group, position, "kafka")
     return check(history)

@@ -20,6 +20,7 @@ class Committer(threading.Thread):
         self.topic = topic
         self.group = f"crash-{listener}"
         self.position = position
+        self.has_answer = False  # Whether any commit of its own was acknowledged.
         self.unanswered: int | None = None  # The commit under way, which may have happened.
         self.random = random.Random(seed)
         self.stopping = threading.Event()
@@ -43,7 +44,7 @@ class Committer(threading.Thread):
                 wanted = self.position + self.random.randrange(3)
                 self.unanswered = wanted
                 assert wire.commit(self.group, self.topic, wanted) == 0
-                self.position, self.unanswered = wanted, None
+                self._acknowledged(wanted)
 
     def _commit_by_iggy(self) -> None:
         """Only below the end of the log: Iggy refuses an offset that is not there."""
@@ -54,4 +55,7 @@ class Committer(threading.Thread):
                     wanted = found[-1].offset + 1
                     self.unanswered = wanted
                     wire.store_offset(self.topic, self.group, wanted - 1)
-                    self.position, self.unanswered = wanted, None
+                    self._acknowledged(wanted)
+
+    def _acknowledged(self, position: int) -> None:
+        self.position, self.unanswered, self.has_answer = position, None, True
