@@ -15,7 +15,7 @@ from pathlib import Path
 from conformance.clients import ROOT
 
 SOURCES = Path(__file__).parent
-CACHE = Path(os.environ.get("BRAIDLOG_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))
+CACHE = Path(os.environ.get("CONFORMANCE_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ALL = ("group", "admin", "transact")  # What a library is tried with besides the codecs.
 BUILD_S = 600
