@@ -18,7 +18,6 @@
 #endif
 
 /* Numbers in bytes. */
-
 static inline uint32_t be32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -196,7 +195,6 @@ static uint64_t xxh3_of(const uint8_t *at, size_t size)
 
 /* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
  * attributes 1, key size 4, key, value size 4, value. */
-
 enum { KAFKA_MESSAGE_MIN = 14, KAFKA_ENTRY_MIN = 26, KAFKA_CODEC_BITS = 7 };
 
 typedef struct {
@@ -244,20 +242,16 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
     while (end - pos >= KAFKA_ENTRY_MIN) {
         uint8_t *entry = at + pos;
         Py_ssize_t size = (int32_t)be32(entry + 8), whole = size + 12;
-        if (size < KAFKA_MESSAGE_MIN) {
-            is_sound = 0;
-            break;
-        }
-        if (whole > end - pos)
+        is_sound = size >= KAFKA_MESSAGE_MIN;
+        if (!is_sound || whole > end - pos)
             break;
         is_sound = whole <= bytes_max && crc32_of(entry + 16, (size_t)size - 4) == be32(entry + 12)
             && entry[16] == 0;
         if (!is_sound)
             break;
-        if (entry[17] & KAFKA_CODEC_BITS) {
-            is_compressed = 1;
+        is_compressed = entry[17] & KAFKA_CODEC_BITS;
+        if (is_compressed)
             break;
-        }
         is_sound = next_message(at, &pos, end, &message);
         if (!is_sound)
             break;
@@ -269,9 +263,8 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
     PyBuffer_Release(&view);
     if (!is_sound)
         Py_RETURN_NONE;
-    if (is_compressed)
-        return Py_BuildValue("nnO", (Py_ssize_t)0, (Py_ssize_t)0, Py_True);
-    return Py_BuildValue("nnO", count, pos, Py_False);
+    return is_compressed ? Py_BuildValue("nnO", (Py_ssize_t)0, (Py_ssize_t)0, Py_True)
+                         : Py_BuildValue("nnO", count, pos, Py_False);
 }
 
 /* Offsets of messages that were checked; False where they do not fill the buffer. */
@@ -409,36 +402,27 @@ static const uint8_t *key_in(const uint8_t *at, const uint8_t *end, uint64_t *si
                 ordering = start;
                 ordering_size = value;
             }
-        } else {
+        } else
             return NULL;
-        }
     }
     *size = ordering ? ordering_size : key_size;
     return ordering ? ordering : is_base64 ? NULL : key;
 }
 
 /* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
-static PyObject *entry_key(PyObject *module, PyObject *entry)
+static PyObject *entry_key(PyObject *self, PyObject *entry)
 {
     Py_buffer view;
-    PyObject *found = NULL;
-    (void)module;
     if (PyObject_GetBuffer(entry, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    const uint8_t *at = view.buf;
-    if (view.len >= CHECKED_MIN && at[0] == 0x0e && at[1] == 0x01) {
-        uint64_t size = (uint64_t)at[6] << 24 | at[7] << 16 | at[8] << 8 | at[9];
-        if (size <= (uint64_t)(view.len - CHECKED_MIN)) {
-            const uint8_t *begin = at + CHECKED_MIN;
-            uint64_t key_size = 0;
-            const uint8_t *key = key_in(begin, begin + size, &key_size);
-            if (key != NULL)
-                found = PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)key_size);
-        }
-    }
+    const uint8_t *at = view.buf, *key = NULL;
+    uint64_t size = 0;
+    if (view.len >= CHECKED_MIN && at[0] == 0x0e && at[1] == 0x01
+        && (Py_ssize_t)be32(at + 6) <= view.len - CHECKED_MIN)
+        key = key_in(at + CHECKED_MIN, at + CHECKED_MIN + be32(at + 6), &size);
+    PyObject *found = key == NULL ? Py_NewRef(Py_None)
+                                  : PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)size);
     PyBuffer_Release(&view);
-    if (found == NULL && !PyErr_Occurred())
-        Py_RETURN_NONE;
     return found;
 }
 
@@ -728,8 +712,6 @@ static PyObject *iggy_frames(PyObject *self, PyObject *args)
         Py_RETURN_NONE;
     return Py_BuildValue("nnKK", payloads, values, first_us, latest_us);
 }
-
-/* Records of one format for readers of another. */
 
 /* Iggy's classic records of a set, from an offset on, as many as there is room for; a key that a
  * header can hold comes in one, behind `head`. They end before what Python has to look at. */
