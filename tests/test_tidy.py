@@ -421,6 +421,13 @@ def test_requirements_are_pinned_with_hashes_and_name_no_address() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+def test_lock_files_of_programs_name_no_address() -> None:
+    paths = sorted((ROOT / "conformance").rglob("*lock*.json"))
+    assert paths
+    offenders = [str(path) for path in paths if "://" in path.read_text()]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_each_extra_has_its_requirements() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     expected = {"core", "build", *project["optional-dependencies"]}

@@ -1,5 +1,7 @@
 """Consumer groups through the wire: two connections, and what tools see."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -91,9 +93,13 @@ async def test_a_member_that_leaves_lets_the_other_join_again(
     assert await beat(other, second) == Code.UNKNOWN_MEMBER_ID
 
 
-async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_ever(
+@asynccontextmanager
+async def another_waits(
     broker: Broker, client: Client, open_client: OpenClient
-) -> None:
+) -> AsyncIterator[tuple[g.JoinGroupReply, Client, trio.Nursery]]:
+    """A group of one that another client waits to join: the member, that client, and where it
+    waits.
+    """
     first = await joined(client)
     await synced(client, first)
     other = await another(open_client)
@@ -103,6 +109,13 @@ async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_e
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(other.call_with_table, join(promised.member_id), 5))
         await until(lambda: group.state is State.PREPARING)
+        yield first, other, nursery
+
+
+async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_ever(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    async with another_waits(broker, client, open_client) as (first, other, nursery):
         nursery.cancel_scope.cancel()
     await other.stream.aclose()
     again = await client.call_with_table(join(first.member_id), 5)

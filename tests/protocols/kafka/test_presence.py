@@ -17,11 +17,18 @@ from protocols.kafka.long_polls import (
     CLIENTS_CALLED_MAX,
     REJOIN_POLL_S,
 )
-from protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member, State
+from protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member
 from protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from tests.protocols.kafka.frames import Client, fetch
-from tests.protocols.kafka.talk import FOO, OpenClient, another
-from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced, two_members
+from tests.protocols.kafka.talk import FOO, OpenClient
+from tests.protocols.kafka.test_groups import (
+    GROUP,
+    another_waits,
+    beat,
+    join,
+    synced,
+    two_members,
+)
 from tests.waiting import until
 
 SESSION_S = 6.0
@@ -217,15 +224,7 @@ async def test_the_end_of_a_connection_is_told_to_the_group(
 async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
-    first = await joined(client)
-    await synced(client, first)
-    other = await another(open_client)
-    promised = await other.call_with_table(join(), 5)
-    group = groups_of(broker, "public/default").find(GROUP)
-    assert group is not None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(other.call_with_table, join(promised.member_id), 5))
-        await until(lambda: group.state is State.PREPARING)
+    async with another_waits(broker, client, open_client) as (first, _, _):
         await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=600_000))
         await client.call_with_table(join(first.member_id), 5)
 
