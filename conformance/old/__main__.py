@@ -3,19 +3,17 @@
 See README.md beside this.
 """
 
-import argparse
 import base64
 import platform
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 
 from conformance.old.programs import PROGRAMS
-from conformance.server import RunningBroker
+from conformance.today.command import run_programs
 from conformance.today.programs import Program, Unavailable
 from conformance.today.scenario import Client, Failed
 
@@ -35,7 +33,7 @@ def outcomes(program: Program, address: str, seed_group: str) -> Iterator[tuple[
     topic = f"old-{program.name}-{uuid.uuid4().hex[:8]}"
     client.make(topic)
     for number, codec in enumerate(program.codecs):
-        yield codec, _outcome(lambda: check_codec(client, topic, codec, number))  # noqa: B023
+        yield codec, _outcome(partial(check_codec, client, topic, codec, number))
     yield "today", _outcome(lambda: check_today(address, topic, COUNT * len(program.codecs)))
     yield "position", _outcome(lambda: check_position(client, address, topic, seed_group))
 
@@ -101,31 +99,13 @@ def _compare(found: Sequence[Row], start: int) -> None:
 
 def main() -> int:
     """The exit code: 0 if nothing failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="a client's name, with or without version")
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is there already")
-    parser.add_argument("--report", type=Path, help="a Markdown file to write")
-    options = parser.parse_args()
-    chosen = [
-        one
-        for one in PROGRAMS
-        if not options.only or {one.name, f"{one.name}-{one.version}"} & set(options.only)
-    ]
-    if options.kafka:
-        rows = list(_run(chosen, options.kafka))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            listen = {"kafka": "127.0.0.1:0"}
-            with RunningBroker(Path(folder), listen=listen, others=False) as running:
-                rows = list(_run(chosen, running.addresses["kafka"]))
-                running.stop()
-                running.verify()
-    if options.report:
+    rows, report = run_programs(__doc__, PROGRAMS, _run)
+    if report is not None:
         text = ["# Kafka's old clients", "", "`python -m conformance.old`, "]
         text[-1] += f"Python {platform.python_version()} (`conformance/old/README.md`)."
         text += ["", "| client | what was tried |", "| --- | --- |"]
         text += [f"| {name} | {', '.join(told)} |" for name, told in rows]
-        options.report.write_text("\n".join(text) + "\n")
+        report.write_text("\n".join(text) + "\n")
     return int(any("FAILED" in one for _, told in rows for one in told))
 
 

@@ -3,15 +3,13 @@
 See README.md beside this.
 """
 
-import argparse
 import platform
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
-from conformance.server import RunningBroker
+from conformance.today.command import run_programs
 from conformance.today.programs import PROGRAMS, Program, Unavailable
 from conformance.today.scenario import (
     PARTITIONS,
@@ -39,7 +37,7 @@ def outcomes(program: Program, address: str) -> Iterator[tuple[str, str]]:
     if not program.makes_topics:
         client.make(topic)
     for number, codec in enumerate(program.codecs):
-        yield codec, _outcome(lambda: check_codec(client, topic, codec, number))  # noqa: B023
+        yield codec, _outcome(partial(check_codec, client, topic, codec, number))
     if "group" in program.tries:
         yield "group", _outcome(lambda: check_group(client, f"{topic}-g", f"g-{unique}"))
     if "admin" in program.tries:
@@ -62,30 +60,10 @@ def _outcome(check: object) -> str:
 
 def main() -> int:
     """The exit code: 0 if nothing failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="a client's name, with or without version")
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is there already")
-    parser.add_argument("--report", type=Path, help="a Markdown file to write")
-    options = parser.parse_args()
-    chosen = [
-        one
-        for one in PROGRAMS
-        if not options.only or {one.name, f"{one.name}-{one.version}"} & set(options.only)
-    ]
-    if options.kafka:
-        lines = list(_run(chosen, options.kafka))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            settings = [f"topics.num_partitions={PARTITIONS}"]
-            listen = {"kafka": "127.0.0.1:0"}
-            with RunningBroker(
-                Path(folder), listen=listen, others=False, settings=settings
-            ) as running:
-                lines = list(_run(chosen, running.addresses["kafka"]))
-                running.stop()
-                running.verify()
-    if options.report:
-        options.report.write_text(report_of(lines))
+    settings = [f"topics.num_partitions={PARTITIONS}"]
+    lines, report = run_programs(__doc__, PROGRAMS, _run, settings)
+    if report is not None:
+        report.write_text(report_of(lines))
     return int(any(outcome.startswith("FAILED") for *_, outcome in lines))
 
 

@@ -1,0 +1,44 @@
+"""What the commands that run programs of Kafka's clients share: their options, and the broker."""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from conformance.server import RunningBroker
+from conformance.today.programs import Program
+
+Row = TypeVar("Row")
+
+
+def run_programs(
+    doc: str | None,
+    programs: Sequence[Program],
+    rows_of: Callable[[list[Program], str], Iterator[Row]],
+    settings: Sequence[str] = (),
+) -> tuple[list[Row], Path | None]:
+    """Run the programs that the command line chooses, at its broker or one with these settings:
+    their rows, and the report to write.
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--only", action="append", help="a client's name, with or without version")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is there already")
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
+    options = parser.parse_args()
+    chosen = [
+        one
+        for one in programs
+        if not options.only or {one.name, f"{one.name}-{one.version}"} & set(options.only)
+    ]
+    if options.kafka:
+        return list(rows_of(chosen, options.kafka)), options.report
+    listen = {"kafka": "127.0.0.1:0"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RunningBroker(Path(folder), listen=listen, others=False, settings=settings) as running,
+    ):
+        rows = list(rows_of(chosen, running.addresses["kafka"]))
+        running.stop()
+        running.verify()
+    return rows, options.report
