@@ -45,7 +45,7 @@ from storage.codecs.api import (
     Decoded,
     without_frames,
 )
-from storage.codecs.base import ConvertedPart, Wanted
+from storage.codecs.base import Converted, Stored, Wanted
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
@@ -319,62 +319,45 @@ class _FormatReader(Reader):
         super().__init__(partition, codec.format, result, bytes_max, records_max)
         self._codec = codec
         self._convert = getattr(codec, "converted", None)
-        self._convert_part = getattr(codec, "converted_part", None)
         # Formats of the same protocol, whose keys are no part of what its readers are shown.
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
-        if self._take_converted(batch):
-            yield trio.lowlevel.checkpoint()
-            return
-        while self._take_converted_part(batch):
+        while self._take_converted(batch):
             yield trio.lowlevel.checkpoint()
         if self.result.next_offset < batch.next_offset and not self.is_full:
             yield from super()._take_foreign(batch)
 
     def _take_converted(self, batch: Batch) -> bool:
-        """Add a whole batch that the reader's format knows a short way from; False: it does not."""
-        header, result = batch.header, self.result
-        is_whole = result.next_offset <= batch.base_offset and not header.flags
-        is_dense = header.record_count == header.last_offset_delta + 1
-        fits = header.record_count <= min(self._records_left, CONVERTED_RECORDS_MAX)
-        if self._convert is None or not (is_whole and is_dense and fits):
-            return False
-        if len(batch.body) > CONVERTED_BYTES_MAX:
-            return False
-        body = self._convert(batch.body, header.body_format)
-        if body is None:
-            return False
-        self._walked_bytes += len(batch.body)
-        if result.parts and result.size + len(body) > self._bytes_max:
-            self._ended = True
-        else:
-            result.add(body, header.record_count, batch.base_offset)
-            result.next_offset = batch.next_offset
-        return True
-
-    def _take_converted_part(self, batch: Batch) -> bool:
         """Add what the reader's format knows a short way from, of the rest of a batch; False: it
         knows none, or there is no room.
         """
         header, result = batch.header, self.result
-        if self._convert_part is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
+        if self._convert is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
             return False
         room = self._bytes_max - result.size
         if self.is_full or room <= 0 or result.next_offset >= batch.next_offset:
             return False
-        piece = min(room, READ_PIECE_BYTES)
-        wanted = Wanted(result.next_offset, self._records_left, piece)
-        part: ConvertedPart | None = self._convert_part(
-            batch.body, header.body_format, header.append_us, wanted
+        is_dense = header.record_count == header.last_offset_delta + 1
+        stored = Stored(
+            batch.body,
+            header.body_format,
+            header.append_us,
+            batch.base_offset,
+            header.record_count,
+            is_dense,
         )
-        if part is None:
+        records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
+        made: Converted | None = self._convert(
+            stored, Wanted(result.next_offset, records_max, room)
+        )
+        if made is None:
             return False
-        if not part.count:
-            self._ended = part.is_full and bool(result.parts) and piece == room
+        if not made.count:
+            self._ended = made.is_full and bool(result.parts)
             return False
-        result.add(part.records, part.count, part.first_offset)
-        result.next_offset = part.next_offset
+        result.add(made.records, made.count, made.first_offset)
+        result.next_offset = made.next_offset
         return True
 
     def _take_stored(self, batch: Batch) -> None:

@@ -173,8 +173,8 @@ class Codec(Protocol):
         """
 
 
-# Optional parts of a codec: `converted`, `converted_part`, and `without`, which compaction needs;
-# see `storage.codecs.base.BodyCodec`.
+# Optional parts of a codec: `converted`, and `without`, which compaction needs; see
+# `storage.codecs.base.BodyCodec`.
 #
 # Optional part of a codec: `keyless`, the formats whose records' keys its readers are not shown.
 # Iggy's own partitioning key is a thing between writer and broker.

@@ -31,10 +31,27 @@ class Wanted:
 
 
 @dataclass(slots=True, frozen=True)
-class ConvertedPart:
-    """Records made over from another format; see `BodyCodec.converted_part`."""
+class Stored:
+    """A body of any format with what its batch says of it."""
 
-    records: bytes
+    body: Buffer
+    body_format: int
+    append_us: int
+    base_offset: int
+    record_count: int
+    is_dense: bool  # no offset is missing between its records
+
+    def is_whole(self, wanted: Wanted) -> bool:
+        """Whether all of its records are wanted."""
+        begins = wanted.start_offset <= self.base_offset
+        return begins and self.is_dense and self.record_count <= wanted.records_max
+
+
+@dataclass(slots=True, frozen=True)
+class Converted:
+    """Records made over from another format."""
+
+    records: Buffer
     count: int
     first_offset: int
     next_offset: int  # behind the last of them
@@ -81,9 +98,11 @@ class BodyCodec(abc.ABC):
         """As `Codec.split`."""
         return list(islice(self.starts(body, base_offset, start_offset), starts_max))
 
-    def converted(self, body: Buffer, body_format: int) -> memoryview | None:
-        """What `readable` gives of a body of another format once all its records are encoded in
-        this one, without records in between; None: that way is not known, or not for this body.
+    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+        """What `readable` gives of the wanted records of a body of another format once they are
+        encoded in this one, without records in between: as many as fit into `bytes_max`, and none
+        behind one that has to go by way of a record. None: that way is not known, or not for this
+        body.
         """
         return None
 
@@ -102,14 +121,6 @@ class BodyCodec(abc.ABC):
                 parts.append(view[pos:stop])
                 count, end_offset = count + 1, offset + 1
         return Kept(b"".join(parts) if count else b"", count, end_offset)
-
-    def converted_part(
-        self, body: Buffer, body_format: int, append_us: int, wanted: Wanted
-    ) -> ConvertedPart | None:
-        """As `converted`, of those records that are wanted: no more than fit into `bytes_max`, and
-        none behind one that has to go by way of a record. None: that way is not known.
-        """
-        return None
 
     def readable(self, body: Buffer) -> memoryview:
         """All of the body."""

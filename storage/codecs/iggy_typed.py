@@ -19,7 +19,7 @@ from storage.codecs.api import (
     Decoded,
     Prepared,
 )
-from storage.codecs.base import Wanted
+from storage.codecs.base import Converted, Stored, Wanted
 from storage.codecs.headers import is_text
 from storage.codecs.iggy import (
     HEADER_BYTES_MAX,
@@ -119,14 +119,11 @@ class IggyTypedCodec(PolledCodec):
             parts += (U64.pack(checksum_of(message)), message)
         return b"".join(parts)
 
-    def converted(self, body: Buffer, body_format: int) -> memoryview | None:
-        """As `BodyCodec.converted`, of the classic form."""
-        rows = ROWS.get() if body_format == BodyFormat.IGGY else None
-        records = self.quick_records(body) if rows is not None else None
-        if rows is None or records is None:
+    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+        """As `BodyCodec.converted`, of the classic form whole."""
+        if stored.body_format != BodyFormat.IGGY:
             return None
-        made: memoryview | None = rows.typed_of_classic(records)
-        return made
+        return self.converted_whole(stored, wanted, "typed_of_classic")
 
     def carries(self, record: Record) -> bool:
         """Not without a value: an absent one would come out as an empty one."""

@@ -424,7 +424,7 @@ async def test_sets_made_over_in_parts_are_those_made_by_records(
         limits = {"bytes_max": bytes_max, "records_max": chance.choice((None, 1, 10, 50))}
         parts = await read_as(partition, IGGY, offset, **limits)
         with monkeypatch.context() as without:
-            without.setattr(type(IGGY), "converted_part", lambda *_: None)
+            without.setattr(type(IGGY), "converted", lambda *_: None)
             by_records = await read_as(partition, IGGY, offset, **limits)
         at = (seed, offset, limits)
         assert b"".join(parts.parts) == b"".join(by_records.parts), at

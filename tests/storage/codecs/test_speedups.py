@@ -13,7 +13,7 @@ from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES
 from storage.codecs import iggy, iggy_forms, kafka_prepare, quick
-from storage.codecs.base import Wanted
+from storage.codecs.base import Stored, Wanted
 from storage.codecs.iggy import HEADER_BYTES_MAX, IGGY, RECORD_HEAD, body_from_send, pack_key
 from storage.codecs.iggy_forms import BATCH_HEAD_BYTES, body_from_batch, body_of_small
 from storage.codecs.iggy_typed import pack_header
@@ -60,7 +60,7 @@ def test_checksums_of_every_length_around_the_wide_steps():
     for size in (*range(1, 300), 4095, 4096, 4999):
         value = data[-size:]
         stored = KAFKA.encode([Record(0, 1, value=value)], 0)
-        part = IGGY.converted_part(stored, KAFKA.format, 1, Wanted(0, 1, 10_000))
+        part = IGGY.converted(Stored(stored, KAFKA.format, 1, 0, 1, True), Wanted(0, 1, 10_000))
         assert RECORD_HEAD.unpack_from(part.records)[-1] == zlib.crc32(value)
         send = pulsar_send(chance, producer_id=7, sequence_id=1, payload=value)
         assert C.send_producer(send, 1 << 20, 1 << 20) == 7
@@ -95,7 +95,7 @@ def test_sets_for_iggy_sound_and_mutated(seed):
         wanted = Wanted(
             chance.choice((0, 0, 3)), chance.randrange(1, 12), chance.choice((100, 5000))
         )
-        part = IGGY.converted_part(data, KAFKA.format, 5, wanted)
+        part = IGGY.converted(Stored(data, KAFKA.format, 5, 0, 12, True), wanted)
         made += part.count
         if not part.count:
             continue
