@@ -20,6 +20,9 @@ DISK_BYTES = 20 << 20
 RESERVE_BYTES = 1 << 20
 OLD = "old"
 ALTERATIONS = 60  # Their records are larger together than two blocks.
+# What the topic holds is more than acts on a full disk take for good: its deletion makes room for
+# the whole reserve and a topic besides, whichever blocks went to whom before.
+WRITES = 200
 SEND_TIMEOUT_MS = 2000
 
 pytestmark = [
@@ -46,8 +49,10 @@ def broker(tmp_path, disk):
 
 @pytest.fixture
 def listeners(broker):
-    """A client of each listener of that broker, with some records in a topic."""
+    """A client of each listener of that broker, with `WRITES` records of each in a topic."""
     with contextlib.closing(open_listeners(broker)) as opened:
+        for _ in range(WRITES):
+            assert opened.write() == ALL_OK
         yield opened
 
 
@@ -115,6 +120,7 @@ def test_an_operator_makes_room_on_it(listeners, capsys):
     assert use_up(listeners) == REFUSED
     assert command(broker, "alter", OLD, "--set", "retention_ms=1ms") == 0
     until_seen(lambda: api(broker, "GET", topic_path(OLD))[1]["partitions"][0]["size_bytes"] < 100)
+    until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
     assert use_up(listeners) == REFUSED
     assert command(broker, "delete", TOPIC, "--yes") == 0
     until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
