@@ -141,6 +141,11 @@ class Report:
         share = 100 * sent.handled.total() / sent.total
         self.say(f"## {name}: {sent.total} mutated frames in {sent.seconds:.0f} s\n")
         self.say(f"{sent.handled.total()} ({share:.0f} %) reached a handler. {_told(verdict)}\n")
+        if len(sent.dialects) > 1:
+            self.say("| dialect | frames |\n| --- | --- |")
+            for dialect, count in sorted(sent.dialects.items()):
+                self.say(f"| {dialect} | {count} |")
+            self.say("")
         self.say("| command | handled |\n| --- | --- |")
         for command, count in sorted(sent.handled.items()):
             self.say(f"| {command} | {count} |")

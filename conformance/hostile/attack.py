@@ -31,6 +31,7 @@ class Sent:
     """What came of an attack."""
 
     frames: Counter[str] = field(default_factory=Counter)  # by the name of their row
+    dialects: Counter[str] = field(default_factory=Counter)  # by what they were sent as
     handled: Counter[str] = field(default_factory=Counter)  # by the broker's name of the command
     openings: Counter[str] = field(default_factory=Counter)  # the same, of connections' openings
     hung: int = 0  # connections that were not closed in time
@@ -44,6 +45,7 @@ class Sent:
     def add(self, other: "Sent") -> None:
         """What came of another attack, too."""
         self.frames += other.frames
+        self.dialects += other.dialects
         self.handled += other.handled
         self.hung += other.hung
         self.seconds += other.seconds
@@ -54,8 +56,8 @@ def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | s
     sent = Sent()
     before = requests(broker, protocol.name)
     begun = time.monotonic()
-    speeches = _speeches(protocol, frames, random.Random(seed), sent)
-    _Attack(broker.address(protocol.name), speeches).run(sent)
+    said = speeches(protocol, frames, random.Random(seed), sent)
+    _Attack(broker.address(protocol.name), said).run(sent)
     sent.seconds = time.monotonic() - begun
     handled = requests(broker, protocol.name)
     handled.subtract(before)
@@ -84,7 +86,7 @@ class _Speech:
     session: Session | None
 
 
-def _speeches(
+def speeches(
     protocol: Protocol, frames: int, chance: random.Random, sent: Sent
 ) -> Iterator[_Speech]:
     """What each connection sends."""
@@ -94,6 +96,7 @@ def _speeches(
         (talk,) = chance.choices(protocol.talks, weights)
         rows = chance.choices(talk.commands, k=min(FRAMES_PER_CONNECTION, left))
         left -= len(rows)
+        sent.dialects[talk.dialect] += len(rows)
         for row in rows:
             sent.frames[row.name] += 1
         sent.openings.update(talk.opening_apis)

@@ -48,6 +48,7 @@ class Talk:
     commands: Sequence[Command]
     session: Session | None = None
     weight: int = 1  # how many connections go so, beside those of the others
+    dialect: str = ""  # what the report counts its frames under
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,52 @@
-"""Rows of Iggy: what was recorded of its servers in the oldest, the classic and the newest dialect,
-and by hand what the dialects between them have of their own (apache/iggy, crates 0.3 to 0.10).
+"""Rows of Iggy: every command of every dialect, in the dialect's own layout, and what was recorded
+of servers of the oldest, a classic and the newest one (apache/iggy, crates 0.0.60 to 0.11).
+
+A connection begins with what shows the broker its dialect, so that its bad frames meet the readers
+of that one; `rows_iggy_sends.py` has the messages.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from conformance.hostile import rows_iggy_sends as sends
 from conformance.hostile.mutation import IGGY, IGGY_V
 from conformance.hostile.rows import Command, Protocol, Session, Talk, recorded
+from conformance.hostile.rows_iggy_sends import GROUP, PLACE, STREAM, iggy_command, vsr_command
 from conformance.raw import iggy
 from conformance.raw.iggy import NEVER, identifier, text8
 
+Row = tuple[str, int, bytes]  # Name, code, payload.
+
 # Recorded frames that no row can be made of: made there, or about framing alone.
 UNFIT = ("length", "name", "frame:")
-STREAM = identifier("hostile")
-PLACE = STREAM + identifier("tp")
-GROUP = PLACE + identifier("grp")
 USER = identifier("hostile-user")
-ONE = b"\x01" + identifier("c") + PLACE  # A consumer, and the topic.
+NOWHERE = identifier("nowhere") * 2  # A topic that is not there.
+ZERO, ONE = struct.pack("<I", 0), struct.pack("<I", 1)
+BARE_CONSUMER = b"\x01" + ONE
+CONSUMER = b"\x01" + identifier("c")
 V_SESSION = Session(answer_bytes=272, answer_pos=264, frame_pos=184)
 
+# Settings of a topic, behind the number of its partitions.
+EXPIRY = ONE + text8("tp")
+EXPIRY_AND_SIZE = struct.pack("<BIQB", 1, 0, NEVER, 1) + text8("tp")
+LATER_SETTINGS = struct.pack("<BQQB", 1, NEVER, 0, 1) + text8("tp")
 
-def iggy_command(code: int, payload: bytes) -> bytes:
-    """A whole command of the classic framing."""
-    return IGGY.with_length(struct.pack("<I", code) + payload)
+# What shows the dialect of a client that says no version: the api (as in the metrics), the frame.
+SHOWS = {
+    "D0": ("get_streams", iggy_command(201, b"")),
+    "D0 with login": ("get_group", iggy_command(600, NOWHERE + ONE)),
+    "D1a": ("update_topic", iggy_command(304, NOWHERE + EXPIRY)),
+    "D1b": ("update_topic", iggy_command(304, NOWHERE + EXPIRY_AND_SIZE)),
+}
+OFFSETS_SHOW = ("get_consumer_offset", iggy_command(120, CONSUMER + NOWHERE + ONE))
+VERSIONS = {"D2": "0.6.202", "D3": "0.7.0", "D4": "0.8.0", "D5": "0.10.0"}
+
+# Operations of V by the commands' codes; the others go as operation 2.
+CARRIED = (
+    *(202, 204, 203, 205, 302, 304, 303, 305, 402, 403, 503),
+    *(602, 603, 33, 35, 34, 37, 36, 42, 43, 604, 605, 121, 122, 39),
+)
+V_OPERATIONS = dict(zip(CARRIED, (*range(128, 150), 161, 162, 3), strict=True))
 
 
 def login(version: str | None) -> bytes:
@@ -33,88 +57,105 @@ def login(version: str | None) -> bytes:
     return iggy_command(iggy.LOGIN, payload)
 
 
-def indexed_send(head_bytes: int, partition: int) -> bytes:
-    """SEND of crates 0.7 to 0.10: target, index, messages with a head of so many bytes."""
-    header = struct.pack("<I", 4) + b"name" + struct.pack("<BI", 2, 5) + b"value"
-    if head_bytes == 64:  # Keys have kinds, too.
-        header = b"\x02" + header
-    one = struct.pack("<Q16sQQQII", 0, bytes(16), 0, 0, 1_700_000_000_000_000, len(header), 5)
-    one += bytes(head_bytes - len(one)) + b"hello" + header
-    target = PLACE + struct.pack("<BBI", 2, 4, partition) + struct.pack("<I", 2)
-    index = b"".join(struct.pack("<IIQ", 0, end, 0) for end in (len(one), 2 * len(one)))
-    return iggy_command(iggy.SEND, struct.pack("<I", len(target)) + target + index + one * 2)
+def _alike() -> Iterator[Row]:
+    """What all dialects have, in one layout."""
+    yield "PING", 1, b""
+    yield "GET_STATS", 10, b""
+    yield "GET_ME", 20, b""
+    yield "GET_CLIENT", 21, ONE
+    yield "GET_CLIENTS", 22, b""
+    yield "GET_STREAM", 200, STREAM
+    yield "GET_STREAMS", 201, b""
+    yield "DELETE_STREAM", 203, STREAM
+    yield "GET_TOPIC", 300, PLACE
+    yield "GET_TOPICS", 301, STREAM
+    yield "DELETE_TOPIC", 303, PLACE
+    yield "CREATE_PARTITIONS", 402, PLACE + ONE
+    yield "DELETE_PARTITIONS", 403, PLACE + ONE
+    yield "GET_GROUPS", 601, PLACE
+    yield "LOGOUT", 39, b""
 
 
-def _of_users() -> Iterator[tuple[str, int, bytes]]:
+def _reading(consumer: bytes, partition: bytes) -> Iterator[Row]:
+    asked = consumer + PLACE + partition
+    yield "POLL", 100, asked + struct.pack("<BQIB", iggy.FIRST, 0, 10, 1)
+    yield "GET_OFFSET", 120, asked
+    yield "STORE_OFFSET", 121, asked + bytes(8)
+
+
+def _groups(group: bytes, created: bytes) -> Iterator[Row]:
+    yield "GET_GROUP", 600, PLACE + group
+    yield "CREATE_GROUP", 602, PLACE + created
+    yield "DELETE_GROUP", 603, PLACE + group
+    yield "JOIN_GROUP", 604, PLACE + group
+    yield "LEAVE_GROUP", 605, PLACE + group
+
+
+def _naming(number: bytes, settings: bytes) -> Iterator[Row]:
+    """What makes and changes streams and topics; `number`: where the client chooses one."""
+    yield "CREATE_STREAM", 202, number + text8("hostile")
+    yield "UPDATE_STREAM", 204, STREAM + text8("hostile")
+    yield "CREATE_TOPIC", 302, STREAM + number + struct.pack("<I", 2) + settings
+    yield "UPDATE_TOPIC", 304, PLACE + settings
+
+
+def _of_users(expiry: bytes) -> Iterator[Row]:
+    permissions = b"\x01" + struct.pack("<I", 11) + bytes(11)
     yield "GET_USER", 31, USER
     yield "GET_USERS", 32, b""
-    permissions = b"\x01" + struct.pack("<I", 11) + bytes(11)
     yield "CREATE_USER", 33, text8("hostile-user") + text8("secret") + b"\x01" + permissions
     yield "DELETE_USER", 34, USER
     yield "UPDATE_USER", 35, USER + b"\x01" + text8("hostile-user") + b"\x01\x01"
     yield "UPDATE_PERMISSIONS", 36, USER + permissions
     yield "CHANGE_PASSWORD", 37, USER + text8("secret") + text8("secret")
     yield "GET_TOKENS", 41, b""
-    yield "CREATE_TOKEN", 42, text8("hostile-token") + struct.pack("<Q", 0)
+    yield "CREATE_TOKEN", 42, text8("hostile-token") + expiry
     yield "DELETE_TOKEN", 43, text8("hostile-token")
     yield "LOGIN_WITH_TOKEN", 44, text8("no such token")
-
-
-def _between() -> Iterator[tuple[str, int, bytes]]:
-    """Commands of D1 to D3 about one topic."""
-    yield "CREATE_STREAM", 202, struct.pack("<I", 0) + text8("hostile")
-    settings = struct.pack("<BQQB", 1, NEVER, 0, 1) + text8("tp")
-    yield "CREATE_TOPIC", 302, STREAM + struct.pack("<II", 0, 2) + settings
-    yield "UPDATE_TOPIC", 304, PLACE + settings
-    yield "POLL", 100, ONE + struct.pack("<IBQIB", 1, iggy.FIRST, 0, 10, 1)
-    yield "STORE_OFFSET", 121, ONE + struct.pack("<IQ", 1, 0)
-    yield "GET_OFFSET", 120, ONE + struct.pack("<I", 1)
-    yield "DELETE_OFFSET", 122, ONE + struct.pack("<I", 1)
-    yield "FLUSH", 102, PLACE + struct.pack("<IB", 1, 1)
-    yield "CREATE_GROUP", 602, PLACE + struct.pack("<I", 0) + text8("grp")
-    yield "DELETE_SEGMENTS", 503, PLACE + struct.pack("<II", 1, 1)
-
-
-def _later() -> Iterator[tuple[str, int, bytes]]:
-    """Commands of D4 and D5 about one topic."""
-    yield "CREATE_STREAM", 202, text8("hostile")
-    settings = struct.pack("<BQQB", 1, NEVER, 0, 1) + text8("tp")
-    yield "CREATE_TOPIC", 302, STREAM + struct.pack("<I", 2) + settings
-    yield "POLL", 100, ONE + b"\x01" + struct.pack("<IBQIB", 0, iggy.FIRST, 0, 10, 1)
-    yield "STORE_OFFSET", 121, ONE + b"\x01" + struct.pack("<IQ", 0, 0)
-    yield "GET_OFFSET", 120, ONE + b"\x01" + struct.pack("<I", 0)
-    yield "DELETE_OFFSET", 122, ONE + b"\x01" + struct.pack("<I", 0)
-    yield "FLUSH", 102, PLACE + struct.pack("<IB", 0, 1)
-    yield "CREATE_GROUP", 602, PLACE + text8("grp")
-    yield "DELETE_SEGMENTS", 503, PLACE + struct.pack("<II", 0, 1)
-    yield "GET_CLUSTER_METADATA", 12, b""
-
-
-def _same() -> Iterator[tuple[str, int, bytes]]:
-    """Commands that all dialects with a login have alike."""
-    yield from _of_users()
-    yield "GET_SNAPSHOT", 11, b"\x02\x01\x01"
-    yield "DESCRIBE_OPTIONS", 13, b""
-    yield "SYNC_GROUP", 606, GROUP + bytes(8)
-    yield "GET_STREAM", 200, STREAM
-    yield "GET_STREAMS", 201, b""
     yield "PURGE_STREAM", 205, STREAM
-    yield "DELETE_STREAM", 203, STREAM
-    yield "GET_TOPIC", 300, PLACE
-    yield "GET_TOPICS", 301, STREAM
     yield "PURGE_TOPIC", 305, PLACE
-    yield "DELETE_TOPIC", 303, PLACE
-    yield "CREATE_PARTITIONS", 402, PLACE + struct.pack("<I", 1)
-    yield "DELETE_PARTITIONS", 403, PLACE + struct.pack("<I", 1)
-    yield "GET_GROUP", 600, GROUP
-    yield "GET_GROUPS", 601, PLACE
-    yield "DELETE_GROUP", 603, GROUP
-    yield "JOIN_GROUP", 604, GROUP
-    yield "LEAVE_GROUP", 605, GROUP
+    yield "GET_SNAPSHOT", 11, b"\x02\x01\x01"
 
 
-def _made(dialect: str, rows: Iterator[tuple[str, int, bytes]]) -> list[Command]:
-    return [Command(f"{dialect} {name}", iggy_command(code, body)) for name, code, body in rows]
+def _rows(dialect: str) -> Iterator[Row]:
+    """The commands of a classic dialect, but SEND."""
+    is_oldest, counts_from_0 = dialect.startswith("D0"), dialect in ("D4", "D5", "V")
+    yield from _alike()
+    partition = b"\x01" + ZERO if counts_from_0 else ONE
+    yield from _reading(BARE_CONSUMER if is_oldest else CONSUMER, partition)
+    number = b"" if counts_from_0 else ONE if is_oldest or dialect == "D1a" else ZERO
+    settings = {"D1a": EXPIRY, "D1b": EXPIRY_AND_SIZE}.get(dialect, LATER_SETTINGS)
+    yield from _naming(number, EXPIRY if is_oldest else settings)
+    group = ONE if is_oldest else GROUP.removeprefix(PLACE)
+    yield from _groups(group, ONE if is_oldest else number + text8("grp"))
+    if is_oldest:
+        yield "LOGIN_USER", 38, text8("iggy") * 2
+        return
+    yield from _of_users(bytes(4) if dialect in ("D1a", "D1b") else bytes(8))
+    yield "LOGIN_USER", 38, login(VERSIONS.get(dialect))[8:]
+    if dialect in ("D1a", "D1b"):
+        return
+    yield "FLUSH", 102, PLACE + (ZERO if counts_from_0 else ONE) + b"\x01"
+    yield "DELETE_OFFSET", 122, CONSUMER + PLACE + partition
+    if dialect != "D2":
+        yield "DELETE_SEGMENTS", 503, PLACE + (ZERO if counts_from_0 else ONE) + ONE
+    if counts_from_0:
+        yield "GET_CLUSTER_METADATA", 12, b""
+    yield "SYNC_GROUP", 606, GROUP
+    yield "DESCRIBE_OPTIONS", 13, b"\x01"
+
+
+def _newest_rows() -> Iterator[Row]:
+    """The commands of V that its recorded ones lack, or that differ from D5's there."""
+    changed = {
+        "CREATE_TOPIC": STREAM + ONE + text8("tp"),
+        "UPDATE_TOPIC": PLACE + text8("tp"),
+        "STORE_OFFSET": CONSUMER + PLACE + b"\x01" + ZERO + bytes(8) + b"\x01",
+        "DELETE_OFFSET": CONSUMER + PLACE + b"\x01" + ZERO + b"\x01",
+    }
+    for name, code, body in _rows("V"):
+        if not name.startswith("LOGIN"):
+            yield name, code, changed.get(name, body)
 
 
 def _recorded(dialect: str, path: str) -> Iterator[Command]:
@@ -127,25 +168,37 @@ def _is_hex(text: str) -> bool:
     return bool(text) and set(text) <= set("0123456789abcdef")
 
 
+def _commands(dialect: str) -> list[Command]:
+    made = [Command(f"{dialect} {n}", iggy_command(code, body)) for n, code, body in _rows(dialect)]
+    return made + list(sends.of_dialect(dialect))
+
+
 def _talks() -> Iterator[Talk]:
-    yield Talk(IGGY, [], [], list(_recorded("D0", "iggy/d0-server-670a8ba.tsv")))
-    for dialect, version, send in (
-        ("D1", None, None),
-        ("D2", "0.6.202", None),
-        ("D3", "0.7.0", indexed_send(56, 1)),
-        ("D4", "0.8.0", indexed_send(56, 0)),
-        ("D5", "0.10.0", indexed_send(64, 0)),
-    ):
-        rows = _made(dialect, _same())
-        rows += _made(dialect, _later() if dialect in ("D4", "D5") else _between())
-        if send is None:
-            rows += _recorded(dialect, "iggy/d2-server-0.4.300.tsv")
-        else:
-            rows += [Command(f"{dialect} SEND", send)] * 4
-        yield Talk(IGGY, [login(version)], ["login_user"], rows, weight=3 if dialect == "D2" else 1)
+    oldest = list(_recorded("D0", "iggy/d0-server-670a8ba.tsv")) + _commands("D0")
+    yield Talk(IGGY, [], [], oldest, dialect="D0")  # The first frame may be a bad one, too.
+    yield _talk("D0", [], oldest)
+    unversioned = ("login_user", login(None))
+    yield _talk("D0 with login", [unversioned], _commands("D0 with login"))
+    yield _talk("D1a", [unversioned, OFFSETS_SHOW], _commands("D1a"))
+    yield _talk("D1b", [unversioned], _commands("D1b"))
+    classic = list(_recorded("D2", "iggy/d2-server-0.4.300.tsv"))
+    for dialect, version in VERSIONS.items():
+        more = classic if dialect == "D2" else []
+        yield _talk(dialect, [("login_user", login(version))], _commands(dialect) + more)
     newest = list(_recorded("V", "iggy/v-server-0.9.0-edge.5.tsv"))
     (opening,) = (row.frame for row in newest if row.name.startswith("V LOGIN iggy/iggy"))
-    yield Talk(IGGY_V, [opening], ["login_user"], newest, V_SESSION, weight=2)
+    for name, code, body in _newest_rows():
+        frame = vsr_command(V_OPERATIONS.get(code, 2), body, code)
+        newest.append(Command(f"V {name}", frame))
+    newest += sends.of_dialect("V")
+    yield Talk(IGGY_V, [opening], ["login_user"], newest, V_SESSION, weight=2, dialect="V")
+
+
+def _talk(dialect: str, opening: list[tuple[str, bytes]], rows: Sequence[Command]) -> Talk:
+    if dialect in SHOWS:
+        opening = [*opening, SHOWS[dialect]]
+    apis, frames = [api for api, _ in opening], [frame for _, frame in opening]
+    return Talk(IGGY, frames, apis, rows, dialect=dialect)
 
 
 def protocol() -> Protocol:

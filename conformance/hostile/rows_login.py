@@ -11,7 +11,7 @@ import jwt
 from conformance.hostile.mutation import HTTP, IGGY, IGGY_V, KAFKA, PULSAR, RAW, Layout
 from conformance.hostile.rows import Command, Protocol, Talk
 from conformance.hostile.rows_http import request
-from conformance.hostile.rows_iggy import iggy_command
+from conformance.hostile.rows_iggy_sends import iggy_command
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.hostile.rows_pulsar import pulsar_command
 from conformance.raw import iggy, kafka, pulsar

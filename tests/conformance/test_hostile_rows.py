@@ -1,14 +1,19 @@
 """Whatever is served is attacked: each command in each version, each method of each path."""
 
+import random
 import struct
 
+import pytest
 import trio
 from starlette.routing import Match
 
+from conformance.hostile.attack import Sent, speeches
 from conformance.hostile.commands import protocols
-from conformance.hostile.mutation import IGGY
-from conformance.hostile.rows import Protocol
+from conformance.hostile.rows import Command, Protocol, Talk
 from conformance.raw import pulsar
+from protocols.iggy.all_dialects import BY_NAME
+from protocols.iggy.layouts_v import V
+from protocols.iggy.machine import LOGINS, IggyMachine, Refused
 from protocols.iggy.messages import Code
 from protocols.kafka.tables import APIS
 from protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
@@ -40,13 +45,41 @@ def test_every_pulsar_command_is_attacked():
     assert not {int(kind) for kind in PULSAR_COMMANDS} - found
 
 
-def test_every_iggy_code_is_attacked():
-    found: set[int] = set()
+DIALECTS = {**BY_NAME, "V": V}
+
+
+def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
+    """The dialect and the code that a row has for a connection that began as its talk does; None
+    if it is refused.
+    """
+    machine = IggyMachine(without_login="login_user" not in talk.opening_apis)
+    for frame in (*talk.opening, row.frame):
+        assert machine.frame_size(memoryview(frame)) == len(frame), row.name
+        event = machine.decode(memoryview(frame))
+        if isinstance(event, Refused):
+            return None
+        machine.logged_in = machine.logged_in or event.code == Code.LOGIN_USER
+    return machine.dialect.name, event.code
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_iggy_command_is_attacked_in_every_dialect(dialect):
+    found = set()
     for talk in protocols()["iggy"].talks:
-        if talk.layout is IGGY:
-            rows = [row.frame for row in talk.commands]
-            found |= {struct.unpack_from("<I", frame, 4)[0] for frame in (*talk.opening, *rows)}
-    assert not {int(code) for code in Code} - found
+        if talk.dialect == dialect and talk.opening:
+            rows = [row for row in talk.commands if "recorded" not in row.name]
+            found |= {understood(talk, row) for row in rows}
+    served = {(dialect, code) for code in DIALECTS[dialect].requests if code not in LOGINS}
+    assert not served - found
+    assert {name for name, code in found - {None} if code not in LOGINS} == {dialect}
+
+
+def test_frames_are_counted_by_dialect():
+    sent = Sent()
+    assert list(speeches(protocols()["iggy"], 2000, random.Random(1), sent))
+    assert set(sent.dialects) == set(DIALECTS)
+    assert sent.dialects.total() == sent.total == 2000
+    assert min(sent.dialects.values()) > 60
 
 
 async def test_every_method_of_every_path_of_http_is_attacked(broker):

@@ -1,0 +1,90 @@
+"""SENDs of Iggy's dialects as rows, and the frames that all of its rows are made of.
+
+Bad headers of a message stand behind lengths, an index and checksums that are right, so that they
+meet the one who reads headers.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+
+import xxhash
+
+from conformance.hostile.mutation import IGGY
+from conformance.hostile.rows import Command
+from conformance.raw import iggy
+from conformance.raw.iggy import headers_block, identifier
+
+STREAM = identifier("hostile")
+PLACE = STREAM + identifier("tp")
+GROUP = PLACE + identifier("grp")
+VSR_HEAD = BATCH_HEAD = 256
+V_SEND = 160
+PAYLOAD = b"hello"
+SENT_US = 1_700_000_000_000_000
+OLD = headers_block([(b"name", iggy.STRING_KIND, b"value"), (b"n", iggy.UINT32_KIND, bytes(4))])[4:]
+TYPED = b"".join(b"\x02" + one for one in (OLD[:18], OLD[18:]))  # Keys have kinds, too.
+BALANCED, BY_KEY = b"\x01\x00", b"\x03\x03key"
+
+
+def iggy_command(code: int, payload: bytes) -> bytes:
+    """A whole command of the classic framing."""
+    return IGGY.with_length(struct.pack("<I", code) + payload)
+
+
+def vsr_command(operation: int, body: bytes, code: int = 0) -> bytes:
+    """A whole command of the newest dialect, with the session still to be put in."""
+    head = bytearray(VSR_HEAD)
+    struct.pack_into("<I", head, 48, VSR_HEAD + len(body))
+    head[60], head[128], head[168], head[176] = 5, 1, 1, operation
+    if operation == 2:
+        struct.pack_into("<I", head, 196, code)
+    return bytes(head) + body
+
+
+def of_dialect(dialect: str) -> Iterator[Command]:
+    """Its SENDs; more than one row, for they have the most to read."""
+    newest, first = dialect in ("D4", "D5", "V"), struct.pack("<BB", 2, 4)
+    to_first = first + struct.pack("<I", 0 if newest else 1)
+    for name, to in (("partition", to_first), ("balanced", BALANCED), ("key", BY_KEY)):
+        make = _maker(dialect, to)
+        headers = TYPED if dialect in ("D5", "V") else OLD
+        yield Command(f"{dialect} SEND to {name}", make(headers), headers, make)
+
+
+def _maker(dialect: str, to: bytes) -> Callable[[bytes], bytes]:
+    if dialect == "V":
+        return lambda headers: vsr_command(V_SEND, _target(to) + _batch(headers))
+    if dialect in ("D3", "D4", "D5"):
+        head_bytes = 64 if dialect == "D5" else 56
+        return lambda headers: iggy_command(iggy.SEND, _target(to) + _indexed(headers, head_bytes))
+    return lambda headers: iggy_command(iggy.SEND, PLACE + to + 2 * _old(headers))
+
+
+def _target(to: bytes) -> bytes:
+    target = PLACE + to + struct.pack("<I", 2)
+    return struct.pack("<I", len(target)) + target
+
+
+def _old(headers: bytes) -> bytes:
+    sizes = struct.pack("<I", len(headers)), struct.pack("<I", len(PAYLOAD))
+    return bytes(16) + sizes[0] + headers + sizes[1] + PAYLOAD
+
+
+def _indexed(headers: bytes, head_bytes: int) -> bytes:
+    one = struct.pack("<Q16sQQQII", 0, bytes(16), 0, 0, SENT_US, len(headers), len(PAYLOAD))
+    one += bytes(head_bytes - len(one)) + PAYLOAD + headers
+    index = b"".join(struct.pack("<IIQ", 0, end, 0) for end in (len(one), 2 * len(one)))
+    return index + one * 2
+
+
+def _batch(headers: bytes) -> bytes:
+    frames, sums = b"", b""
+    for number in range(2):
+        sizes = len(headers), len(PAYLOAD)
+        checked = struct.pack("<16sIIIIQ", bytes(16), number, 0, *sizes, 0) + PAYLOAD + headers
+        checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(checked))
+        frames, sums = frames + checksum + checked, sums + checksum
+    known = struct.pack("<QQQQQ", 0, 0, 0, SENT_US, BATCH_HEAD + len(frames))
+    count = struct.pack("<I", 2)
+    head = known + struct.pack("<Q", xxhash.xxh3_64_intdigest(known + count + sums)) + count
+    return head.ljust(BATCH_HEAD, b"\0") + frames
