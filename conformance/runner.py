@@ -5,10 +5,12 @@
 import dataclasses
 import importlib
 import itertools
+import json
 import pkgutil
 import time
 import traceback
 from contextlib import ExitStack
+from http.client import HTTPConnection
 from types import ModuleType
 
 from conformance import cases
@@ -16,6 +18,7 @@ from conformance.clients import CLIENTS, RAW, Unavailable, python_for
 from conformance.drivers.proxy import DriverProxy
 
 PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
+HTTP_S = 60.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,6 +73,15 @@ class Context:
             raise Skip(f"no {listener} address was given")
         host, _, port = self.addresses[listener].rpartition(":")
         return host, int(port)
+
+    def make_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """A topic with settings, over HTTP, before a client has one made by asking for it."""
+        connection = HTTPConnection(*self.address("http"), timeout=HTTP_S)
+        asked = json.dumps({"partitions": partitions, "settings": settings})
+        connection.request("PUT", f"/api/v1/topics/public/default/{name}", asked)
+        answer = connection.getresponse()
+        assert answer.status in (200, 201, 204), answer.read()
+        connection.close()
 
     def _open(self, name: str) -> DriverProxy:
         client = CLIENTS[name]

@@ -55,6 +55,10 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
     # The same for what may be compacted: Kafka's log.cleaner.backoff.ms.
     compaction_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 15_000
+    # What a reader of another protocol is given of a body that cannot be opened for it, and of a
+    # record that its protocol cannot carry (docs/mapping.md).
+    unreadable_records: Literal["refuse", "skip", "raw"] = "refuse"
+    uncarried_records: Literal["leave_out", "mark"] = "leave_out"
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

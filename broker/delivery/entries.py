@@ -16,6 +16,7 @@ import binascii
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -25,16 +26,13 @@ from broker.delivery.holes import taken_out_of
 from broker.errors import CorruptBatch, OffsetOutOfRange, UnreadableRecord
 from broker.limits import DECODE_BYTES_MAX
 from broker.reading.times import search
+from broker.reading.unopened import Passed, cannot_decode, settle
 from broker.reading.unpacking import run_unpacking
 from storage.codecs import registry
 from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.pulsar import entries as stored_entries
-from storage.codecs.pulsar_entry import (
-    chunk_of,
-    publish_us_of,
-    read_metadata,
-)
+from storage.codecs.pulsar_entry import chunk_of, publish_us_of, read_metadata
 from storage.codecs.pulsar_run import records_to_entries
 from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Chunk
@@ -43,6 +41,7 @@ from storage.errors import CorruptBody, UnreadableBody
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.log.batch import Batch
+    from storage.log.settings import UnreadableRecords
 
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # Both of MessageId.latest.
@@ -146,12 +145,11 @@ async def read_entries(
 
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
     """
-    told = partition.unreadable.told(offset, BodyFormat.PULSAR)
-    if told is not None and offset >= partition.log_start_offset and not partition.removed:
-        raise UnreadableRecord(told)
+    partition.check_readable(offset, BodyFormat.PULSAR)
     entries: list[Entry] = []
     taken_out: list[tuple[int, int]] = []
     next_offset, is_foreign, size, flags = offset, False, 0, 0
+    policy = partition.log.settings.unreadable_records
     read = partition.read_compacted if compacted else partition.read
     for batch in await read(offset, bytes_max):
         header = batch.header
@@ -168,11 +166,14 @@ async def read_entries(
         else:
             is_foreign = True
             try:
-                made, next_offset = await _foreign_entries(batch, offset, bool(entries))
+                made, next_offset, passed = await _foreign_entries(
+                    batch, offset, policy, have_some=bool(entries)
+                )
             except UnreadableRecord as error:
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
                 raise
             entries += made
+            flags |= _GAP if passed is not None else 0
             if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
     has_holes = bool(flags & _HOLES)
@@ -191,18 +192,24 @@ def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
     return entries
 
 
-async def _foreign_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
-    """Entries made of the batch's records from `offset` on, and where the next read goes on."""
+async def _foreign_entries(
+    batch: Batch, offset: int, policy: UnreadableRecords, *, have_some: bool
+) -> tuple[list[Entry], int, Passed | None]:
+    """Entries made of the batch's records from `offset` on, where the next read goes on, and what
+    of it could not be opened and was not refused.
+    """
     is_compressed = batch.header.flags & _COMPRESSED
     bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
-    if len(batch.body) <= bytes_max:
-        return _make_entries(batch, offset, have_some)
-    return await run_unpacking(lambda: _make_entries(batch, offset, have_some))
+    make = partial(_make_entries, batch, offset, policy, have_some)
+    return make() if len(batch.body) <= bytes_max else await run_unpacking(make)
 
 
-def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entry], int]:
+def _make_entries(
+    batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool
+) -> tuple[list[Entry], int, Passed | None]:
     start = max(offset, batch.base_offset)
     decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
+    passed = settle(policy, batch, decoded)
     if decoded.failed is not None and not decoded.records and not have_some:
         raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
     bodies = records_to_entries(decoded.records)
@@ -217,8 +224,8 @@ def _make_entries(batch: Batch, offset: int, have_some: bool) -> tuple[list[Entr
         for record, body in zip(decoded.records, bodies, strict=True)
     ]
     if decoded.failed is not None and decoded.failed_offset is not None:
-        return entries, decoded.failed_offset
-    return entries, max(decoded.next_offset, start + 1)
+        return entries, decoded.failed_offset, None
+    return entries, max(decoded.next_offset, start + 1), passed
 
 
 def _decoded(
@@ -232,8 +239,7 @@ def _decoded(
     try:
         codec = registry.codec_for(header.body_format)
     except UnreadableBody as error:
-        first = max(start_offset, base_offset)
-        return Decoded(next_offset=first, failed=error, failed_offset=first)
+        return cannot_decode(batch, start_offset, error)
     return codec.decode(
         batch.body,
         base_offset,

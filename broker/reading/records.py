@@ -36,6 +36,8 @@ class RecordsRead:
 
     records: list[PlacedRecord] = field(default_factory=list)
     next_offset: int = 0
+    skipped: list[tuple[int, int]] = field(default_factory=list)
+    """Offset ranges that could not be opened and that the topic's setting passes over."""
 
 
 async def read_records(
@@ -50,7 +52,8 @@ async def read_records(
     """
     reader = _RecordReader(partition, offset, bytes_max, records_max)
     await run(reader.steps())
-    return RecordsRead(reader.records, reader.result.next_offset)
+    skipped = [(one.start, one.end) for one in reader.passed if not one.is_raw]
+    return RecordsRead(reader.records, reader.result.next_offset, skipped)
 
 
 class _RecordReader(Reader):
@@ -76,8 +79,10 @@ class _RecordReader(Reader):
             result.record_count += 1
             self._record_bytes = size
         places = record_places(batch, [record.offset for record in fitting])
+        raw = {one.start for one in self.passed if one.is_raw}  # Each stands for a whole entry.
         self.records += (
-            PlacedRecord(record, *place) for record, place in zip(fitting, places, strict=True)
+            PlacedRecord(record, entry, -1 if record.offset in raw else index)
+            for record, (entry, index) in zip(fitting, places, strict=True)
         )
         result.next_offset = max(next_offset, result.next_offset)
         if decoded.failed is not None and not self._ended:

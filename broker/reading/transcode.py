@@ -35,6 +35,7 @@ from broker.limits import (
     WALK_BYTES_MAX,
 )
 from broker.reading.chunks import join_chunks
+from broker.reading.unopened import Passed, cannot_decode, marked, settle
 from broker.reading.unpacking import run_unpacking
 from broker.steps import Steps, run
 from storage.codecs.api import (
@@ -49,6 +50,7 @@ from storage.codecs.base import Converted, Stored, Wanted
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
+from storage.log.settings import UncarriedRecords
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -66,7 +68,7 @@ class ReadResult:
     parts: list[Buffer] = field(default_factory=list)
     size: int = 0
     record_count: int = 0
-    left_out: int = 0  # records walked over that this format cannot carry
+    left_out: int = 0  # records walked over that this format cannot carry, or that were skipped
     as_stored: bool = False  # whether the first part is stored in the format asked for
 
     def add(self, body: Buffer, record_count: int, first_offset: int) -> None:
@@ -137,14 +139,12 @@ class Reader(abc.ABC):
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
         self._ended = False
+        self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError where there is nothing to be given before."""
         result = self.result
-        partition, offset = self._partition, self._asked_offset
-        told = partition.unreadable.told(offset, self._format)
-        if told is not None and offset >= partition.log_start_offset and not partition.removed:
-            raise UnreadableRecord(told)
+        self._partition.check_readable(self._asked_offset, self._format)
         try:
             while not self.is_full and (yield from self._take_next()):
                 pass  # One after the other, in `_take_next`.
@@ -227,22 +227,32 @@ class Reader(abc.ABC):
         """Add the decoded records that there is room for, and continue behind them."""
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
+        self._walked_bytes += len(batch.body)
+        policy = self._partition.log.settings.unreadable_records
+        while self.result.next_offset < batch.next_offset and not self.is_full:
+            decoded = yield from self._decode(batch)
+            passed = settle(policy, batch, decoded)
+            if passed is not None:
+                self.passed.append(passed)
+            if not decoded.records and decoded.failed is None and passed is None:
+                self.result.next_offset = batch.next_offset
+                continue
+            if passed is not None and not passed.is_raw:
+                self.result.left_out += passed.end - passed.start
+            self._give(batch, decoded)
+
+    def _decode(self, batch: Batch) -> Steps[Decoded]:
+        """The next records of a body, whole messages in the place of their last chunks."""
         try:
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
-            self._refuse(batch.base_offset, error)
-            return
-        self._walked_bytes += len(batch.body)
-        while self.result.next_offset < batch.next_offset and not self.is_full:
-            decoded: Decoded = yield self._decode(stored, batch)
-            if not decoded.records and decoded.failed is None:
-                self.result.next_offset = batch.next_offset
-            else:
-                if batch.header.flags & BatchFlag.CHUNK:
-                    yield self._join(stored, batch, decoded)
-                self._give(batch, decoded)
+            return cannot_decode(batch, self.result.next_offset, error)
+        decoded: Decoded = yield self._decode_piece(stored, batch)
+        if batch.header.flags & BatchFlag.CHUNK:
+            yield self._join(stored, batch, decoded)
+        return decoded
 
-    async def _decode(self, stored: Codec, batch: Batch) -> Decoded:
+    async def _decode_piece(self, stored: Codec, batch: Batch) -> Decoded:
         """The next piece of a body; in a thread where that takes long, since it may inflate.
 
         What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
@@ -381,7 +391,7 @@ class _FormatReader(Reader):
     def _give(self, batch: Batch, decoded: Decoded) -> None:
         """Add the decoded records that there is room for, and continue behind them."""
         result, codec = self.result, self._codec
-        carried = [record for record in decoded.records if codec.carries(record)]
+        carried = self._carried(decoded.records)
         next_offset = decoded.next_offset
         if batch.header.body_format in self._keyless:
             for record in carried:
@@ -406,6 +416,13 @@ class _FormatReader(Reader):
             self._ended = True  # What follows is most likely no smaller.
         if decoded.failed is not None and not self._ended:
             self._refuse(result.next_offset, decoded.failed)
+
+    def _carried(self, records: Sequence[Record]) -> list[Record]:
+        """Those that the format can carry; marks for the others where the topic wants them."""
+        carries = self._codec.carries
+        if self._partition.log.settings.uncarried_records is UncarriedRecords.MARK:
+            return [record if carries(record) else marked(record) for record in records]
+        return [record for record in records if carries(record)]
 
     def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:
         """How many encoded records fit, and their bytes; one at least if it is the first of all."""

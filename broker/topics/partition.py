@@ -22,6 +22,7 @@ from broker.limits import READ_BYTES_MAX
 from broker.reading.unreadable import UnreadablePlaces
 from storage.codecs.api import BodyInfo, Buffer
 from storage.log.files import FileGone
+from storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
     from broker.commit.storage_errors import Report
@@ -132,6 +133,14 @@ class Partition:
             return self.log.bytes_between(offset, end_offset)
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
+
+    def check_readable(self, offset: int, reader_format: int) -> None:
+        """Raises UnreadableRecord where a read from there in that format failed, and will again."""
+        told = self.unreadable.told(offset, reader_format)
+        if told is None or offset < self.log_start_offset or self.removed:
+            return
+        if self.log.settings.unreadable_records is UnreadableRecords.REFUSE:
+            raise errors.UnreadableRecord(told)
 
     def append(
         self,

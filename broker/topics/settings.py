@@ -14,7 +14,13 @@ import msgspec
 
 from broker.config.settings import LogConfig, plain_value
 from broker.errors import InvalidRequest
-from storage.log.settings import CleanupPolicy, Durability, LogSettings
+from storage.log.settings import (
+    CleanupPolicy,
+    Durability,
+    LogSettings,
+    UncarriedRecords,
+    UnreadableRecords,
+)
 
 if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
@@ -42,6 +48,7 @@ TOPIC_SETTINGS = (
     | COMPACTION
     | {"segment_bytes", "segment_ms", "durability", "retention_hold", "schema_compatibility"}
     | {"backlog_bytes_policy", "backlog_age_policy"}
+    | {"unreadable_records", "uncarried_records"}
 )
 
 
@@ -151,4 +158,6 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
         min_compaction_lag_ms=found.min_compaction_lag_ms,
         delete_retention_ms=found.delete_retention_ms,
         compaction_threshold_bytes=found.compaction_threshold_bytes or None,
+        unreadable_records=UnreadableRecords(found.unreadable_records),
+        uncarried_records=UncarriedRecords(found.uncarried_records),
     )

@@ -210,6 +210,9 @@ class _Fetching:
                 yield trio.lowlevel.checkpoint()
             wanted = min(max(room, 1), BYTES_PER_TURN)
             result = yield from read_steps(partition, self._codec, reading.offset, bytes_max=wanted)
+            if result.left_out:
+                name = partition.topic.name.full
+                self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             if not result.parts and result.next_offset == reading.offset:
                 return
             before = reading.size

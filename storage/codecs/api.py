@@ -176,6 +176,9 @@ class Codec(Protocol):
 # Optional parts of a codec: `converted`, and `without`, which compaction needs; see
 # `storage.codecs.base.BodyCodec`.
 #
+# Optional part of a codec: `entry_head_bytes`, of our own before each entry that `split` tells;
+# they are no part of what a reader is given raw.
+#
 # Optional part of a codec: `keyless`, the formats whose records' keys its readers are not shown.
 # Iggy's own partitioning key is a thing between writer and broker.
 #

@@ -65,6 +65,7 @@ class BodyCodec(abc.ABC):
     format: int
     version = 1
     column_decoder: str
+    entry_head_bytes = 0  # Of our own, before each entry that `split` tells.
 
     @abc.abstractmethod
     def inspect(self, body: Buffer) -> BodyInfo:

@@ -138,6 +138,7 @@ class PulsarCodec(BodyCodec):
     name = "pulsar"
     format = int(BodyFormat.PULSAR)
     column_decoder = "storage.spark.decode.pulsar:columns_of"
+    entry_head_bytes = ENTRY_PREFIX.size
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Counts come from the prefixes, times and flags from each entry's metadata."""

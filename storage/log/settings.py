@@ -19,6 +19,21 @@ class CleanupPolicy(StrEnum):
     COMPACT_DELETE = "compact,delete"
 
 
+class UnreadableRecords(StrEnum):
+    """What readers of other formats are given of a body that cannot be opened for them."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+    RAW = "raw"
+
+
+class UncarriedRecords(StrEnum):
+    """What they are given of a record that their format cannot carry."""
+
+    LEAVE_OUT = "leave_out"
+    MARK = "mark"
+
+
 @dataclass(slots=True, frozen=True)
 class LogSettings:
     """Settings of one log; None means no limit of that kind.
@@ -34,6 +49,7 @@ class LogSettings:
     new, leaves segments alone that were written to within `min_compaction_lag_ms`, and keeps
     tombstones for `delete_retention_ms`. `compaction_threshold_bytes`: new bytes after which a
     compacted view is made (Pulsar's), None for never.
+    `unreadable_records`, `uncarried_records`: for who reads them in another format.
     """
 
     segment_bytes: int = 1 << 30
@@ -52,6 +68,8 @@ class LogSettings:
     min_compaction_lag_ms: int = 0
     delete_retention_ms: int = 24 * 3_600_000
     compaction_threshold_bytes: int | None = None
+    unreadable_records: UnreadableRecords = UnreadableRecords.REFUSE
+    uncarried_records: UncarriedRecords = UncarriedRecords.LEAVE_OUT
 
     @property
     def compacts(self) -> bool:

@@ -14,8 +14,9 @@ import trio
 
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import SubscriptionCursor
-from broker.delivery.entries import EntryId
+from broker.delivery.entries import EntryId, entry_at_or_before
 from broker.errors import SubscriptionBusy
+from broker.reading.chunks import piece_offsets
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -117,6 +118,23 @@ class HttpConsumer(Consumer):
     def forget(self, entry: int) -> None:
         """The entry was acknowledged."""
         self.sent.pop(entry, None)
+
+    async def pass_over(self, skipped: Sequence[tuple[int, int]]) -> None:
+        """Acknowledge what the topic's settings let no reader have: nobody else ever will.
+
+        Earlier pieces of a chunked message go with its last one.
+        """
+        ledger = self.partition.partition_id
+        done: list[int] = []
+        for start, _ in skipped:
+            span = await entry_at_or_before(self.partition, start)
+            if span is not None:
+                done += [span.offset, *await piece_offsets(self.partition, span.offset)]
+        ids = [EntryId(ledger, offset) for offset in done]
+        if self.dispatcher is not None and self.is_attached:
+            await self.dispatcher.acknowledge(self, ids, lazy=True)
+            for offset in done:
+                self.forget(offset)
 
     def still_wants(self, offset: int) -> bool:
         """Whether the entry, which was given to this consumer, is not acknowledged."""

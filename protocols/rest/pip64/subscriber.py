@@ -290,6 +290,8 @@ class Subscriber:
             pass  # Retention took it: nothing is left to be given out.
         else:
             placed = read.records
+            if read.skipped:
+                await consumer.pass_over(read.skipped)
             if read.next_offset > first.offset + first.skip:
                 reached = min(read.next_offset, reached)
         if not self._held or self._held[0] is not run[0]:

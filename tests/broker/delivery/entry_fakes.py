@@ -9,12 +9,14 @@ import trio
 
 from broker.errors import OffsetOutOfRange
 from broker.reading.unreadable import UnreadablePlaces
+from broker.topics.partition import Partition
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.plain import PLAIN
 from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from storage.codecs.record import Record
 from storage.log.batch import Batch, BatchHeader
+from storage.log.settings import LogSettings
 
 MS = 1000  # Microseconds.
 
@@ -33,6 +35,7 @@ class FakeLog:
     """The part of `PartitionLog` that is asked for directly."""
 
     partition: "FakePartition"
+    settings: LogSettings = field(default_factory=LogSettings)
 
     def offset_at_or_after(self, time_us):
         for batch in self.partition.visible():
@@ -122,6 +125,8 @@ class FakePartition:
             self.show_all()
 
     # What the broker does with it.
+
+    check_readable = Partition.check_readable
 
     async def read(self, offset, bytes_max):
         await trio.lowlevel.checkpoint()

@@ -58,6 +58,7 @@ def test_every_setting_of_topics_is_taken():
     policies = ("backlog_bytes_policy", "backlog_age_policy")
     values |= dict.fromkeys(policies, "producer_exception")
     values |= {"cleanup_policy": "compact,delete", "min_dirty_ppm": 5}
+    values |= {"unreadable_records": "skip", "uncarried_records": "mark"}
     given = {name: values.get(name, "2MiB" if "bytes" in name else "2d") for name in TOPIC_SETTINGS}
     kept = read_settings(given)
     found = log_settings(LogConfig(), kept)

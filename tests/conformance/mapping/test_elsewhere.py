@@ -103,6 +103,124 @@ async def test_a_kafka_set_that_does_not_open_is_an_error_to_all_others(doors, r
         await doors.read(reader, 0)
 
 
+async def set_topic(doors, **settings):
+    await doors.broker.topics.alter_settings(doors.topic.name, settings)
+
+
+@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_where_the_topic_says_skip_it_is_passed_with_all_its_offsets(doors, what, reader):
+    await doors.write("kafka-0", [Record(0, 0, value=b"before")])
+    place = await store(doors, closed()[what])
+    after, _ = await doors.write("kafka-0", [Record(0, 0, value=b"after")])
+    with pytest.raises(UnreadableRecord):
+        await doors.read(reader, place)  # The place is remembered: the setting takes it back.
+    await set_topic(doors, unreadable_records="skip")
+    assert await values(doors, reader) == [(0, b"before"), (after, b"after")]
+    assert await values(doors, reader, place) == [(after, b"after")]
+    await set_topic(doors, unreadable_records=None)
+    with pytest.raises(UnreadableRecord):
+        await doors.read(reader, place)
+
+
+@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_where_the_topic_says_raw_the_entry_is_handed_over_as_it_was_sent(
+    doors, what, reader
+):
+    await set_topic(doors, unreadable_records="raw")
+    await doors.write("kafka-0", [Record(0, 0, value=b"before")])
+    place = await store(doors, closed()[what])
+    after, _ = await doors.write("kafka-0", [Record(0, 0, value=b"after")])
+    found = [(0, b"before"), (place, closed()[what]), (after, b"after")]
+    assert await values(doors, reader) == found
+    assert await values(doors, reader, place) == found[1:]
+    if reader == "kafka-0":
+        return  # It has no headers.
+    _, shown, _ = await doors.read(reader, 0)
+    assert b"braidlog.raw" in flat(shown)
+    assert b"pulsar" in flat(shown)
+
+
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_several_closed_entries_in_one_batch_are_settled_one_by_one(doors, reader):
+    entries = [closed()["encrypted"], entry(b"open"), closed()["unknown compression"]]
+    body = b"".join(pulsar.ENTRY_PREFIX.pack(len(e), at, 1) + e for at, e in enumerate(entries))
+    doors.partition.append([body], BodyInfo(3), body_format=BodyFormat.PULSAR, append_us=1)
+    await doors.broker.durability.settled()
+    await set_topic(doors, unreadable_records="skip")
+    assert await values(doors, reader) == [(1, b"open")]
+    await set_topic(doors, unreadable_records="raw")
+    raw = [(0, entries[0]), (1, b"open"), (2, entries[2])]
+    assert await values(doors, reader) == raw
+
+
+@pytest.mark.parametrize("reader", [name for name in SEES if name != "kafka-0"])
+async def test_a_kafka_set_that_does_not_open_is_skipped_or_raw_for_all_others(doors, reader):
+    place = await append_unreadable(doors.broker, doors.partition)
+    after, _ = await doors.write("rest", [Record(0, 0, value=b"after")])
+    await set_topic(doors, unreadable_records="skip")
+    assert await values(doors, reader) == [(after, b"after")]
+    await set_topic(doors, unreadable_records="raw")
+    (stored, *_) = await doors.partition.read(place, 1)
+    assert await values(doors, reader) == [(place, bytes(stored.body)), (after, b"after")]
+
+
+@pytest.mark.parametrize("reader", SEES)
+async def test_a_format_that_no_codec_knows_is_skipped_or_raw_as_a_whole(doors, reader):
+    doors.partition.append([b"what it holds"], BodyInfo(3), body_format=99, append_us=1)
+    await doors.write("rest", [Record(0, 0, value=b"after")])
+    with pytest.raises(UnreadableRecord):
+        await doors.read(reader, 0)
+    await set_topic(doors, unreadable_records="skip")
+    assert await values(doors, reader) == [(3, b"after")]
+    await set_topic(doors, unreadable_records="raw")
+    assert await values(doors, reader) == [(0, b"what it holds"), (3, b"after")]
+
+
+@pytest.mark.parametrize("policy", ["skip", "raw"])
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_no_setting_passes_over_damage_on_the_disk(doors, reader, policy):
+    await set_topic(doors, unreadable_records=policy)
+    await doors.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
+    damage(doors.partition)
+    with pytest.raises(DamagedLog):
+        await doors.read(reader, 0)
+
+
+IGGYS = {"iggy": [b"", None], "iggy-typed": [None]}
+
+
+@pytest.mark.parametrize("form", ["kafka-0", "kafka-2", "pulsar", "rest"])
+@pytest.mark.parametrize("reader", IGGYS)
+async def test_where_the_topic_says_mark_a_mark_stands_for_what_iggy_cannot_have(
+    doors, form, reader
+):
+    await set_topic(doors, uncarried_records="mark")
+    given = [b"first", *IGGYS[reader], b"last"]
+    await doors.write(form, [Record(0, 0, key=b"k", value=value) for value in given])
+    shown = await doors.read(reader, 0)
+    assert [(one["offset"], one["payload"]) for one in shown] == [
+        (at, b"\0" if value in IGGYS[reader] else value) for at, value in enumerate(given)
+    ]
+    for value, one in zip(given, shown, strict=True):
+        marks = [text for name, _, text in one["headers"] if name == b"braidlog.value"]
+        said = [b"absent" if value is None else b"empty"] if value in IGGYS[reader] else []
+        assert marks == said
+
+
+@pytest.mark.parametrize("reader", [name for name in SEES if not name.startswith("iggy")])
+async def test_a_mark_is_for_those_alone_who_cannot_be_given_the_record(doors, reader):
+    await set_topic(doors, uncarried_records="mark")
+    await doors.write("kafka-2", [Record(0, 0, value=None), Record(0, 0, value=b"")])
+    assert b"braidlog.value" not in flat(await doors.read(reader, 0))
+
+
+def flat(shown):
+    """All bytes in what a reader was shown."""
+    return repr(shown).encode()
+
+
 def chunks(*numbers):
     """Pieces of a message of three."""
     return [
@@ -118,6 +236,22 @@ async def test_a_chunked_message_is_one_at_its_last_chunk(doors, reader):
     await store(doors, *chunks(2))
     assert await values(doors, reader) == [(2, b"between"), (3, b"012")]
     assert await values(doors, reader, 3) == [(3, b"012")]
+
+
+@pytest.mark.parametrize("reader", FOREIGN)
+async def test_a_chunked_message_too_large_to_be_joined_is_settled_at_its_last_piece(doors, reader):
+    pieces = [
+        entry(b"%d" % at, (UUID, b"u"), (CHUNK_COUNT, 2), (CHUNK_TOTAL, 1 << 30), (CHUNK_ID, at))
+        for at in range(2)
+    ]
+    await store(doors, *pieces)
+    await doors.write("rest", [Record(0, 0, value=b"next")])
+    with pytest.raises(UnreadableRecord):
+        await doors.read(reader, 0)
+    await set_topic(doors, unreadable_records="skip")
+    assert await values(doors, reader) == [(2, b"next")]
+    await set_topic(doors, unreadable_records="raw")
+    assert await values(doors, reader) == [(1, pieces[1]), (2, b"next")]
 
 
 @pytest.mark.parametrize("reader", FOREIGN)

@@ -1,0 +1,27 @@
+"""Where the topic says `uncarried_records=mark`, an Iggy client that cannot be given an absent or
+empty value gets one zero byte in its place, and its group passes no offset unseen.
+"""
+
+from conformance.drivers.base import Message
+from conformance.raw.kafka import KafkaWire
+from conformance.runner import Context
+
+GROUP = "1"  # The consumer id that iggy-py polls with.
+CLIENTS = [(writer, "iggy-py") for writer in ("kafka-python", "pulsar-client", "httpx")]
+
+
+def run(context: Context) -> None:
+    writer, reader = context.clients
+    topic = context.topic()
+    context.make_topic(topic, uncarried_records="mark")
+    empty = b"" if writer.name == "pulsar_client" else None  # Its library has no absent value.
+    writer.produce(topic, [Message(value, key=b"k") for value in (b"a", empty, b"", b"d")])
+    found = reader.read_as_group(topic, GROUP, 4)
+    assert [(one.offset, one.value) for one in found] == [
+        (0, b"a"),
+        (1, b"\0"),
+        (2, b"\0"),
+        (3, b"d"),
+    ]
+    with KafkaWire(context.address("kafka")) as kafka:
+        assert kafka.committed(GROUP, topic) == 4
