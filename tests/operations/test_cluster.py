@@ -46,8 +46,8 @@ def settings(stores):
         "shared.round_ms=20",
         "shared.pack_ms=500",
         "shared.delete_after_ms=1000",
-        "cluster.lease_ms=1500",
-        "cluster.beat_ms=300",
+        "cluster.lease_ms=3000",
+        "cluster.beat_ms=500",
     ]
 
 
