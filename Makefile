@@ -15,7 +15,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 WHEELS_ONLY := --only-binary :all:
 PIP_LOCKED = $(PIP_INSTALL) --require-hashes --no-deps --no-build-isolation $(WHEELS_ONLY)
 
-RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/project
+RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/patterns $(STAMPS)/project
 CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
@@ -96,6 +96,11 @@ $(STAMPS)/project: pyproject.toml storage/codecs/speedups.c $(STAMPS)/build
 
 $(STAMPS)/build: requirements/build.txt $(STAMPS)/venv
 	$(PIP_LOCKED) --requirement $<
+	@touch $@
+
+# Where no wheel is made for this system or Python, this goes on: Pulsar's clients then poll for topics.
+$(STAMPS)/patterns: requirements/patterns.txt $(STAMPS)/build
+	$(PIP_LOCKED) --requirement $< || echo "no wheel of google-re2 here: Pulsar's clients poll for new topics"
 	@touch $@
 
 $(STAMPS)/spark: WHEELS_ONLY :=

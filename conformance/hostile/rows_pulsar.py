@@ -21,6 +21,8 @@ SCHEMA = pulsar.encode(
 )
 SHARED, FAILOVER, KEY_SHARED = 1, 2, 3
 LZ4, ZLIB, ZSTD, SNAPPY = 1, 2, 3, 4
+# Patterns: for engines that try one way after another, and for those that unfold them first.
+COSTLY, HUGE = b"(.*a.{12}){4}(x+x+)+y", b"((((.{9}){9}){9}){9})*"
 
 
 def pulsar_command(kind: int, field: int, fields: pulsar.Fields, payload: bytes = b"") -> bytes:
@@ -79,7 +81,17 @@ TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
     ("GET_OR_CREATE_SCHEMA", 39, 39, [(1, 9), (2, FULL_NAME), (3, SCHEMA)], b""),
     ("PING", 18, 18, [], b""),
     ("PONG", 19, 19, [], b""),
-    # Transactions and topic lists: refused.
+    ("WATCH_TOPIC_LIST", 64, 64, [(1, 9), (2, 1), (3, b"public/default"), (4, b".*")], b""),
+    (
+        "WATCH_TOPIC_LIST, costly",
+        64,
+        64,
+        [(1, 9), (2, 2), (3, b"public/default"), (4, COSTLY)],
+        b"",
+    ),
+    ("WATCH_TOPIC_LIST, huge", 64, 64, [(1, 9), (2, 3), (3, b"public/default"), (4, HUGE)], b""),
+    ("WATCH_TOPIC_LIST_CLOSE", 67, 67, [(1, 9), (2, 1)], b""),
+    # Transactions: refused.
     ("NEW_TXN", 50, 50, [(1, 9), (2, 1000), (3, 0)], b""),
     ("ADD_PARTITION_TO_TXN", 52, 52, [(1, 9), (2, 1), (3, 1), (4, FULL_NAME)], b""),
     ("ADD_SUBSCRIPTION_TO_TXN", 54, 54, [(1, 9), (2, 1), (3, 1)], b""),
@@ -87,8 +99,6 @@ TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
     ("END_TXN_ON_PARTITION", 58, 58, [(1, 9), (2, 1), (3, 1), (4, FULL_NAME), (5, 0)], b""),
     ("END_TXN_ON_SUBSCRIPTION", 60, 60, [(1, 9), (2, 1), (3, 1), (4, PLACE), (5, 0)], b""),
     ("TC_CLIENT_CONNECT", 62, 62, [(1, 9), (2, 1)], b""),
-    ("WATCH_TOPIC_LIST", 64, 64, [(1, 9), (2, 1), (3, b"public/default"), (4, b".*")], b""),
-    ("WATCH_TOPIC_LIST_CLOSE", 67, 67, [(1, 9), (2, 1)], b""),
 ]
 
 

@@ -18,6 +18,7 @@ from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State
 from protocols.pulsar.messages import NO_ENTRY
 from protocols.pulsar.names import figures_name
+from protocols.pulsar.watchers import Watchers
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Client:
         self.takes_entry_metadata = False  # Each entry is to come with what the broker says of it.
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
+        self.watchers = Watchers(connection, shared.topic_lists)
         self.commands_heard = 0  # Any command is a sign of life.
         self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
         self._listening = trio.lowlevel.ParkingLot()
@@ -157,6 +159,7 @@ class Client:
             group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
             if not self._may(Action.CONSUME, group):
                 consumer.disconnect()
+        self.watchers.wake()
 
     def _may(self, action: Action, resource: Resource) -> bool:
         try:
@@ -229,6 +232,7 @@ class Client:
     async def closed(self) -> None:
         """Give back what the connection held, in pieces: it may be ten thousand of each."""
         self.machine.close()
+        self.watchers.close_all()
         self._listening.unpark_all()
         with trio.CancelScope(shield=True):  # All of it goes, however slow the machine.
             for number, consumer in enumerate(list(self.consumers.values())):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
+from protocols.pulsar import messages, patterns
 from protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing
 
@@ -48,6 +48,8 @@ def _take_in(client: Client, command: CommandConnect) -> None:
         f"Braidlog {client.broker.version}",
         client.protocol_version,
         MESSAGE_BYTES_MAX,
+        supports_topic_watchers=patterns.ARE_SERVED,
+        supports_topic_watcher_reconcile=patterns.ARE_SERVED,
         supports_get_partitioned_metadata_without_auto_creation=True,
     )
     client.outbox.put([answer])

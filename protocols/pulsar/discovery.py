@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
-
-from crc32c import crc32c
 
 from broker.access.rights import Action, Resource
 from broker.errors import (
@@ -24,8 +20,9 @@ from broker.server.connection import address_text
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import full_names, is_coordinator, is_live, is_missing
+from protocols.pulsar.names import full_names, is_coordinator, is_live, is_missing, is_system
 from protocols.pulsar.resolving import make_missing, resolve
+from protocols.pulsar.topic_lists import topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
     from storage.metadata.names import TopicName
 
 LANE = "discovery"
-SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
-_LITTLE = struct.Struct("<I")
 
 
 def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadata) -> None:
@@ -171,9 +166,7 @@ def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) ->
 
     Java's regular expressions are not Python's, and may be made to run for ever.
     """
-    parts = command.namespace.split("/")
-    if len(parts) != 2 or not all(parts):
-        raise ProtocolError(f"{command.namespace!r} is no namespace")
+    parts = namespace_of(command.namespace)
     try:
         client.connection.check(Action.DESCRIBE, Resource.of_namespace(*parts))
     except NotAuthorized as error:
@@ -182,7 +175,7 @@ def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) ->
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
         for topic in client.broker.topics.list(*parts):
-            if not topic.name.topic.startswith(SYSTEM_PREFIX):
+            if not is_system(topic.name):
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
@@ -195,6 +188,9 @@ def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) ->
     client.outbox.put([answer])
 
 
-def topics_hash(names: Iterable[str]) -> str:
-    """Apache's TopicList.calculateHash: CRC-32C of the sorted names, little-endian, in hex."""
-    return _LITTLE.pack(crc32c(",".join(sorted(names)).encode())).hex()
+def namespace_of(text: str) -> tuple[str, str]:
+    """Tenant and namespace of `tenant/namespace`. Raises ProtocolError for anything else."""
+    tenant, _, namespace = text.partition("/")
+    if not tenant or not namespace or "/" in namespace:
+        raise ProtocolError(f"{text!r} is no namespace")
+    return tenant, namespace

@@ -14,3 +14,19 @@ LANES_MAX: Final = 1000
 # A client opens all partitions of a topic over one connection, and a topic has up to 10,000.
 PRODUCERS_MAX: Final = 10_000
 CONSUMERS_MAX: Final = 10_000
+
+# Watching which topics a namespace has. A consumer by pattern has one watcher, and a program a few
+# such consumers.
+WATCHERS_MAX: Final = 100
+# Of all connections: each may have a compiled pattern of its own, of PATTERN_MEMORY_BYTES_MAX.
+ALL_WATCHERS_MAX: Final = 1000
+PATTERN_CHARACTERS_MAX: Final = 50  # Apache's default.
+PATTERN_MEMORY_BYTES_MAX: Final = 128 * 1024
+# A name takes at most as long as it has bytes times this; `\p{L}*` needs 1,200.
+PATTERN_INSTRUCTIONS_MAX: Final = 2000
+# Of a namespace, for connections that do not take what they are to be told.
+CHANGES_KEPT_MAX: Final = 10_000
+# Names in one WATCH_TOPIC_UPDATE: a name has up to 300 bytes, a frame some MB.
+UPDATED_NAMES_MAX: Final = 5000
+# Changes that come soon after others are told together: each time all names are looked at.
+UPDATE_PAUSE_S: Final = 0.1

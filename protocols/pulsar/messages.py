@@ -15,6 +15,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
     CommandConnected,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadataResponse,
+    CommandWatchTopicListSuccess,
+    CommandWatchTopicUpdate,
     MessageIdData,
     Schema,
     ServerError,
@@ -168,6 +170,27 @@ def topics_of_namespace(
             type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=answer
         )
     )
+
+
+def watch_topic_list_success(
+    request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
+) -> bytes:
+    """The names that match; none if the client's hash says that it knows them."""
+    answer = CommandWatchTopicListSuccess(
+        request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
+    )
+    kind = BaseCommand.WATCH_TOPIC_LIST_SUCCESS
+    return frame(BaseCommand(type=kind, watchTopicListSuccess=answer))
+
+
+def watch_topic_update(
+    watcher_id: int, come: Iterable[str], gone: Iterable[str], topics_hash: str
+) -> bytes:
+    """Names that match have come or gone; the hash is that of all that match now."""
+    update = CommandWatchTopicUpdate(
+        watcher_id=watcher_id, new_topics=come, deleted_topics=gone, topics_hash=topics_hash
+    )
+    return frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=update))
 
 
 # Producers.

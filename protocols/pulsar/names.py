@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.topics.topics import Topics
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
+SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
 # Where clients look for the transaction coordinator. The broker answers that it is here, so that
 # their next command ends with "Transactions are not enabled" instead of a missing namespace.
@@ -44,6 +45,11 @@ def is_missing(topics: Topics, text: str) -> bool:
         return not is_live(text) and topics.find(parse(topics, text)[0]) is None
     except BrokerError:
         return False
+
+
+def is_system(name: TopicName) -> bool:
+    """Whether the topic is one of the broker's own, which no list shows."""
+    return name.topic.startswith(SYSTEM_PREFIX)
 
 
 def partition_number(partition: Partition | LiveTopic) -> int:

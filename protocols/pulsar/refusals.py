@@ -12,7 +12,7 @@ from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.machine import Command, Type
-from storage.codecs.pb.PulsarApi_pb2 import CommandWatchTopicListClose, ServerError
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
     from protocols.pulsar.client import Client
@@ -58,17 +58,6 @@ def transactions(client: Client, command: Request) -> None:
     client.refuse(command.request_id, error)
 
 
-def watch_topic_list(client: Client, command: Request) -> None:
-    """Refuse: the handshake did not offer it, and clients poll instead."""
-    error = Refused(ServerError.NotAllowedError, "Watching topics is not enabled.")
-    client.refuse(command.request_id, error)
-
-
-def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
-    """As Apache does for a watcher that it does not know."""
-    client.outbox.put([messages.success(command.request_id)])
-
-
 HANDLERS: Final[dict[int, Callable[[Client, Any], None]]] = {
     Type.NEW_TXN: transactions,
     Type.ADD_PARTITION_TO_TXN: transactions,
@@ -77,6 +66,4 @@ HANDLERS: Final[dict[int, Callable[[Client, Any], None]]] = {
     Type.END_TXN_ON_PARTITION: transactions,
     Type.END_TXN_ON_SUBSCRIPTION: transactions,
     Type.TC_CLIENT_CONNECT_REQUEST: transactions,
-    Type.WATCH_TOPIC_LIST: watch_topic_list,
-    Type.WATCH_TOPIC_LIST_CLOSE: watch_topic_list_close,
 }

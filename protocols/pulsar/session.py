@@ -19,6 +19,7 @@ from protocols.pulsar import (
     refusals,
     schemas,
     subscribing,
+    watching,
 )
 from protocols.pulsar.client import Client
 from protocols.pulsar.machine import State, Type
@@ -27,6 +28,9 @@ from protocols.pulsar.sending import Sending
 Handler = Callable[[Client, Any], Awaitable[None] | None]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
+# A tick that comes later than this says nothing of the client: the broker itself was held up, and
+# what the client sent meanwhile may still be unread.
+LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ COMMANDS: Final[dict[int, Served]] = {
     Type.CONSUMER_STATS: Served(positions.consumer_stats, Action.CONSUME),
     Type.GET_SCHEMA: Served(schemas.get_schema, Action.DESCRIBE),
     Type.GET_OR_CREATE_SCHEMA: Served(schemas.get_or_create_schema, Action.PRODUCE),
+    Type.WATCH_TOPIC_LIST: Served(watching.watch_topic_list, Action.DESCRIBE),
+    Type.WATCH_TOPIC_LIST_CLOSE: Served(watching.watch_topic_list_close),
     **{kind: Served(handler) for kind, handler in refusals.HANDLERS.items()},
 }
 
@@ -129,10 +135,14 @@ class PulsarSession:
         self._sending.flush()
 
     def on_deadline(self, now: float) -> float:
-        """Ping every 30 s; end a connection that has been silent since the last ping."""
+        """Ping every 30 s; end a connection that has been silent since the last ping, unless it was
+        the broker that could not listen.
+        """
         if self._next_tick is None:
             self._next_tick = now + KEEPALIVE_S
         elif now >= self._next_tick:
+            if now - self._next_tick > LATE_S:
+                self._heard_at_ping = -1
             self._next_tick = now + KEEPALIVE_S
             self._tick()
         return self._next_tick
@@ -162,7 +172,7 @@ class PulsarSession:
         client = self.client
         if client.machine.state is State.CONNECTING:
             raise EndConnection(f"no CONNECT within {KEEPALIVE_S:.0f} s")
-        if client.commands_heard == self._heard_at_ping:
+        if client.commands_heard == self._heard_at_ping and client.outbox.has_answers_room:
             raise EndConnection(f"nothing heard for {KEEPALIVE_S:.0f} s after a PING")
         self._heard_at_ping = client.commands_heard
         broker = client.broker

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.live.topic import LiveTopic
 from broker.topics.topic import TopicEvent
 from protocols.pulsar.registry import ProducerRegistry
+from protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -23,6 +24,7 @@ class SharedState:
         self.broker = broker
         self.dispatchers = broker.dispatchers
         self.producers = ProducerRegistry(self._raise_epoch)
+        self.topic_lists = TopicLists(broker.topics)
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)
@@ -39,6 +41,7 @@ class SharedState:
         """A deleted or terminated topic takes no more messages, and those of one that has moved go
         to another broker: its producers are closed.
         """
+        self.topic_lists.topic_changed(topic)
         if event in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
             if isinstance(topic, LiveTopic):
                 self.producers.close_all(topic)

@@ -15,13 +15,22 @@ DENIED = ServerError.AuthorizationError
 SCHEMA = {"name": "s", "schema_data": b"{}", "type": Schema.Type.Json}
 FOR_ANYBODY = {Type.CONNECT, Type.PING, Type.PONG, Type.AUTH_RESPONSE}
 # Giving back what one has, and what is refused to everybody.
-HARMLESS = {Type.CLOSE_PRODUCER, Type.CLOSE_CONSUMER, *refusals.HANDLERS}
+HARMLESS = {
+    Type.CLOSE_PRODUCER,
+    Type.CLOSE_CONSUMER,
+    Type.WATCH_TOPIC_LIST_CLOSE,
+    *refusals.HANDLERS,
+}
 
 # Of each command that names something: its fields, and the answer that carries an error.
 SAMPLES = {
     Type.PARTITIONED_METADATA: ({"topic": TOPIC}, Type.PARTITIONED_METADATA_RESPONSE),
     Type.LOOKUP: ({"topic": TOPIC}, Type.LOOKUP_RESPONSE),
     Type.GET_TOPICS_OF_NAMESPACE: ({"namespace": "public/default"}, Type.ERROR),
+    Type.WATCH_TOPIC_LIST: (
+        {"namespace": "public/default", "watcher_id": 1, "topics_pattern": ".*"},
+        Type.ERROR,
+    ),
     Type.PRODUCER: ({"topic": TOPIC, "producer_id": 7}, Type.ERROR),
     Type.SUBSCRIBE: (
         {"topic": TOPIC, "subscription": "x", "subType": 0, "consumer_id": 7},

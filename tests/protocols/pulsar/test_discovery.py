@@ -6,8 +6,9 @@ import threading
 import pytest
 
 from broker.topics.topics import TopicDefaults
-from protocols.pulsar.discovery import service_url, topics_hash
+from protocols.pulsar.discovery import service_url
 from protocols.pulsar.machine import Type
+from protocols.pulsar.topic_lists import topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import NAME, TOPIC

@@ -3,8 +3,8 @@
 import pytest
 
 from broker.live.topics import LIVE_PARTITIONS_MAX
-from protocols.pulsar.discovery import topics_hash
 from protocols.pulsar.machine import Type
+from protocols.pulsar.topic_lists import topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import EARLIEST, TOPIC, entry, message_id, talking

@@ -109,6 +109,12 @@ APACHE = {
     "producer_success_exclusive": lambda: messages.producer_success(30, "x", topic_epoch=0),
     "producer_success_waiting": lambda: messages.producer_success(33, "w", ready=False),
     "producer_success_waited": lambda: messages.producer_success(33, "w", topic_epoch=1),
+    "watch_topic_list_success": lambda: messages.watch_topic_list_success(
+        37, 1, ["persistent://public/gold-ns/a"], "f0e5f75f"
+    ),
+    "watch_topic_update": lambda: messages.watch_topic_update(
+        1, ["persistent://public/gold-ns/b"], [], "207dd40c"
+    ),
     "get_topics_of_namespace_response": lambda: messages.topics_of_namespace(
         35, ["persistent://public/gold-ns/a"], "f0e5f75f", filtered=False, changed=True
     ),

@@ -1,5 +1,6 @@
 import java.util.*;
 import java.util.concurrent.TimeUnit;
+import org.apache.pulsar.client.admin.LongRunningProcessStatus;
 import org.apache.pulsar.client.admin.PulsarAdmin;
 import org.apache.pulsar.client.admin.PulsarAdminException;
 import org.apache.pulsar.client.api.*;
@@ -151,7 +152,51 @@ public class Check {
             Producer<byte[]> p = client.newProducer().topic(base + "pat-2").create();
             p.send("x".getBytes());
             check(c.receive(20, TimeUnit.SECONDS) != null, "nothing");
+            p.close();
+            // By polling it would take a minute.
+            long begun = System.currentTimeMillis();
+            p = client.newProducer().topic(base + "pat-3").create();
+            admin.topics().createPartitionedTopic(base + "pat-4", 2);
+            Producer<byte[]> q = client.newProducer().topic(base + "pat-4").create();
+            long until = begun + 30000;
+            Set<String> from = new HashSet<>();
+            while (from.size() < 3 && System.currentTimeMillis() < until) {
+                p.send("y".getBytes());
+                q.send("z".getBytes());
+                for (Message<byte[]> m; (m = c.receive(50, TimeUnit.MILLISECONDS)) != null; ) {
+                    from.add(m.getTopicName());
+                    c.acknowledge(m);
+                }
+            }
+            check(from.size() == 3, "heard of " + from);
+            p.close();
+            q.close();
+            admin.topics().delete(base + "pat-3", true);
             c.close();
+        });
+        step("compaction on request", () -> {
+            String topic = base + "compacted";
+            Producer<byte[]> p = client.newProducer().topic(topic).create();
+            for (int i = 0; i < 300; i++) p.newMessage().key("k" + i % 3).value(("" + i).getBytes()).sendAsync();
+            p.newMessage().key("k2").value(new byte[0]).send();  // Taken out.
+            admin.topics().triggerCompaction(topic);
+            long until = System.currentTimeMillis() + 60000;
+            while (admin.topics().compactionStatus(topic).status != LongRunningProcessStatus.Status.SUCCESS
+                    && System.currentTimeMillis() < until) Thread.sleep(50);
+            check(admin.topics().compactionStatus(topic).status == LongRunningProcessStatus.Status.SUCCESS, "status");
+            p.newMessage().key("k0").value("new".getBytes()).send();
+            TableView<byte[]> v = client.newTableViewBuilder(Schema.BYTES).topic(topic).create();
+            check(v.size() == 2 && new String(v.get("k0")).equals("new") && new String(v.get("k1")).equals("298"), "view");
+            v.close();
+            int[] seen = new int[2];
+            for (int compacted = 0; compacted < 2; compacted++) {
+                Reader<byte[]> r = client.newReader().topic(topic).startMessageId(MessageId.earliest)
+                        .readCompacted(compacted == 1).create();
+                for (; r.hasMessageAvailable(); seen[compacted]++) check(r.readNext(20, TimeUnit.SECONDS) != null, "read");
+                r.close();
+            }
+            check(seen[0] == 302, "all others see " + seen[0]);
+            check(seen[1] < 10, "a compacted reader sees " + seen[1]);
             p.close();
         });
         step("transactions are refused at once", () -> {

@@ -1,0 +1,88 @@
+"""Patterns of topic names as Pulsar's clients write them: RE2's syntax, whose matching never takes
+longer than the name times the compiled pattern. Knows no client and no topic.
+
+Without the library `google-re2` no pattern can be tried here, and clients poll instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from broker.errors import NotSupported
+from protocols.pulsar.limits import (
+    PATTERN_CHARACTERS_MAX,
+    PATTERN_INSTRUCTIONS_MAX,
+    PATTERN_MEMORY_BYTES_MAX,
+)
+from protocols.pulsar.names import NON_PERSISTENT, PERSISTENT
+from storage.metadata.names import split_partition
+
+try:
+    import re2
+
+    ARE_SERVED = True
+except ImportError:
+    ARE_SERVED = False
+
+PIECE_S = 0.005  # Of trying names before everybody else has a turn.
+_LOOK_AT_CLOCK = 16  # Names: the worst pattern that is taken needs 0.2 ms for one.
+_SCHEME = "://"
+
+
+class TopicsPattern:
+    """Says which names of topics a client means. As in Apache, names are compared without their
+    domain and whole, and a partition is also meant by the name of its topic.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Raises NotSupported for a pattern that is too long or that RE2 does not take."""
+        if not ARE_SERVED:
+            raise NotSupported("Watching topics is not enabled.")
+        if len(text) > PATTERN_CHARACTERS_MAX:
+            too_long = f"Pattern longer than maximum: {PATTERN_CHARACTERS_MAX}"
+            raise NotSupported(f"Unable to create topic list watcher: {too_long}")
+        self.text = _without_domain(text)
+        options = re2.Options()
+        options.max_mem = PATTERN_MEMORY_BYTES_MAX
+        options.never_capture = True
+        options.log_errors = False
+        try:
+            compiled = re2.compile(self.text, options=options)
+        except re2.error as error:
+            raise NotSupported(f"Pattern cannot be tried: {error.args[0]!r}") from error
+        if compiled.programsize > PATTERN_INSTRUCTIONS_MAX:
+            raise NotSupported("Pattern repeats too much")
+        self._whole = compiled.fullmatch
+
+    def matches(self, name: str) -> bool:
+        """Whether a name with its domain is meant, of a topic or of one of its partitions."""
+        bare = name.removeprefix(PERSISTENT)
+        split = split_partition(bare)
+        if split is not None and self._whole(split[0].encode()) is not None:
+            return True
+        return self._whole(bare.encode()) is not None
+
+    def pieces(self, names: Iterable[str]) -> Iterator[list[str]]:
+        """The names that are meant, in pieces between which others may have their turn."""
+        meant: list[str] = []
+        until = time.monotonic() + PIECE_S
+        for number, name in enumerate(names):
+            if self.matches(name):
+                meant.append(name)
+            if number % _LOOK_AT_CLOCK == 0 and time.monotonic() >= until:
+                yield meant
+                meant = []
+                until = time.monotonic() + PIECE_S
+        yield meant
+
+
+def _without_domain(text: str) -> str:
+    """The pattern without `persistent://` or `non-persistent://`; a quote may stand before it."""
+    head, scheme, rest = text.partition(_SCHEME)
+    if not scheme:
+        return text
+    for domain in (NON_PERSISTENT, PERSISTENT):
+        if (head + scheme).endswith(domain):
+            return (head + scheme).removesuffix(domain) + rest
+    raise NotSupported(f"Does not support topic domain: {head}")

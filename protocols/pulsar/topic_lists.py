@@ -1,0 +1,162 @@
+"""Which topics a namespace has, for clients that watch it: its names in order, and what has changed
+lately. Knows no client and no command.
+
+Only namespaces that somebody watches are kept here.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, insort
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import trio
+from crc32c import crc32c
+
+from broker.live.topic import LiveTopic
+from protocols.pulsar.limits import CHANGES_KEPT_MAX
+from protocols.pulsar.names import full_names, is_system
+from storage.metadata.names import split_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from broker.topics.topic import Topic
+    from broker.topics.topics import Topics
+
+_LITTLE: Final = struct.Struct("<I")
+_TOPICS_TOGETHER: Final = 2000  # Named in one turn: some milliseconds.
+_FEW: Final = 16  # Names that are put in and taken out one by one: each moves those behind it.
+
+Namespace = tuple[str, str]
+Change = tuple[str, bool]  # A name, and whether it came or went.
+
+
+class TopicList:
+    """The names of one namespace's persistent topics, partitions one by one."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []  # In order.
+        self.is_filled = False
+        self.watchers = 0
+        self.next_change = 0  # The number that the next change will have.
+        self.changed = trio.lowlevel.ParkingLot()
+        self.digests: dict[str, str] = {}  # By pattern, of what matches now.
+        self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT_MAX)
+        self._early: list[Topic] = []  # Changed while the list is filled, a matter of a moment.
+
+    def changes_since(self, number: int) -> Sequence[Change] | None:
+        """Every change from that number on; None once the first of them is forgotten."""
+        behind = self.next_change - number
+        if behind > len(self._changes):
+            return None
+        return list(islice(self._changes, len(self._changes) - behind, None))
+
+    async def fill(self, topics: Sequence[Topic]) -> None:
+        """Take what there is in pieces; topics may change meanwhile."""
+        self._early.clear()
+        names: list[str] = []
+        for number, topic in enumerate(topics):
+            if number % _TOPICS_TOGETHER == _TOPICS_TOGETHER - 1:
+                await trio.lowlevel.checkpoint()
+            names += _names_of(topic)
+        names.sort()
+        self.names = names
+        self.is_filled = True
+        for topic in self._early:
+            self.follow(topic)
+        self._early.clear()
+
+    def follow(self, topic: Topic) -> None:
+        """A topic of the namespace came, went, grew or shrank."""
+        if not self.is_filled:
+            self._early.append(topic)
+            return
+        before, now = self._names_like(topic), _names_of(topic)
+        kept, known = set(now), set(before)
+        gone = [name for name in before if name not in kept]
+        come = [name for name in now if name not in known]
+        if gone or come:
+            self._change(gone, come)
+
+    def _change(self, gone: Sequence[str], come: Sequence[str]) -> None:
+        if len(gone) + len(come) <= _FEW:
+            for name in gone:
+                del self.names[bisect_left(self.names, name)]
+            for name in come:
+                insort(self.names, name)
+        else:
+            left_out = set(gone)
+            self.names = [name for name in self.names if name not in left_out]
+            self.names += come
+            self.names.sort()  # Most are in order already.
+        self._changes += [(name, False) for name in gone]
+        self._changes += [(name, True) for name in come]
+        self.next_change += len(gone) + len(come)
+        self.digests.clear()
+        self.changed.unpark_all()
+
+    def _names_like(self, topic: Topic) -> list[str]:
+        """The names of a topic that are in the list: it may have been without partitions before."""
+        (full,) = full_names(1, topic.name, partitioned=False)
+        place = bisect_left(self.names, full)
+        found = self.names[place : place + 1] if full in self.names[place : place + 1] else []
+        prefix = f"{full}-partition-"
+        first = bisect_left(self.names, prefix)
+        end = bisect_left(self.names, f"{prefix[:-1]}.", first)  # "." is the next behind "-".
+        return found + [name for name in self.names[first:end] if split_partition(name) is not None]
+
+
+class TopicLists:
+    """The namespaces that are watched."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._lists: dict[Namespace, TopicList] = {}
+        self.watchers = 0  # Of all clients.
+        self.turn = trio.Lock()  # Names are tried for one watcher at a time.
+
+    def open(self, namespace: Namespace) -> TopicList:
+        """The list of a namespace, for one more watcher; `close` is due for each."""
+        there = self._lists.get(namespace)
+        if there is None:
+            there = self._lists[namespace] = TopicList()
+        there.watchers += 1
+        self.watchers += 1
+        return there
+
+    def close(self, namespace: Namespace) -> None:
+        """A watcher of the namespace has gone."""
+        there = self._lists[namespace]
+        there.watchers -= 1
+        self.watchers -= 1
+        if not there.watchers:
+            del self._lists[namespace]
+
+    async def fill(self, namespace: Namespace, there: TopicList) -> None:
+        """Have a list be whole; the caller has the turn."""
+        if not there.is_filled:
+            await there.fill(
+                [topic for topic in self._topics.list(*namespace) if not is_system(topic.name)]
+            )
+
+    def topic_changed(self, topic: Topic) -> None:
+        """A topic came, went, grew or shrank."""
+        there = self._lists.get((topic.name.tenant, topic.name.namespace))
+        if there is None or isinstance(topic, LiveTopic):
+            return
+        if not is_system(topic.name):
+            there.follow(topic)
+
+
+def _names_of(topic: Topic) -> list[str]:
+    if topic.deleted:
+        return []
+    return full_names(len(topic.partitions), topic.name, partitioned=topic.partitioned)
+
+
+def topics_hash(names: Iterable[str]) -> str:
+    """Apache's TopicList.calculateHash: CRC-32C of the sorted names, little-endian, in hex."""
+    return _LITTLE.pack(crc32c(",".join(sorted(names)).encode())).hex()

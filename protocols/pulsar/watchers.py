@@ -1,0 +1,155 @@
+"""The watchers of one connection: what of a namespace's topics each was told. Knows no command.
+
+A client hears of changes in the order in which they happened, as soon as its socket takes more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.access.rights import Action, Resource
+from broker.errors import NotAuthorized, NotSupported
+from protocols.pulsar import messages
+from protocols.pulsar.limits import (
+    ALL_WATCHERS_MAX,
+    UPDATE_PAUSE_S,
+    UPDATED_NAMES_MAX,
+    WATCHERS_MAX,
+)
+from protocols.pulsar.topic_lists import topics_hash
+
+if TYPE_CHECKING:
+    from broker.server.connection import Connection
+    from protocols.pulsar.patterns import TopicsPattern
+    from protocols.pulsar.topic_lists import Change, Namespace, TopicList, TopicLists
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """What one watcher of a client has been told of."""
+
+    watcher_id: int
+    namespace: Namespace
+    topics: TopicList
+    pattern: TopicsPattern
+    next_change: int = 0  # Of the list: those before it were told.
+
+
+class Watchers:
+    """The watchers of one client."""
+
+    def __init__(self, connection: Connection, lists: TopicLists) -> None:
+        self._connection = connection
+        self._lists = lists
+        self._watchers: dict[int, Watcher] = {}
+
+    def open(self, watcher_id: int, namespace: Namespace, pattern: TopicsPattern) -> Watcher:
+        """A new watcher. Raises NotSupported if there are too many: the client polls then."""
+        if len(self._watchers) >= WATCHERS_MAX or self._lists.watchers >= ALL_WATCHERS_MAX:
+            raise NotSupported("there are too many watchers of topic lists")
+        topics = self._lists.open(namespace)
+        made = self._watchers[watcher_id] = Watcher(watcher_id, namespace, topics, pattern)
+        return made
+
+    def close(self, watcher_id: int) -> None:
+        """Forget a watcher, if it is there."""
+        watcher = self._watchers.pop(watcher_id, None)
+        if watcher is not None:
+            self._lists.close(watcher.namespace)
+            watcher.topics.changed.unpark_all()
+
+    def close_all(self) -> None:
+        """The connection has ended."""
+        for watcher_id in list(self._watchers):
+            self.close(watcher_id)
+
+    def wake(self) -> None:
+        """What the client may see has changed."""
+        for watcher in self._watchers.values():
+            watcher.topics.changed.unpark_all()
+
+    async def begin(self, watcher: Watcher) -> list[str]:
+        """The names that match now; later changes are sent from now on."""
+        async with self._lists.turn:
+            await self._lists.fill(watcher.namespace, watcher.topics)
+            watcher.next_change = watcher.topics.next_change
+            names = await _matching(watcher.pattern, watcher.topics.names.copy())
+        self._connection.nursery.start_soon(self._follow, watcher)
+        return names
+
+    async def _follow(self, watcher: Watcher) -> None:
+        """Send every change of what matches, while the watcher is there."""
+        topics, outbox = watcher.topics, self._connection.outbox
+        while self._watchers.get(watcher.watcher_id) is watcher:
+            if watcher.next_change == topics.next_change or not self._may_see(watcher):
+                await topics.changed.park()
+                continue
+            await outbox.drained()
+            async with self._lists.turn:
+                updates = await self._updates(watcher)
+            if updates and self._watchers.get(watcher.watcher_id) is watcher:
+                outbox.answer(updates)  # Behind the answer that tells what there was.
+            await trio.sleep(UPDATE_PAUSE_S)
+
+    def _may_see(self, watcher: Watcher) -> bool:
+        """While it may not, it hears of nothing; if it may again, of what happened meanwhile."""
+        try:
+            namespace = Resource.of_namespace(*watcher.namespace)
+            self._connection.check(Action.DESCRIBE, namespace)
+        except NotAuthorized:
+            return False
+        return True
+
+    async def _updates(self, watcher: Watcher) -> list[bytes]:
+        """The frames that tell of what has changed and matches."""
+        topics, pattern = watcher.topics, watcher.pattern
+        changes = topics.changes_since(watcher.next_change)
+        if changes is None:
+            self._connection.end("does not take what it wants to watch")
+            return []
+        # No await between the changes and the names behind them.
+        names, watcher.next_change = topics.names.copy(), topics.next_change
+        come, gone = net_of(changes)
+        come, gone = await _matching(pattern, come), await _matching(pattern, gone)
+        if not come and not gone:
+            return []
+        digest = topics.digests.get(pattern.text)
+        if digest is None:
+            number = topics.next_change
+            digest = topics_hash(await _matching(pattern, names))
+            if number == watcher.next_change == topics.next_change:
+                topics.digests[pattern.text] = digest
+        told = [(name, True) for name in come] + [(name, False) for name in gone]
+        return [
+            messages.watch_topic_update(
+                watcher.watcher_id,
+                [name for name, is_there in told[first : first + UPDATED_NAMES_MAX] if is_there],
+                [n for n, is_there in told[first : first + UPDATED_NAMES_MAX] if not is_there],
+                digest,
+            )
+            for first in range(0, len(told), UPDATED_NAMES_MAX)
+        ]
+
+
+def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
+    """Names that have come, and names that have gone; one that went and came again is both."""
+    first: dict[str, bool] = {}
+    last: dict[str, bool] = {}
+    for name, is_there in changes:
+        first.setdefault(name, is_there)
+        last[name] = is_there
+    gone = [name for name, came in first.items() if not came]
+    return [name for name, is_there in last.items() if is_there], gone
+
+
+async def _matching(pattern: TopicsPattern, names: Iterable[str]) -> list[str]:
+    """The names that a pattern means."""
+    meant: list[str] = []
+    for piece in pattern.pieces(names):
+        meant += piece
+        await trio.lowlevel.checkpoint()
+    return meant

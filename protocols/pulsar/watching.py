@@ -1,0 +1,67 @@
+"""WATCH_TOPIC_LIST and WATCH_TOPIC_LIST_CLOSE (PIP-145 of Apache Pulsar): consumers by pattern hear
+at once of topics that come and go. Only Java's client asks for it; others poll.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.access.rights import Action, Resource
+from broker.errors import BrokerError, NotSupported
+from protocols.pulsar import messages
+from protocols.pulsar.discovery import namespace_of
+from protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from protocols.pulsar.patterns import TopicsPattern
+from protocols.pulsar.topic_lists import topics_hash
+
+if TYPE_CHECKING:
+    from protocols.pulsar.client import Client
+    from protocols.pulsar.topic_lists import Namespace
+    from storage.codecs.pb.PulsarApi_pb2 import (
+        CommandWatchTopicList,
+        CommandWatchTopicListClose,
+    )
+
+LANE = "watcher"
+
+
+def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
+    """Answer with the names that match, and send each later change. A watcher that the client has
+    already is begun anew: that is how it makes sure of what it knows.
+    """
+    namespace = namespace_of(command.namespace)
+    work = partial(_watch, client, command, namespace)
+    client.lanes.in_order((LANE, command.watcher_id), work)
+
+
+async def _watch(client: Client, command: CommandWatchTopicList, namespace: Namespace) -> None:
+    watchers = client.watchers
+    try:
+        client.connection.check(Action.DESCRIBE, Resource.of_namespace(*namespace))
+        pattern = TopicsPattern(command.topics_pattern)
+        watchers.close(command.watcher_id)
+        watcher = watchers.open(command.watcher_id, namespace, pattern)
+        names = await watchers.begin(watcher)
+        digest = topics_hash(names)
+        known = command.HasField("topics_hash") and command.topics_hash == digest
+        answer = messages.watch_topic_list_success(
+            command.request_id, command.watcher_id, () if known else names, digest
+        )
+        if len(answer) > MESSAGE_BYTES_MAX:
+            watchers.close(command.watcher_id)
+            raise NotSupported(f"the names of {len(names)} topics are too much for one answer")
+    except BrokerError as error:
+        client.refuse(command.request_id, error)
+    else:
+        client.outbox.answer([answer])
+
+
+def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
+    """Forget a watcher; as Apache, one that is not known too."""
+
+    def close() -> None:
+        client.watchers.close(command.watcher_id)
+        client.outbox.answer([messages.success(command.request_id)])
+
+    client.lanes.promptly((LANE, command.watcher_id), close)

@@ -1,0 +1,243 @@
+"""WATCH_TOPIC_LIST: what a consumer by pattern is told, and what a pattern may cost."""
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import Action
+from protocols.pulsar import topic_lists, watchers, watching
+from protocols.pulsar.machine import Type
+from protocols.pulsar.topic_lists import TopicList, topics_hash
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.names import TopicName
+from tests.broker.access.rules import Nothing
+from tests.protocols.pulsar.talk import Client
+
+ALL = "persistent://public/default/.*"
+
+
+def named(topic):
+    return TopicName("public", "default", topic)
+
+
+def full(*topics):
+    return [f"persistent://public/default/{topic}" for topic in topics]
+
+
+async def watch(client, pattern=ALL, watcher_id=1, **fields):
+    fields = {"namespace": "public/default", "topics_pattern": pattern, **fields}
+    return await client.ask(
+        Type.WATCH_TOPIC_LIST, Type.WATCH_TOPIC_LIST_SUCCESS, watcher_id=watcher_id, **fields
+    )
+
+
+async def refused(client, pattern, **fields):
+    fields = {"namespace": "public/default", "topics_pattern": pattern, "watcher_id": 7, **fields}
+    return await client.refused(Type.WATCH_TOPIC_LIST, **fields)
+
+
+async def update(client):
+    """(names that came, names that went, hash) of the next update."""
+    told = await client.next(Type.WATCH_TOPIC_UPDATE)
+    return list(told.new_topics), list(told.deleted_topics), told.topics_hash
+
+
+async def test_a_watcher_hears_of_every_topic_that_matches(broker, client):
+    await broker.topics.create(named("a1"), 1)
+    await broker.topics.create(named("b1"), 1)
+    answer = await watch(client, "persistent://public/default/a.*")
+    assert list(answer.topic) == full("a1")
+    assert (answer.watcher_id, answer.topics_hash) == (1, topics_hash(full("a1")))
+    await broker.topics.create(named("b2"), 1)
+    await broker.topics.create(named("a2"), 1)
+    assert await update(client) == (full("a2"), [], topics_hash(full("a1", "a2")))
+    await broker.topics.delete(named("a1"))
+    assert await update(client) == ([], full("a1"), topics_hash(full("a2")))
+
+
+async def test_partitions_are_named_one_by_one_as_they_come_and_go(broker, client):
+    await watch(client)
+    await broker.topics.create(named("p"), 2)
+    assert (await update(client))[0] == full("p-partition-0", "p-partition-1")
+    await broker.topics.add_partitions(named("p"), 4)
+    assert (await update(client))[0] == full("p-partition-2", "p-partition-3")
+    await broker.topics.remove_partitions(named("p"), 3)
+    come, gone, digest = await update(client)
+    assert (come, gone) == ([], full(*(f"p-partition-{number}" for number in (1, 2, 3))))
+    assert digest == topics_hash(full("p-partition-0"))
+
+
+async def test_an_unpartitioned_topic_that_grows_goes_and_its_partitions_come(broker, client):
+    await broker.topics.create(named("u"), 1)
+    await broker.topics.create(named("u-partition-x"), 1)  # An ordinary name.
+    await watch(client)
+    await broker.topics.add_partitions(named("u"), 2)
+    come, gone, _ = await update(client)
+    assert (come, gone) == (full("u-partition-0", "u-partition-1"), full("u"))
+
+
+async def test_a_client_that_knows_the_list_is_not_told_it_again(broker, client):
+    await broker.topics.create(named("a"), 1)
+    answer = await watch(client, topics_hash=topics_hash(full("a")))
+    assert (list(answer.topic), answer.topics_hash) == ([], topics_hash(full("a")))
+    again = await watch(client, topics_hash="00000000")  # The same watcher makes sure.
+    assert list(again.topic) == full("a")
+    await broker.topics.create(named("b"), 1)
+    assert (await update(client))[0] == full("b")
+    await client.silent()  # Told once.
+
+
+async def test_what_is_not_persistent_or_of_the_brokers_own_or_elsewhere_is_not_told(
+    broker, client
+):
+    await broker.namespaces.create("public", "other")
+    await watch(client)
+    await client.produce("non-persistent://public/default/live")
+    await broker.topics.create(named("__own"), 1)
+    await broker.topics.create(TopicName("public", "other", "t"), 1)
+    await broker.topics.create(named("seen"), 1)
+    assert (await update(client))[0] == full("seen")
+
+
+async def test_a_closed_watcher_hears_nothing_more(broker, client):
+    await watch(client)
+    await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=1)
+    await broker.topics.create(named("a"), 1)
+    await client.silent()
+    await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=99)
+
+
+async def test_who_loses_the_right_hears_nothing_until_it_is_back(broker, client):
+    await watch(client)
+    broker.access = Access(Nothing())
+    await broker.topics.create(named("a"), 1)
+    await client.silent()
+    assert await refused(client, ALL) == (
+        ServerError.AuthorizationError,
+        (await refused(client, ALL))[1],
+    )
+    broker.access = Access(Nothing(Action.DESCRIBE))
+    await broker.topics.create(named("b"), 1)
+    come, _, digest = await update(client)
+    assert (sorted(come), digest) == (full("a", "b"), topics_hash(full("a", "b")))
+
+
+async def test_a_namespace_that_is_not_there_has_no_topics(client):
+    answer = await watch(client, "persistent://public/nowhere/.*", namespace="public/nowhere")
+    assert (list(answer.topic), answer.topics_hash) == ([], "00000000")
+
+
+async def test_what_is_no_namespace_ends_the_connection(client):
+    await client.send(
+        Type.WATCH_TOPIC_LIST,
+        request_id=1,
+        watcher_id=1,
+        namespace="public",
+        topics_pattern=".*",
+    )
+    await client.closed()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "persistent://public/default/" + "a" * 50,  # Apache's limit is 50 characters.
+        "(unclosed",
+        "a(?=b)",  # Java's own engine would take it; the client polls instead.
+        "((.{99}){99}){99}",
+        r"\pL{500}",
+        "topic://public/default/.*",
+    ],
+)
+async def test_a_pattern_that_cannot_be_tried_is_refused_for_good(client, pattern):
+    assert (await refused(client, pattern))[0] == ServerError.NotAllowedError
+    await client.silent()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("public/default/a", ["a"]),  # Whole, with the domain or without.
+        ("persistent://public/default/[ab]", ["a", "b"]),
+        (r"\Qpersistent://public/default/\Ea|.*b", ["a", "b"]),
+        ("public/default/p", ["p-partition-0", "p-partition-1"]),
+        (".*-partition-1", ["p-partition-1"]),
+        ("non-persistent://public/default/a", ["a"]),  # The name is what is compared.
+        ("default/a", []),
+        (".*é", ["é"]),
+    ],
+)
+async def test_how_names_are_compared(broker, client, pattern, found):
+    for name, partitions in (("a", 1), ("b", 1), ("é", 1), ("p", 2)):
+        await broker.topics.create(named(name), partitions)
+    assert list((await watch(client, pattern)).topic) == full(*found)
+
+
+async def test_a_connection_and_a_broker_have_so_many_watchers(client, other, monkeypatch):
+    monkeypatch.setattr(watchers, "WATCHERS_MAX", 2)
+    for number in (1, 2, 2):
+        await watch(client, watcher_id=number)
+    assert (await refused(client, ALL))[0] == ServerError.NotAllowedError
+    monkeypatch.setattr(watchers, "ALL_WATCHERS_MAX", 3)
+    await watch(other)
+    assert (await refused(other, ALL))[0] == ServerError.NotAllowedError
+
+
+async def test_what_an_ended_connection_watched_is_given_back(broker, open_client, client):
+    leaving = Client(await open_client("pulsar"))
+    await leaving.connect()
+    await watch(leaving)
+    await watch(client)
+    await leaving.stream.aclose()
+    await broker.topics.create(named("a"), 1)
+    assert (await update(client))[0] == full("a")
+    await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=1)
+
+
+async def test_a_list_that_no_frame_holds_is_refused(broker, client, monkeypatch):
+    monkeypatch.setattr(watching, "MESSAGE_BYTES_MAX", 100)
+    for number in range(3):
+        await broker.topics.create(named(f"{number}" * 30), 1)
+    assert (await refused(client, ALL))[0] == ServerError.NotAllowedError
+
+
+async def test_many_changes_are_told_in_several_updates(broker, client, monkeypatch):
+    monkeypatch.setattr(watchers, "UPDATED_NAMES_MAX", 3)
+    await watch(client)
+    await broker.topics.create(named("p"), 20)
+    told = [(await update(client))[0] for _ in range(7)]
+    assert [len(names) for names in told] == [3, 3, 3, 3, 3, 3, 2]
+    assert len({name for names in told for name in names}) == 20
+
+
+async def test_who_is_told_of_too_few_changes_begins_anew(broker, client, monkeypatch):
+    monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 4)
+    await watch(client)
+    await broker.topics.create(named("p"), 5)  # One change more than is kept.
+    await client.closed()
+
+
+def test_a_name_that_went_and_came_again_is_told_as_both():
+    changes = [("a", False), ("b", True), ("a", True), ("b", False), ("c", True)]
+    come, gone = watchers.net_of(changes)
+    assert (sorted(come), gone) == (["a", "c"], ["a"])
+
+
+async def test_topics_that_change_while_the_list_is_filled_are_right_in_it(broker):
+    kept = await broker.topics.create(named("kept"), 1)
+    gone = await broker.topics.create(named("gone"), 1)
+    made = TopicList()
+
+    class Changing(list):
+        """Topics of which one goes and one comes while they are looked at."""
+
+        def __iter__(self):
+            yield kept
+            yield gone
+            gone.deleted = True
+            made.follow(gone)
+            made.follow(late)
+
+    late = await broker.topics.create(named("late"), 2)
+    await made.fill(Changing())
+    assert made.names == full("kept", "late-partition-0", "late-partition-1")
+    assert made.changes_since(0) is not None
