@@ -41,6 +41,7 @@ from broker.subscriptions.backlog import Backlogs
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.compaction import Compactor
+from broker.topics.figures import DeletedFigures
 from broker.topics.groups import NamedGroups
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
@@ -310,6 +311,7 @@ class Broker:
         """Have each part hear of what others do."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.topics.listeners.add(self.dispatchers)
+        self.topics.listeners.add(DeletedFigures(self.metrics))
 
     def _recover(self) -> None:
         """Bring folders, catalogue and cursors together as a crash may have left them."""

@@ -137,6 +137,8 @@ class Metrics:
         self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # That count by topic.
+        self._of_topic: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # Keys of the numbers.
+        self._deleted: set[str] = set()  # Topics of which something is still to be forgotten.
         self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
@@ -162,7 +164,24 @@ class Metrics:
             if names == ("protocol", "topic"):
                 self._protocols.add(labels[0])
             number = self._numbers[key] = Number()
+            if "topic" in names:
+                self._of_topic.setdefault(labels[names.index("topic")], []).append(key)
         return number
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: or clients that make and delete topics would fill the memory."""
+        self._deleted.add(topic)
+        for name in tuple(self._deleted):
+            left = []
+            for key in self._of_topic.pop(name, ()):
+                if key[0] in GAUGES and self._numbers[key].value:
+                    left.append(key)  # Counted down as clients leave: forgotten with the next one.
+                else:
+                    del self._numbers[key]
+            if left:
+                self._of_topic[name] = left
+            else:
+                self._deleted.discard(name)
 
     def histogram(self, name: str) -> Histogram:
         """The histogram of that name (`HISTOGRAMS`)."""

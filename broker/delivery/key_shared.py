@@ -10,7 +10,7 @@ other slots are not held up by it. PIP-119, PIP-379.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -75,8 +75,6 @@ class KeySharedDispatcher(SharedDispatcher):
         self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
         # Slots of which something goes again, by the consumer who may have it.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
-        if in_order:
-            self._released = self._slot_released
 
     def check_room(self, consumer: Consumer) -> None:
         """Raises InvalidRequest for ranges that cannot be, or that another consumer has."""
@@ -255,6 +253,11 @@ class KeySharedDispatcher(SharedDispatcher):
         if self.in_order:
             self._hold_slot(entry.slot, consumer)
         super()._share(shares, consumer, entry, state)
+
+    @property
+    def _released(self) -> Callable[[Pending], None] | None:
+        # Not kept: a method leads back to its object, which only a search for garbage would free.
+        return self._slot_released if self.in_order else None
 
     def _slot_released(self, pending: Pending) -> None:
         holder = self._holders[pending.slot]

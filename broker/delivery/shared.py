@@ -55,7 +55,6 @@ class SharedDispatcher(Dispatcher):
 
     kind = SubscriptionKind.SHARED
     _special = CHUNK | DELAYED
-    _released: Callable[[Pending], None] | None = None  # Told of what a consumer no longer holds.
 
     def __init__(
         self,
@@ -120,6 +119,11 @@ class SharedDispatcher(Dispatcher):
         if not uuids:
             return offsets
         return offsets | {offset for offset, p in pending.items() if p.chunk_uuid in uuids}
+
+    @property
+    def _released(self) -> Callable[[Pending], None] | None:
+        """What is told of an entry that a consumer no longer holds."""
+        return None
 
     def _send_again(self, consumer: Consumer, offsets: Iterable[int]) -> None:
         """The consumer no longer holds these entries, and somebody is to have them."""
@@ -423,8 +427,9 @@ class SharedDispatcher(Dispatcher):
         """The consumer no longer holds that entry."""
         pending = consumer.pending.pop(offset)
         self._count_unacked(consumer, -pending.wanted)
-        if self._released is not None:
-            self._released(pending)
+        released = self._released
+        if released is not None:
+            released(pending)
 
     def _count_unacked(self, consumer: Consumer, change: int) -> None:
         consumer.unacked += change

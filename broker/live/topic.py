@@ -55,7 +55,7 @@ class LiveTopic(Topic):
         super().__init__(meta, placement)
         self.index = index or 0
         self.partition_id = number
-        self.full = f"non-persistent://{name.full}"  # As it is named in figures.
+        self.full = f"non-persistent://{name.full}"
         if index is not None:
             self.full += f"-partition-{index}"
         self.subscriptions: dict[bytes, LiveSubscription] = {}
@@ -64,6 +64,11 @@ class LiveTopic(Topic):
         self.bytes_in = 0
         self.messages_dropped = 0
         self._idle = idle
+
+    @property
+    def figures_name(self) -> str:
+        """What it is called in figures: each partition is one of its own."""
+        return self.full
 
     @property
     def topic(self) -> LiveTopic:

@@ -8,7 +8,6 @@ with 0.
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
 import resource
@@ -29,7 +28,7 @@ from broker.config.settings import Config, ConfigError
 from broker.limits import KIB
 from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
-from broker.server.garbage import search_seldom
+from broker.server.garbage import no_searches, search_regularly, short_searches
 from broker.server.listener import Listener, accept, make_listeners
 from storage.codecs import quick
 from storage.errors import DamagedLog, StorageError, StorageFailed
@@ -44,7 +43,6 @@ M_MMAP_THRESHOLD = -3  # Its number in glibc's malloc.h.
 MMAP_THRESHOLD_BYTES = 128 * KIB  # Where glibc begins.
 
 OVER_TLS = "over TLS, with a login where [access] requires one: docs/security.md shows clients"
-IMPORTS_S = 2.0  # For listeners to import their servers, which they do in threads.
 
 log = structlog.get_logger()
 
@@ -69,9 +67,9 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
     _give_memory_back()
-    search_seldom()
     _take_descriptors()
-    return trio.run(_run, config, verifier, listeners, ready_file)
+    with short_searches():
+        return trio.run(_run, config, verifier, listeners, ready_file)
 
 
 def _take_descriptors() -> None:
@@ -91,14 +89,6 @@ def _give_memory_back() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # Other C libraries have nothing to set.
         libc.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
-
-
-async def _keep_modules() -> None:
-    """Leave what listeners have imported meanwhile out of every look for cycles, too: a full look
-    at it held the loop for more than a tenth of a second.
-    """
-    await trio.sleep(IMPORTS_S)
-    gc.freeze()
 
 
 async def serve_listeners(
@@ -150,7 +140,8 @@ async def _run(
             shared = await _join_cluster(config)
             if shared is None:
                 return 0
-        broker = _opened(config, verifier, shared)
+        with no_searches():  # Each of 20,000 partitions is a hundred objects.
+            broker = _opened(config, verifier, shared)
     except DamagedLog as error:
         way_past = "" if shared or config.storage.mode == "shared" else f"; {_way_past(config)}"
         return _refuse(f"{error}{way_past}", EXIT_FAILED)
@@ -158,7 +149,6 @@ async def _run(
         return _refuse(str(error), EXIT_FAILED)
     except ImportError as error:
         return _refuse(f"storage.mode shared needs the extra `shared`: {error}", EXIT_FAILED)
-    gc.freeze()  # Nor what was opened: a look at 20,000 partitions takes a tenth of a second.
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as root:
@@ -166,7 +156,7 @@ async def _run(
             root.start_soon(broker.run)
             if shared is not None:
                 await _take_part(broker, listeners, root)
-            root.start_soon(_keep_modules)
+            root.start_soon(search_regularly)
             await serve_listeners(
                 broker, listeners, lambda: _announce(broker, listeners, ready_file)
             )

@@ -82,6 +82,11 @@ class Topic:
         name through Pulsar's listener. Whoever raises it lowers it again."""
 
     @property
+    def figures_name(self) -> str:
+        """What it is called in figures."""
+        return self.name.full
+
+    @property
     def name(self) -> TopicName:
         """Tenant, namespace and name."""
         return self.meta.name

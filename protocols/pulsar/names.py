@@ -67,4 +67,4 @@ def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> l
 
 def figures_name(partition: Partition | LiveTopic) -> str:
     """What its topic is called in figures: all partitions of a persistent one count as one."""
-    return partition.full if isinstance(partition, LiveTopic) else partition.topic.name.full
+    return partition.figures_name if isinstance(partition, LiveTopic) else partition.topic.name.full

@@ -34,6 +34,25 @@ def test_counters_and_gauges_are_shown_with_their_labels():
     assert not any("_created" in name for name in values)
 
 
+def test_a_deleted_topics_figures_go_and_those_that_count_down_do_so_later():
+    metrics = Metrics()
+    for topic in ("gone", "stays"):
+        metrics.records_in("kafka", topic, 3, 100)
+        metrics.expired(topic, "group", 1)
+    gauge = metrics.number("braidlog_producers", "pulsar", "gone")
+    gauge.inc()
+    metrics.forget_topic("gone")
+    assert [key for key in rendered(metrics) if '"gone"' in key] == [
+        'braidlog_producers{protocol="pulsar",topic="gone"}'
+    ]
+    metrics.number("braidlog_producers", "pulsar", "gone").dec()
+    metrics.forget_topic("another")
+    assert not [key for key in rendered(metrics) if '"gone"' in key]
+    assert len([key for key in rendered(metrics) if '"stays"' in key]) == 3
+    metrics.records_in("kafka", "gone", 1, 1)  # Made again.
+    assert len([key for key in rendered(metrics) if '"gone"' in key]) == 2
+
+
 def test_histogram_counts_each_value_in_every_bucket_above_it():
     metrics = Metrics()
     histogram = metrics.histogram("braidlog_fsync_seconds")

@@ -81,7 +81,7 @@ class HttpConsumer(Consumer):
 
     owner: Owner
     partition: Partition
-    dispatcher: Dispatcher | None = None
+    dispatcher: Dispatcher | None = None  # That it is attached to, or was before it was closed.
     sent: dict[int, float] = field(default_factory=dict)
     """When entries that were given out come back unless they are acknowledged, oldest first."""
 
@@ -103,7 +103,6 @@ class HttpConsumer(Consumer):
 
     def disconnect(self) -> None:
         """A seek or a deletion: the next fetch attaches again, if there is a subscription then."""
-        self.dispatcher = None
         self.sent.clear()
         self.owner.dropped(self)
 
@@ -142,7 +141,7 @@ class HttpConsumer(Consumer):
 
     def open(self, permits: int) -> None:
         """Take up to so many messages."""
-        if self.dispatcher is not None:
+        if self.dispatcher is not None and self.is_attached:
             self.permits = 0
             self.dispatcher.flow(self, permits)
 
@@ -211,7 +210,9 @@ async def attach(
 
 
 def detach(broker: Broker, consumer: HttpConsumer) -> None:
-    """Leave the delivery of its partition; what it holds comes back, delivered once more."""
+    """Leave the delivery of its partition; what it holds comes back, delivered once more. One that
+    was closed by a deletion has still to say that nobody waits for that delivery.
+    """
     dispatcher = consumer.dispatcher
     if dispatcher is None:
         return

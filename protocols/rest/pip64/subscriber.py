@@ -154,7 +154,7 @@ class Subscriber:
                 if part is None:
                     part = HttpConsumer(self.name, owner=self, partition=partition)
                     self._parts[partition.index] = part
-                if part.dispatcher is None:
+                if not part.is_attached:
                     await self._attach(part)
         self._is_open = True
 
@@ -166,6 +166,7 @@ class Subscriber:
         await attach(self._broker, part, subscription, self.wanted.kind, self._initial)
         if self._has_left:  # Deleted meanwhile.
             detach(self._broker, part)
+            self._parts.clear()
             raise SubscriptionNotFound(f"consumer {self.id} was ended")
 
     def _initial(self, partition: Partition) -> int:
@@ -180,6 +181,7 @@ class Subscriber:
         self._held.clear()
         for part in self._parts.values():
             detach(self._broker, part)
+        self._parts.clear()  # They lead back here: a circle.
 
     # Fetching.
 
@@ -235,7 +237,7 @@ class Subscriber:
     def more_is_there(self) -> bool:
         """Whether a partition has records that no consumer holds."""
         for index, part in self._parts.items():
-            if part.dispatcher is not None:
+            if part.dispatcher is not None and part.is_attached:
                 held = sum(max(one.unacked, len(one.pending)) for one in part.dispatcher.consumers)
                 if self.subscription.backlog(index) > held:
                     return True

@@ -1,19 +1,24 @@
-"""Searches for garbage are counted, and a long full one makes the later ones short."""
+"""Searches for garbage are counted, and none looks at very much, whatever lives."""
 
 import gc
+from contextlib import contextmanager
 
 import pytest
+import trio
+import trio.testing
 
-from broker.server import garbage
-from broker.server.garbage import SearchTime
+from broker.server.garbage import (
+    LOOKED_AT_MAX,
+    OLD_MAX,
+    SearchTime,
+    has_many_old,
+    no_searches,
+    search_regularly,
+    search_young,
+    short_searches,
+)
 from tests.broker.server.echo import Bench, framed, receive_all
 from tests.waiting import until
-
-
-@pytest.fixture
-def unfrozen():
-    yield
-    gc.unfreeze()
 
 
 def test_searches_are_counted_until_the_end():
@@ -25,15 +30,104 @@ def test_searches_are_counted_until_the_end():
     assert searches.seconds == counted
 
 
-@pytest.mark.parametrize(("freeze_s", "generation", "freezes"), [(0, 2, 1), (0, 1, 0), (60, 2, 0)])
-def test_what_a_long_full_search_has_left_is_not_looked_at_again(
-    monkeypatch, unfrozen, freeze_s, generation, freezes
-):
-    monkeypatch.setattr(garbage, "FREEZE_S", freeze_s)
-    before = gc.get_freeze_count()
-    with SearchTime():
-        gc.collect(generation)
-    assert (gc.get_freeze_count() > before) == bool(freezes)
+class Searched:
+    """How many objects each search looks at."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.full = 0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generations = range(info["generation"] + 1)
+            self.most = max(self.most, sum(len(gc.get_objects(one)) for one in generations))
+            self.full += info["generation"] == 2
+
+
+@pytest.fixture
+def searched():
+    """What searches look at while a broker keeps them short."""
+    with short_searches():
+        seen = Searched()
+        gc.callbacks.append(seen)
+        yield seen
+        gc.callbacks.remove(seen)
+    gc.unfreeze()
+
+
+MANY = 400_000
+SECONDS = 20  # So many looks at the young ones meanwhile.
+
+
+def a_second_passes():
+    search_young()
+    if has_many_old():
+        gc.collect()
+
+
+def test_no_search_looks_at_all_of_what_has_come_to_stay(searched):
+    living = [[number] for number in range(MANY)]
+    assert searched.full > 1
+    assert 0 < searched.most <= LOOKED_AT_MAX
+    assert gc.get_freeze_count() > MANY - LOOKED_AT_MAX
+    assert len(living) == MANY
+
+
+def test_what_is_made_as_other_things_end_does_not_grow_old_uncounted(searched):
+    with no_searches():
+        living = [[number] for number in range(MANY)]
+    for number in range(MANY):
+        living[number] = [number]
+        if number % (MANY // SECONDS) == 0:
+            a_second_passes()
+    a_second_passes()
+    assert 0 < searched.most <= LOOKED_AT_MAX
+
+
+def test_python_alone_would_look_at_all_of_it(searched):
+    """Or the test above proves nothing."""
+    with no_searches():
+        living = [[number] for number in range(MANY)]
+    for number in range(MANY):
+        living[number] = [number]
+    gc.collect()
+    assert searched.most > MANY - LOOKED_AT_MAX
+
+
+def test_what_was_made_without_searches_puts_off_no_later_one(searched):
+    with no_searches():
+        living = [[number] for number in range(MANY)]
+    assert gc.isenabled()
+    before = searched.full
+    living += [[number] for number in range(2 * LOOKED_AT_MAX)]
+    assert searched.full > before
+    assert searched.most <= LOOKED_AT_MAX
+
+
+async def test_they_are_searched_each_second(searched, nursery, autojump_clock):
+    nursery.start_soon(search_regularly)
+    cycles = 1000
+    for _ in range(cycles):
+        one: list[object] = []
+        one.append(one)
+    one = []
+    assert len(gc.get_objects()) >= cycles
+    await trio.sleep(1.5)
+    assert len(gc.get_objects(0)) + len(gc.get_objects(1)) < cycles
+    with gc_paused():
+        living = [[number] for number in range(OLD_MAX)]
+    await trio.sleep(1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert gc.get_freeze_count() > OLD_MAX
+    assert len(living) == OLD_MAX
+    nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def gc_paused():
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize(
