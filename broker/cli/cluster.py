@@ -176,7 +176,7 @@ def verify(
         report = verify_store(ledger, objects, print, deep=deep)
         print(
             f"{report.objects} objects, {report.partitions} partitions, {report.batches} batches:"
-            f" {report.faults} faults"
+            f" {report.faults} faults; {report.unnamed} objects without a row"
         )
         return EXIT_FAILED if report.faults else EXIT_DONE
 

@@ -1,315 +1,262 @@
-"""Faults under load on two brokers of a cluster: whatever is killed, stopped or hung, nothing that
-was acknowledged is lost, doubled or moved.
+"""Faults under load on three brokers of a cluster: whatever is killed, hung, cut off or stopped,
+nothing that was acknowledged is lost, doubled or moved, and all clients go on.
 
-`python -m conformance.cluster.faults --faults 200` for a long run. Producers are stock Kafka
-clients; a position is committed now and then. Everything runs on loopback, on this machine.
+`python -m conformance.cluster.faults --faults 200 --topics 100` for a long run, `--only kill,hang`
+to measure how long a fault lasts for clients. Writers and readers of all protocols work all the
+while; the judge of histories says what was broken. Without network namespaces there are no cuts.
 """
 
 import argparse
-import os
 import random
-import signal
+import statistics
 import sys
 import tempfile
-import threading
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
-from kafka.structs import OffsetAndMetadata
+from typing import Final
 
 from conformance.cluster import servers
-from conformance.cluster.brokers import command, settings_for
-from conformance.server import RunningBroker
+from conformance.cluster.book import Book
+from conformance.cluster.brokers import command
+from conformance.cluster.causes import CAUSES, CUTS, SHORT
+from conformance.cluster.clients import WRITERS, Client, Load, writers
+from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
+from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
+from conformance.raw.iggy import IggyWire
+from storage.shared.layout import shard_of
 
-QUICK = (
-    "shared.round_ms=20",
-    "shared.pack_ms=1000",
-    "shared.delete_after_ms=2000",
-    "log.segment_bytes=256KiB",
-    "topics.num_partitions=3",
-    "cluster.lease_ms=1500",
-    "cluster.beat_ms=300",
-    "cluster.serve_without_beat_ms=20000",
-)
-GROUP = "readers"
-CALM_S = 1.0  # Between two faults, so that something is acknowledged.
-SERVING_S = 90.0  # For a broker to serve after a fault.
-PARTITIONS = 3  # As `topics.num_partitions` in QUICK.
-
-
-class Lost(AssertionError):
-    """Something acknowledged is not as it was acknowledged; the text says what."""
+SHARDS: Final = 64  # As `cluster init` makes them.
+MORE: Final = 3  # Values of each kind of writer that have to be acknowledged between two faults.
+WITHIN_S: Final = 10.0  # What a takeover may take, with a lease of 5 s.
+LEAVES: Final = ("kill", "hang")  # Causes after which other brokers have to take over.
 
 
 @dataclass
-class Acked:
-    """What was acknowledged."""
+class Done:
+    """What a run has seen."""
 
-    values: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (partition, offset).
-    position: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, partition: int, offset: int, value: bytes) -> None:
-        """An acknowledged record. Raises Lost for an offset that has another value."""
-        with self.lock:
-            if self.values.setdefault((partition, offset), value) != value:
-                raise Lost(f"offset {offset} of partition {partition} was given twice")
+    faults: list[str] = field(default_factory=list)
+    records: int = 0
+    acknowledged: int = 0
+    delays: list[float] = field(default_factory=list)  # Seconds, of a topic whose owner left.
 
 
-class Cluster:
-    """PostgreSQL, SeaweedFS, two brokers, and which of them answers."""
+class Run:
+    """One load over faults, one after the other."""
 
-    def __init__(self, folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> None:
-        self.postgres, self.seaweed = postgres, seaweed
-        self.settings = [*settings_for(postgres, seaweed, "faults"), *QUICK]
-        code, said = command(self.settings, "init")
-        assert code == 0, said
-        self.brokers = [
-            RunningBroker(
-                folder / f"node{number}",
-                listen={"kafka": "127.0.0.1:0"},
-                others=False,
-                settings=[*self.settings, f"cluster.node_id={number}"],
-                environment=servers.KEYS,
-            )
-            for number in (1, 2)
-        ]
+    def __init__(self, cluster: Cluster, topics: int, seed: int) -> None:
+        self.cluster = cluster
+        self.random = random.Random(seed)
+        self.book = Book([f"t{number}" for number in range(topics)])
+        self.load = Load(self.book, cluster.addresses, seed)
+        self.clients: list[Client] = [*writers(self.load), *readers(self.load)]
+        self.done = Done()
 
-    def keep_running(self) -> None:
-        """Start what ended, as a supervisor does."""
-        for broker in self.brokers:
-            if not broker.is_running():
-                broker.launch()
-
-    def serving(self) -> RunningBroker:
-        """The broker that serves, waited for. Raises Lost if none does."""
-        deadline = time.monotonic() + SERVING_S
-        while time.monotonic() < deadline:
-            self.keep_running()
-            for broker in self.brokers:
-                if broker.is_running() and broker.is_ready() and answers(broker):
-                    return broker
-            time.sleep(0.1)
-        tails = "\n".join(broker.log_tail() for broker in self.brokers)
-        raise Lost(f"no broker serves after {SERVING_S:.0f} s: {tails}")
-
-    def kill(self) -> None:
-        """End the brokers."""
-        for broker in self.brokers:
-            if broker.is_running():
-                broker.signal(signal.SIGCONT)
-            broker.kill()
-
-
-def answers(broker: RunningBroker) -> bool:
-    """Whether a client gets metadata from it now."""
-    try:
-        consumer = KafkaConsumer(
-            bootstrap_servers=broker.addresses["kafka"], bootstrap_timeout_ms=2000
-        )
-        consumer.close()
-    except (KafkaError, OSError):
-        return False
-    return True
-
-
-class Producing(threading.Thread):
-    """Produces to the serving broker until it is stopped."""
-
-    def __init__(self, cluster: Cluster, acked: Acked, topic: str) -> None:
-        super().__init__(daemon=True)
-        self.stopping = threading.Event()
-        self.error: BaseException | None = None
-        self._cluster, self._acked, self._topic = cluster, acked, topic
-        self._count = 0
-
-    def run(self) -> None:
-        while not self.stopping.is_set():
-            for broker in self._cluster.brokers:
-                # A ready file may still be that of the process before, which the broker notices.
-                with suppress(KafkaError, OSError, AssertionError):
-                    if broker.is_running() and broker.is_ready():
-                        self._produce(broker.addresses["kafka"])
-            time.sleep(0.05)
-
-    def _produce(self, address: str) -> None:
-        producer = KafkaProducer(
-            bootstrap_servers=address,
-            acks="all",
-            retries=0,
-            enable_idempotence=False,
-            request_timeout_ms=3000,
-            delivery_timeout_ms=4000,
-            max_block_ms=2000,
-            bootstrap_timeout_ms=2000,
-        )
-        try:
-            while not self.stopping.is_set():
-                self._some(producer)
-        except Lost as error:
-            self.error = error
-            self.stopping.set()
-        finally:
-            producer.close(0)
-
-    def _some(self, producer: KafkaProducer) -> None:
-        sent = []
-        for _ in range(20):
-            self._count += 1
-            value = b"%d" % self._count + b"x" * 500
-            partition = self._count % PARTITIONS
-            sent.append((partition, value, producer.send(self._topic, value, partition=partition)))
-        for partition, value, future in sent:
-            self._acked.add(partition, future.get(5).offset, value)
-
-
-def commit(broker: RunningBroker, acked: Acked, topic: str) -> None:
-    """Commit a position that was acknowledged, and remember it."""
-    wanted = max((o for p, o in acked.values if p == 0), default=0)
-    place = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.addresses["kafka"], group_id=GROUP, enable_auto_commit=False
-    )
-    with suppress(KafkaError, OSError):
-        consumer.assign([place])
-        consumer.commit({place: OffsetAndMetadata(wanted, "", -1)})
-        acked.position = wanted
-    consumer.close()
-
-
-def check(broker: RunningBroker, acked: Acked, topic: str) -> int:
-    """Read everything and compare. Raises Lost. How many records there were."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.addresses["kafka"], group_id=GROUP, enable_auto_commit=False
-    )
-    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    consumer.assign(places)
-    position = consumer.committed(places[0]) or 0
-    if position < acked.position:
-        raise Lost(f"the position is {position}, {acked.position} was acknowledged")
-    consumer.seek_to_beginning(*places)
-    ends = consumer.end_offsets(places)
-    found: dict[tuple[int, int], bytes] = {}
-    deadline = time.monotonic() + SERVING_S
-    while len(found) < sum(ends.values()) and time.monotonic() < deadline:
-        for place, records in consumer.poll(5000).items():
-            found.update(((place.partition, record.offset), record.value) for record in records)
-    consumer.close()
-    for (partition, offset), value in acked.values.items():
-        if found.get((partition, offset)) != value:
-            raise Lost(f"acknowledged offset {offset} of partition {partition} is not there")
-    if len(found) != sum(ends.values()):
-        raise Lost(f"{len(found)} records of {sum(ends.values())} could be read")
-    return len(found)
-
-
-def fault(cluster: Cluster, name: str, broker: RunningBroker) -> None:
-    """Cause one fault in the serving broker or in a store; returns when it has passed."""
-    if name == "kill":
-        broker.kill()
-    elif name == "stop":
-        broker.stop()
-    elif name == "hang":
-        broker.signal(signal.SIGSTOP)
-        time.sleep(3.0)
-        broker.signal(signal.SIGCONT)
-    elif name == "store hangs":
-        cluster.seaweed.send(signal.SIGSTOP)
-        time.sleep(3.0)
-        cluster.seaweed.send(signal.SIGCONT)
-    elif name == "store restarts":
-        cluster.seaweed.stop()
-        time.sleep(1.0)
-        cluster.seaweed.start()
-    elif name == "postgres restarts":
-        cluster.postgres.stop()
-        time.sleep(1.0)
-        cluster.postgres.start()
-    else:
-        kill_backends(cluster.postgres.database)
-
-
-def kill_backends(database: str) -> None:
-    """End every connection that PostgreSQL has."""
-    import psycopg
-
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE pid <> pg_backend_pid() AND application_name = 'braidlog'"
-        )
-
-
-FAULTS = ("kill", "hang", "backends", "store hangs", "postgres restarts", "stop", "store restarts")
-
-
-def run(cluster: Cluster, names: list[str]) -> int:
-    """Faults one after the other under load, and every check. Raises Lost."""
-    topic, acked = "faults", Acked()
-    producing = Producing(cluster, acked, topic)
-    try:
-        cluster.serving()
-        producing.start()
-        for name in names:
-            before = len(acked.values)
-            broker = cluster.serving()
-            wait_for_more(cluster, acked, before, producing)
-            commit(broker, acked, topic)
-            print(f"{name}: {len(acked.values)} acknowledged before", flush=True)
-            fault(cluster, name, broker)
-            after = len(acked.values)
-            cluster.serving()
-            wait_for_more(cluster, acked, after, producing)
-        producing.stopping.set()
-        producing.join(60)
-        if producing.error is not None:
-            raise producing.error
-        return check(cluster.serving(), acked, topic)
-    finally:
-        producing.stopping.set()
-        cluster.kill()
-
-
-def wait_for_more(cluster: Cluster, acked: Acked, before: int, producing: Producing) -> None:
-    """Wait until more was acknowledged. Raises Lost if nothing is."""
-    deadline = time.monotonic() + SERVING_S
-    while len(acked.values) <= before + 50:
+    def run(self, causes: Sequence[str]) -> Done:
+        """Every cause in its turn, then every check. Raises Lost where clients do not go on."""
+        cluster = self.cluster
         cluster.keep_running()
-        if producing.error is not None:
-            raise producing.error
-        if time.monotonic() > deadline:
-            raise Lost("nothing is acknowledged any more")
-        time.sleep(0.05)
+        cluster.await_all()
+        self._make_topics()
+        for client in self.clients:
+            client.start()
+        try:
+            self._await_more("the start")
+            for name in causes:
+                self._cause(name)
+        finally:
+            self.load.stopping.set()
+            for client in self.clients:
+                client.join(GOES_ON_S)
+        cluster.await_all()
+        self._judge()
+        return self.done
+
+    def _make_topics(self) -> None:
+        with IggyWire(self.cluster.brokers[0].address("iggy")) as wire:
+            for topic in self.book.topics:
+                wire.create_topic(topic)
+
+    def _cause(self, name: str) -> None:
+        cluster = self.cluster
+        owned = self._owned()
+        node = self.random.choice(sorted(owned))  # It has something to lose.
+        broker = cluster.brokers[node - 1]
+        if name in LEAVES:
+            self.book.await_topics(owned[node])
+        begun = time.monotonic()
+        CAUSES[name](cluster, broker, self.random)
+        self._await_more(f"{name} at node {broker.node}")
+        delays = self.book.take_delays()
+        self.done.delays += delays
+        told = f", a topic waited {max(delays):.1f} s at most" if delays else ""
+        seconds = time.monotonic() - begun
+        print(f"{name}, node {broker.node}: all go on after {seconds:.1f} s{told}", flush=True)
+
+    def _owned(self) -> dict[int, list[str]]:
+        """Topics by the node that owns them. Raises Lost."""
+        deadline = time.monotonic() + GOES_ON_S
+        while True:
+            owners = self.cluster.owners()
+            owned: dict[int, list[str]] = {}
+            for topic in self.book.topics:
+                node = owners.get(shard_of(f"public/default/{topic}", SHARDS))
+                if node is not None:
+                    owned.setdefault(node, []).append(topic)
+            if owned:
+                return owned
+            if time.monotonic() > deadline:
+                raise Lost(f"nobody owns anything: {self.cluster.tails()}")
+            time.sleep(LOOK_S)
+
+    def _await_more(self, after: str) -> None:
+        """Wait until every kind of writer was acknowledged more. Raises Lost."""
+        cluster, before = self.cluster, dict(self.book.acknowledged)
+        deadline = time.monotonic() + GOES_ON_S
+        while waiting := self._waiting(before):
+            cluster.keep_running()
+            if time.monotonic() > deadline:
+                troubles = {client.kind: client.troubles for client in self.clients}
+                raise Lost(f"after {after}: {waiting} get nowhere: {troubles} {cluster.tails()}")
+            time.sleep(0.02)
+
+    def _waiting(self, before: Mapping[str, int]) -> list[str]:
+        """Kinds of writers that were not acknowledged enough since, and topics where nobody was."""
+        acknowledged = self.book.acknowledged
+        kinds = [one for one in WRITERS if acknowledged[one] < before.get(one, 0) + MORE]
+        return kinds + self.book.awaited()
+
+    def _judge(self) -> None:
+        cluster, topics, done = self.cluster, self.book.topics, self.done
+        one, other, third = cluster.brokers
+        logs = {
+            "kafka": cluster.surely(lambda: by_kafka(one.addresses["kafka"], topics)),
+            "iggy": cluster.surely(lambda: by_iggy(other.address("iggy"), topics)),
+            "http": cluster.surely(lambda: by_http(third.addresses["http"], topics)),
+        }
+        groups = list(self.book.groups)
+        positions = cluster.surely(lambda: committed(other.address("kafka"), groups))
+        done.faults += self.book.judge(logs, positions)
+        done.records = sum(map(len, logs["kafka"].values()))
+        done.acknowledged = sum(self.book.acknowledged.values())
+
+
+def chosen(count: int, only: Sequence[str], seed: int, *, can_cut: bool) -> list[str]:
+    """That many causes, drawn from all or from those named; what cannot be cut here is left out."""
+    names = [name for name in only or CAUSES if can_cut or name not in CUTS]
+    rng = random.Random(seed)
+    return [rng.choice(names) for _ in range(count)]
+
+
+def short(*, can_cut: bool) -> list[str]:
+    """The causes of the short run."""
+    return [name for name in SHORT if can_cut or name not in CUTS]
+
+
+def after(cluster: Cluster) -> list[str]:
+    """What is wrong with the stores once the brokers have left. Ends the brokers."""
+    for broker in cluster.brokers:
+        broker.stop()
+    wrong = []
+    for arguments in (["verify", "--deep"], ["sweep"], ["verify", "--deep"]):
+        code, said = command(cluster.settings, *arguments)
+        print(f"cluster {' '.join(arguments)}: {said.strip()}", flush=True)
+        if code:
+            wrong.append(f"cluster {' '.join(arguments)}: {said}")
+    if "0 objects without a row" not in said:
+        wrong.append(f"objects are left over: {said}")
+    return wrong
 
 
 def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=int, default=12)
+    """Exit code 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.cluster.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--faults", type=int, default=0, help="drawn; 0: each of the short run")
+    parser.add_argument("--topics", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="causes, with commas between them")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--report", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    reason = servers.missing()
-    if reason is not None:
+    only = [name for name in asked.only.split(",") if name]
+    reason = servers.missing() or _unknown(only)
+    if reason:
         print(reason, file=sys.stderr)
         return 1
-    chosen = random.Random(asked.seed).choices(FAULTS, k=asked.faults)
-    with tempfile.TemporaryDirectory(prefix="braidlog-faults-") as scratch:
-        folder = Path(scratch)
-        os.chmod(folder, 0o755)
-        with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
-            cluster = Cluster(folder, postgres, seaweed)
-            try:
-                count = run(cluster, chosen)
-            except Lost as lost:
-                print(f"seed {asked.seed}: {lost}", file=sys.stderr)
-                return 1
-            code, said = command(cluster.settings, "verify", "--deep")
-            print(f"{asked.faults} faults, {count} records read, none lost. verify: {said}")
-            return code
+    with (
+        tempfile.TemporaryDirectory(prefix="braidlog-faults-") as scratch,
+        Cluster(Path(scratch), [*QUICK, *asked.settings]) as cluster,
+    ):
+        can_cut = cluster.network is not None
+        names = short(can_cut=can_cut)
+        if asked.faults:
+            names = chosen(asked.faults, only, asked.seed, can_cut=can_cut)
+        begun = time.monotonic()
+        run = Run(cluster, asked.topics, asked.seed)
+        try:
+            run.run(names)
+            wrong = run.done.faults + after(cluster)
+        except Lost as lost:
+            wrong = [str(lost)]
+        page = report(names, asked, run, wrong, time.monotonic() - begun)
+    print(page)
+    if asked.report:
+        asked.report.write_text(page)
+    return int(bool(wrong))
+
+
+def _unknown(only: Sequence[str]) -> str:
+    unknown = [name for name in only if name not in CAUSES]
+    return f"{unknown}: there are {', '.join(CAUSES)}" if unknown else ""
+
+
+def report(
+    names: Sequence[str], asked: argparse.Namespace, run: Run, wrong: Sequence[str], seconds: float
+) -> str:
+    """The run as a page."""
+    done = run.done
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(Counter(names).items()))
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in run.book.acknowledged.items())
+    lines = [
+        "# Faults under load on three brokers",
+        "",
+        "| | |",
+        "| --- | --- |",
+        f"| command | `python -m conformance.cluster.faults --faults {asked.faults}"
+        f" --topics {asked.topics} --seed {asked.seed}{_flags(asked)}` |",
+        f"| faults | {len(names)}: {counts} |",
+        f"| acknowledged | {done.acknowledged:,} values: {kinds} |",
+        f"| records read back by Kafka, Iggy and HTTP | {done.records:,} |",
+        f"| a topic whose owner was killed or hung waited | {waits(done.delays)} |",
+        f"| duration | {seconds / 60:.0f} minutes |",
+        f"| result | {f'**{len(wrong)} faults**' if wrong else 'every promise kept'} |",
+        "",
+        *[f"* {fault}" for fault in wrong[:100]],
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _flags(asked: argparse.Namespace) -> str:
+    only = f" --only '{asked.only}'" if asked.only else ""
+    return only + "".join(f" --set {one}" for one in asked.settings)
+
+
+def waits(delays: Sequence[float]) -> str:
+    """How long topics were away, in words."""
+    if not delays:
+        return "(none was)"
+    within = sum(delay <= WITHIN_S for delay in delays)
+    return (
+        f"{within} of {len(delays)} within {WITHIN_S:.0f} s, p50 {statistics.median(delays):.1f} s,"
+        f" at most {max(delays):.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""PostgreSQL and SeaweedFS for one run: on free ports of loopback, in a folder of their own.
+"""PostgreSQL and SeaweedFS for one run: on free ports, of loopback or of a namespace of their own
+(`network.py`), in a folder of their own.
 
 Each is found where packages put it, `None` where it is not installed. They are stopped by the id of
 the process that was started here, nothing else.
@@ -18,6 +19,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
+
+from conformance.cluster.network import LOOPBACK, Place
 
 START_S = 60.0
 BUCKET = "braidlog"
@@ -71,18 +74,29 @@ def missing() -> str | None:
     return None
 
 
+def children(pid: int) -> list[int]:
+    """The processes that one has started (PostgreSQL has one for each connection)."""
+    try:
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
 class Server:
     """A process in a folder; a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
         self.folder = folder
+        self.place = place
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises ServerFailed."""
         with open(self.folder / "output", "ab") as output:
             self.process = subprocess.Popen(
-                self.command(),
+                [*self.entering(), *self.command()],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
@@ -97,6 +111,10 @@ class Server:
                 raise ServerFailed(f"{self.command()[0]} did not start: {tail}")
             time.sleep(0.05)
 
+    def entering(self) -> tuple[str, ...]:
+        """What the command line begins with where it runs elsewhere."""
+        return self.place.enter
+
     def command(self) -> list[str]:
         """The command line."""
         raise NotImplementedError
@@ -110,8 +128,11 @@ class Server:
         raise NotImplementedError
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the process."""
+        """Signal the process, and those that it started."""
         assert self.process is not None
+        for child in children(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
         self.process.send_signal(number)
 
     def stop(self) -> None:
@@ -119,7 +140,7 @@ class Server:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 self.send(signal.SIGCONT)
-                self.send(self.stop_signal)
+                self.process.send_signal(self.stop_signal)
             self.process.wait(START_S)
             self.process = None
 
@@ -136,14 +157,14 @@ class Server:
 
 
 class Postgres(Server):
-    """PostgreSQL with one database, without passwords, on loopback and one port."""
+    """PostgreSQL with one database, without passwords, on one port."""
 
     stop_signal = signal.SIGINT  # Fast: clients are not waited for.
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
         programs = postgres_folder()
         assert programs is not None, missing()
-        super().__init__(folder)
+        super().__init__(folder, place)
         self._programs = programs
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,15 +175,19 @@ class Postgres(Server):
         if not data.exists():
             command = [str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", "braidlog"]
             made = subprocess.run(
-                [*command, "-N", "--no-locale", "-E", "UTF8"], capture_output=True, **self.how()
+                [*self.entering(), *command, "-N", "--no-locale", "-E", "UTF8"],
+                capture_output=True,
+                **self.how(),
             )
             if made.returncode:
                 raise ServerFailed(made.stderr.decode())
+            with open(data / "pg_hba.conf", "a") as rules:
+                rules.write("host all all samenet trust\n")
 
     @property
     def database(self) -> str:
         """The URL of its database."""
-        return f"postgresql://braidlog@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://braidlog@{self.place.host}:{self.port}/postgres"
 
     def command(self) -> list[str]:
         return [
@@ -172,7 +197,7 @@ class Postgres(Server):
             "-p",
             str(self.port),
             "-h",
-            "127.0.0.1",
+            self.place.host,
             "-k",
             "",
             "-c",
@@ -181,21 +206,28 @@ class Postgres(Server):
             "max_connections=50",
         ]
 
+    def entering(self) -> tuple[str, ...]:
+        if not self.place.enter:
+            return ()
+        owner = pwd.getpwnam("postgres")  # Only root may enter, and PostgreSQL refuses to be root.
+        return (*self.place.enter, f"--setuid={owner.pw_uid}", f"--setgid={owner.pw_gid}")
+
     def how(self) -> dict[str, object]:
-        if os.geteuid() != 0:
+        if os.geteuid() != 0 or self.place.enter:
             return {"cwd": self.folder}
         return {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": self.folder}
 
     def answers(self) -> bool:
-        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", self.place.host]
+        ready += ["-p", str(self.port)]
         return subprocess.run(ready, check=False).returncode == 0
 
 
 class Seaweed(Server):
-    """SeaweedFS with S3 and one bucket, for anybody, on loopback."""
+    """SeaweedFS with S3 and one bucket, for anybody."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
+        super().__init__(folder, place)
         folder.mkdir(parents=True, exist_ok=True)
         self._ports = [free_port() for _ in range(8)]
         key = {"accessKey": "braidlog", "secretKey": "braidlog"}
@@ -206,7 +238,7 @@ class Seaweed(Server):
     @property
     def endpoint(self) -> str:
         """The URL of its S3."""
-        return f"http://127.0.0.1:{self._ports[0]}"
+        return f"http://{self.place.host}:{self._ports[0]}"
 
     def command(self) -> list[str]:
         s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = self._ports
@@ -216,8 +248,8 @@ class Seaweed(Server):
             str(program),
             "server",
             f"-dir={self.folder}",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
+            f"-ip={self.place.host}",
+            f"-ip.bind={self.place.host}",
             "-s3",
             f"-s3.port={s3}",
             f"-s3.config={self.folder}/s3.json",

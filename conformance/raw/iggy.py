@@ -5,7 +5,7 @@ identifier).
 import struct
 from dataclasses import dataclass
 
-from conformance.raw.wire import Wire
+from conformance.raw.wire import TIMEOUT_S, Wire
 
 PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
 CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
@@ -67,8 +67,8 @@ class Polled:
 class IggyWire(Wire):
     """One connection that has logged in."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        super().__init__(address)
+    def __init__(self, address: tuple[str, int], *, timeout_s: float = TIMEOUT_S) -> None:
+        super().__init__(address, timeout_s=timeout_s)
         login = text8("iggy") + text8("iggy") + struct.pack("<I", 7) + b"0.6.202" + bytes(4)
         self.ok(LOGIN, login)
 

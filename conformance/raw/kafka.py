@@ -135,4 +135,5 @@ class KafkaWire(Wire):
         body = string(group.encode()) + struct.pack(">i", 1)
         body += string(topic.encode()) + struct.pack(">ii", 1, 0)
         answer = self.ask(OFFSET_FETCH, 1, body)
+        assert answer[-2:] in (b"\0\0", b"\0\3"), f"OffsetFetch: error {answer[-2:]!r}"
         return int(struct.unpack_from(">q", answer, 4 + len(string(topic.encode())) + 8)[0])

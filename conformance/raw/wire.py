@@ -12,8 +12,14 @@ TIMEOUT_S = 60.0  # A broker that takes so long hangs.
 class Wire:
     """One connection; also a context manager."""
 
-    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        tls: ssl.SSLContext | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.socket = socket.create_connection(address, timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])

@@ -18,15 +18,19 @@ from storage.shared.cached_file import Cache, CachedFile, CachedFiles
 from storage.shared.layout import (
     HEADER_BYTES,
     KIND_PACK,
+    PACKS,
+    ROUNDS,
+    SEGMENTS,
     TRAILER_BYTES,
     BadObject,
     pack_name,
+    round_name,
     segment_name,
     unpack_entries,
     unpack_footer,
     unpack_header,
 )
-from storage.shared.ledger import Ledger, PackRow, SegmentRow
+from storage.shared.ledger import Ledger, PackRow, SegmentRow, State, object_names
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import PartitionPieces, partitions_of
 from storage.shared.takeover import is_unpacked, round_slices
@@ -39,9 +43,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StoreReport:
-    """What was looked at, and how much of it is wrong."""
+    """What was looked at, and how much of it is wrong. `unnamed` objects have no row: those
+    of rounds and packs under way, and orphans, which a sweep deletes.
+    """
 
     objects: int = 0
+    unnamed: int = 0
     partitions: int = 0
     batches: int = 0
     faults: int = 0
@@ -52,7 +59,10 @@ def verify_store(
 ) -> StoreReport:
     """Check everything; each fault is told in a line. Raises StoreUnanswered, LedgerUnanswered."""
     check = _Check(objects, tell)
+    names = {name for kind in (ROUNDS, PACKS, SEGMENTS) for name in objects.names(kind)}
     contents = ledger.contents([row.shard for row in ledger.shards()])
+    probes = {round_name(row.session, 0, 0) for row in ledger.sessions() if row.state is State.LIVE}
+    check.report.unnamed = len(names - probes - set(object_names(contents)) - ledger.trash())
     located = []
     for row in contents.rounds:
         slices = check.look(partial(round_slices, objects, row))

@@ -7,6 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from storage.shared.layout import SliceEntry
+from storage.shared.packer import Packer
 from storage.shared.points import SharedPoint, Slice
 
 RECORD = struct.Struct("<QQ")
@@ -28,6 +29,13 @@ class ModelSegment:
     published_offset: int = 0
     packed_pos: int = 0
     packed_offset: int = 0
+
+
+class ModelPacker(Packer):
+    """Segments of a model have no index."""
+
+    def _index(self, segment):
+        return b"index", None
 
 
 class OwnFile:

@@ -23,7 +23,7 @@ from storage.shared.ledger import (
     State,
 )
 from storage.shared.object_store import StoreUnanswered
-from storage.shared.packer import Packer, PackerSettings, apply, plan
+from storage.shared.packer import PackerSettings, apply, plan
 from storage.shared.pieces import partitions_of
 from storage.shared.points import SharedPoint
 from storage.shared.publisher import Patience, Publisher, RoundSettings, SessionIdentity
@@ -31,7 +31,7 @@ from storage.shared.shard import Shard
 from storage.shared.sweeper import Sweeper
 from storage.shared.takeover import is_unpacked, read_shards, round_slices
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
-from tests.storage.shared.model_logs import HEAD_BYTES, RECORD, ModelLog
+from tests.storage.shared.model_logs import HEAD_BYTES, RECORD, ModelLog, ModelPacker
 
 SHARDS = 3
 PARTITIONS = {number: shard_of(f"t/n/topic{number}", SHARDS) for number in range(1, 6)}
@@ -121,6 +121,7 @@ class World:
         takeover=read_shards,
         sweeper=Sweeper,
         releases_early=False,
+        reorders=False,
     ):
         self.random = random.Random(seed)
         self.now = 0
@@ -131,6 +132,7 @@ class World:
         self.takeover = takeover
         self.sweeper = sweeper
         self.releases_early = releases_early
+        self.reorders = reorders
         self.late = []
         self.acked = {}  # (partition, offset) -> value.
         self.published = {}
@@ -292,13 +294,6 @@ class ModelPublisher(Publisher):
         return [job() for job in jobs]
 
 
-class ModelPacker(Packer):
-    """Segments of a model have no index."""
-
-    def _index(self, segment):
-        return b"index", None
-
-
 class Broker:
     """One life of a broker after the other; `live` is the body of a turn."""
 
@@ -356,9 +351,18 @@ class Broker:
                 log.append(values, rolls=self.random.random() < 0.15)
 
     def round(self):
+        points = self.points()
+        if self.world.reorders:
+            self.append()
+            self.publish(self.points())
+        self.publish(points)
+
+    def points(self):
         logs = [log for _, logs in self.held.values() for log in logs.values()]
         points = [(log, log.point()) for log in logs]
-        points = [(log, point) for log, point in points if point.slices]
+        return [(log, point) for log, point in points if point.slices]
+
+    def publish(self, points):
         rows, positions = self.new_positions(points)
         everything = [point for _, point in points]
         if not everything and not rows:

@@ -97,6 +97,7 @@ WRONG = {
     "sweeps rounds under way": {"sweeper": SweepsEverything},
     "no epoch check": {"ledger_type": NoEpochCheck},
     "appends to a shard that was released": {"releases_early": True},
+    "publishes out of order": {"reorders": True},
 }
 
 

@@ -1,0 +1,135 @@
+"""Three brokers, PostgreSQL and SeaweedFS for a run, each in a network namespace of its own where
+this machine lets us, else on loopback.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, TypeVar
+
+import psycopg
+
+from conformance.cluster import servers
+from conformance.cluster.brokers import ClusterBroker, command, settings_for
+from conformance.cluster.network import LOOPBACK, Network, NoNetwork, Place
+
+NODES: Final = (1, 2, 3)
+QUICK: Final = (
+    "shared.round_ms=20",
+    "shared.pack_ms=1000",
+    "shared.delete_after_ms=2000",
+    "shared.put_timeout_ms=3000",
+    "log.segment_bytes=256KiB",
+    "topics.num_partitions=1",
+    "topics.deduplication=true",
+    "cluster.lease_ms=1500",
+    "cluster.beat_ms=300",
+    "cluster.stall_ms=2000",
+    "cluster.serve_without_beat_ms=20000",
+    "log_level=warning",
+)
+# For all brokers, and all kinds of clients, to go on after a fault: many times what it takes.
+GOES_ON_S: Final = 120.0
+LOOK_S: Final = 0.2
+
+T = TypeVar("T")
+
+
+class Lost(AssertionError):
+    """A promise was broken; the text says which."""
+
+
+class Cluster:
+    """PostgreSQL, SeaweedFS and three brokers, each in a place of its own; a context manager."""
+
+    def __init__(self, folder: Path, settings: Sequence[str] = QUICK) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._held = ExitStack()
+        self.network: Network | None = None
+
+    def __enter__(self) -> "Cluster":
+        with self._held as held:
+            try:
+                self.network = held.enter_context(
+                    Network([*(f"node{node}" for node in NODES), "pg", "s3"])
+                )
+            except NoNetwork as reason:
+                print(f"no cuts: {reason}", flush=True)
+            self._start(held)
+            self._held = held.pop_all()
+        return self
+
+    def _start(self, held: ExitStack) -> None:
+        self._folder.chmod(0o755)  # PostgreSQL has a user of its own.
+        folder = self._folder
+        self.postgres = held.enter_context(servers.Postgres(folder / "pg", self._place("pg")))
+        self.seaweed = held.enter_context(servers.Seaweed(folder / "s3", self._place("s3")))
+        self.settings = [*settings_for(self.postgres, self.seaweed, "faults"), *self._settings]
+        code, said = command(self.settings, "init")
+        assert code == 0, said
+        self.brokers = [
+            ClusterBroker(folder / f"node{node}", node, self.settings, self._place(f"node{node}"))
+            for node in NODES
+        ]
+        held.callback(self.kill)
+
+    def _place(self, name: str) -> Place:
+        return LOOPBACK if self.network is None else self.network.place(name)
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def keep_running(self) -> None:
+        """Start what ended, as a supervisor does, and see where those that serve are."""
+        for broker in self.brokers:
+            if not broker.is_running():
+                broker.launch()
+            else:
+                broker.is_ready()  # It says where its listeners are.
+
+    def addresses(self, protocol: str) -> list[str]:
+        """Listeners of the brokers that run, or of all where none has come so far."""
+        return [one.addresses[protocol] for one in self.brokers if one.addresses]
+
+    def await_all(self) -> None:
+        """Return once every broker serves. Raises Lost."""
+        deadline = time.monotonic() + GOES_ON_S
+        while not all(broker.is_running() and broker.is_ready() for broker in self.brokers):
+            self.keep_running()
+            if time.monotonic() > deadline:
+                raise Lost(f"not all brokers serve after {GOES_ON_S:.0f} s: {self.tails()}")
+            time.sleep(0.05)
+
+    def surely(self, work: Callable[[], T]) -> T:
+        """What `work` gives in the end: a topic may be on its way elsewhere. Raises Lost."""
+        deadline = time.monotonic() + GOES_ON_S
+        while True:
+            try:
+                self.await_all()
+                return work()
+            except Exception as error:
+                if time.monotonic() > deadline or isinstance(error, Lost):
+                    raise Lost(f"{error!r}: {self.tails()}") from error
+            time.sleep(LOOK_S)
+
+    def owners(self) -> dict[int, int]:
+        """The node that owns each shard now, of those that have an owner."""
+        with psycopg.connect(self.postgres.database) as connection:
+            rows = connection.execute(
+                "SELECT shard, node FROM shards JOIN sessions USING (session)"
+            ).fetchall()
+        return {int(shard): int(node) for shard, node in rows}
+
+    def tails(self) -> str:
+        """The last that each broker logged."""
+        return "\n".join(f"{broker.folder.name}: {broker.log_tail()}" for broker in self.brokers)
+
+    def kill(self) -> None:
+        """End the brokers."""
+        for broker in self.brokers:
+            if broker.is_running():
+                broker.signal(signal.SIGCONT)
+            broker.kill()

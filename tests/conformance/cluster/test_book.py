@@ -1,0 +1,58 @@
+"""The book of a run over several brokers finds what its clients were promised and did not get."""
+
+import pytest
+
+from conformance.cluster.book import Book
+
+
+@pytest.fixture
+def book():
+    """Three values acknowledged, two of them read by a group that stands behind them."""
+    made = Book(["t"])
+    sent = made.sending("t", "kafka-0.8.1", [b"a", b"b", b"c"])
+    made.stored("t", sent, [0, 1, None])
+    made.reads("reader", "t", "g", [b"a", b"b"])
+    made.moved("t", made.moving("reader", "t", "g", 2))
+    return made
+
+
+WHOLE = [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def judged(book, *, log=WHOLE, position=2):
+    return book.judge({"kafka": {"t": log}}, {("g", "t"): position})
+
+
+def test_what_is_as_it_was_promised_is_no_fault(book):
+    assert judged(book) == []
+    assert book.acknowledged == {"kafka-0.8": 3}
+    assert list(book.groups) == [("g", "t")]
+
+
+@pytest.mark.parametrize(
+    ("log", "position", "fault"),
+    [
+        (WHOLE[:2], 2, "lost"),
+        ([*WHOLE, (3, b"c")], 2, "twice"),
+        ([(0, b"a"), (1, b"x"), (2, b"c")], 2, "lost"),
+        ([(0, b"b"), (1, b"a"), (2, b"c")], 2, "order"),
+        (WHOLE, 0, "position"),
+        (WHOLE, 3, "was never given"),
+    ],
+)
+def test_a_broken_promise_is_found(book, log, position, fault):
+    assert any(fault in text for text in judged(book, log=log, position=position))
+
+
+def test_a_commit_without_an_answer_may_have_happened(book):
+    book.reads("reader", "t", "g", [b"c"])
+    book.moving("reader", "t", "g", 3)
+    assert judged(book, position=2) == judged(book, position=3) == []
+
+
+def test_it_measures_how_long_a_topic_acknowledges_nothing(book):
+    book.await_topics(["t"])
+    assert book.awaited() == ["t"]
+    book.stored("t", book.sending("t", "iggy.1", [b"d"]), [None])
+    assert book.awaited() == [] and len(book.take_delays()) == 1
+    assert book.take_delays() == []
