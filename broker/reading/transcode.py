@@ -348,15 +348,7 @@ class _FormatReader(Reader):
         room = self._bytes_max - result.size
         if self.is_full or room <= 0 or result.next_offset >= batch.next_offset:
             return False
-        is_dense = header.record_count == header.last_offset_delta + 1
-        stored = Stored(
-            batch.body,
-            header.body_format,
-            header.append_us,
-            batch.base_offset,
-            header.record_count,
-            is_dense,
-        )
+        stored = Stored(batch.body, header.body_format, header.append_us, header.record_count)
         records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
         made: Converted | None = self._convert(
             stored, Wanted(result.next_offset, records_max, room)

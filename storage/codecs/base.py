@@ -37,14 +37,7 @@ class Stored:
     body: Buffer
     body_format: int
     append_us: int
-    base_offset: int
     record_count: int
-    is_dense: bool  # no offset is missing between its records
-
-    def is_whole(self, wanted: Wanted) -> bool:
-        """Whether all of its records are wanted."""
-        begins = wanted.start_offset <= self.base_offset
-        return begins and self.is_dense and self.record_count <= wanted.records_max
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,8 +20,7 @@ from storage.codecs.api import (
 from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
 from storage.codecs.compression import crc32
 from storage.codecs.headers import is_text
-from storage.codecs.lazy import LazyModule
-from storage.codecs.quick import SPEEDUPS
+from storage.codecs.iggy_quick import ID_BYTES, Form, Limits, made_over, stored_send, uuids
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -44,18 +43,14 @@ TEXT_BYTES_MAX = 255
 
 # Header in which an Iggy reader finds the key of a record that came in by another protocol.
 KEY_HEADER = b"braidlog.key"
-# What stands before the length of the key in that header.
-KEY_HEAD = U32.pack(len(KEY_HEADER)) + KEY_HEADER + bytes((HeaderKind.RAW,))
-
-# A message of a set with a key of a byte and a value of a byte takes 28 bytes there and 68 here.
-KAFKA_GROWTH = 3
 
 IDS_AT_A_TIME = 64
 
-# With numpy, which takes the time of a long turn to import.
-ROWS = LazyModule("storage.codecs.iggy_rows")
-# From about so many bytes of small messages on a table of them pays.
-ROWS_BYTES_MIN = 4 * 1024
+FORMS = {
+    int(BodyFormat.KAFKA): Form.KAFKA_SET,
+    int(BodyFormat.IGGY): Form.CLASSIC,
+    int(BodyFormat.IGGY_TYPED): Form.TYPED,
+}
 
 
 def body_from_send(
@@ -76,15 +71,12 @@ def body_from_send(
         CorruptBody: no message, an empty payload, or lengths, names or kinds that cannot be.
         RecordTooLarge: payloads or header values are more than Iggy takes in one SEND.
     """
-    view = memoryview(messages)
-    if SPEEDUPS is not None:
-        limits = (payload_bytes_max, HEADER_BYTES_MAX)
-        made = SPEEDUPS.iggy_body(
-            view, pack_key(key), base_offset, append_us, *limits, random_bytes
-        )
-        if made is not None:
-            return Prepared(made[0], BodyInfo(made[1]))
-    parts: list[Buffer] = [pack_key(key)]
+    view, head = memoryview(messages), pack_key(key)
+    limits, stamps = Limits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
+    made = stored_send(view, Form.SENT, head, stamps, limits, random_bytes)
+    if made is not None:
+        return Prepared(made.body, BodyInfo(made.info.record_count))
+    parts: list[Buffer] = [head]
     read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
     ids = fresh_ids(random_bytes)
     pos, end, offset, payload_bytes, header_bytes = 0, len(view), base_offset, 0, 0
@@ -140,26 +132,15 @@ class PolledCodec(BodyCodec):
         """The polled records, without the head."""
         return memoryview(body)[read_key(body)[0] :]
 
-    def quick_records(self, body: Buffer) -> memoryview | None:
-        """The records of a body that may be made over all at once; None: one by one."""
-        view = memoryview(body)
-        return None if len(view) < ROWS_BYTES_MIN else view[read_key(view)[0] :]
-
-    def converted_whole(self, stored: Stored, wanted: Wanted, function: str) -> Converted | None:
-        """All of a body of the other form, by a function of `iggy_rows`; None where not all of it
-        is wanted, or some has to go by way of records.
-        """
-        rows = ROWS.get() if stored.is_whole(wanted) else None
-        records = self.quick_records(stored.body) if rows is not None else None
-        if rows is None or records is None:
+    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+        """As `BodyCodec.converted`, of the other form, and of Kafka's sets of format 0."""
+        source = FORMS.get(stored.body_format)
+        if source is None:
             return None
-        made: memoryview | None = getattr(rows, function)(records)
-        if made is None:
-            return None
-        if len(made) > wanted.bytes_max:
-            return Converted(b"", 0, stored.base_offset, stored.base_offset, is_full=True)
-        count = stored.record_count
-        return Converted(made, count, stored.base_offset, stored.base_offset + count, is_full=False)
+        records = memoryview(stored.body)
+        if source is not Form.KAFKA_SET:
+            records = records[read_key(records)[0] :]
+        return made_over(records, source, FORMS[self.format], stored, wanted)
 
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Offset and bytes of each polled record. Our own codec made them: they are sound."""
@@ -217,17 +198,6 @@ class IggyCodec(PolledCodec):
                 value,
             )
         return b"".join(parts)
-
-    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """As `BodyCodec.converted`, of the later form whole, and of Kafka's sets of format 0."""
-        if stored.body_format == BodyFormat.IGGY_TYPED:
-            return self.converted_whole(stored, wanted, "classic_of_typed")
-        if SPEEDUPS is None or stored.body_format != BodyFormat.KAFKA:
-            return None
-        room = min(wanted.bytes_max, KAFKA_GROWTH * len(stored.body))
-        limits = (wanted.start_offset, wanted.records_max, room)
-        made = SPEEDUPS.kafka_to_iggy(stored.body, KEY_HEAD, stored.append_us, *limits)
-        return Converted(*made)
 
     def carries(self, record: Record) -> bool:
         """Not without a payload: clients of the classic dialects stop reading at an empty one."""
@@ -374,12 +344,6 @@ def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
 def fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
     """Random UUIDs of version 4, made some at a time: one by one they cost more than the append."""
     while True:
-        block = bytearray(random_bytes(16 * IDS_AT_A_TIME))
-        block[6::16] = block[6::16].translate(_VERSION_4)
-        block[8::16] = block[8::16].translate(_VARIANT_1)
-        for pos in range(0, len(block), 16):
-            yield bytes(block[pos : pos + 16])
-
-
-_VERSION_4 = bytes(byte & 0x0F | 0x40 for byte in range(256))
-_VARIANT_1 = bytes(byte & 0x3F | 0x80 for byte in range(256))
+        block = uuids(IDS_AT_A_TIME, random_bytes)
+        for pos in range(0, len(block), ID_BYTES):
+            yield block[pos : pos + ID_BYTES]

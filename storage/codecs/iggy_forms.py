@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 
 from storage.codecs.api import BodyInfo, Buffer, Prepared
 from storage.codecs.iggy import (
-    HEADER_BYTES_MAX,
     NO_ID,
-    PAYLOAD_BYTES_MAX,
-    ROWS,
-    ROWS_BYTES_MIN,
     fresh_ids,
     headers_of,
     pack_key,
 )
+from storage.codecs.iggy_quick import Form, run_at, stored_send
 from storage.codecs.iggy_typed import (
     CHECKED_POS,
     HEAD,
+    SEND_LIMITS,
     TIME_MAX_US,
     U64,
     BrokenRule,
@@ -34,7 +32,6 @@ from storage.codecs.iggy_typed import (
     pack_header,
     record_end,
 )
-from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import HeaderKind
 from storage.errors import CorruptBody
 
@@ -149,38 +146,16 @@ def body_from_batch(
     """
     view, head = memoryview(batch), pack_key(key)
     sent_us = _check_batch(view, count)
-    small = body_of_small(view, head, base_offset, append_us)
-    if small is not None:
-        return small
-    rows = ROWS.get() if len(view) >= ROWS_BYTES_MIN else None
-    made = rows.body_of_batch(view, head, base_offset, append_us) if rows is not None else None
-    if made is None:
-        made = body_one_by_one(view, head, base_offset, append_us, sent_us)
-    return Prepared(*made)
-
-
-def body_of_small(
-    view: memoryview, head: bytes, base_offset: int, append_us: int
-) -> Prepared | None:
-    """The body of a batch whose own head is sound, made in C; None: a message has more than 176
-    bytes of payload and headers, something is unusual or wrong, or there is no extension.
-    """
-    *_, sent_us, _, checksum, count = BATCH_HEAD.unpack_from(view)
-    frames = view[BATCH_HEAD_BYTES:]
-    if SPEEDUPS is None or sent_us > TIME_MAX_US or not 0 < count <= len(frames) // FRAME_HEAD.size:
-        return None
-    sums = bytearray(U64.size * count)
-    body = bytearray(len(head) + len(frames) + count * (HEAD.size - FRAME_HEAD.size))
-    body[: len(head)] = head
-    made = SPEEDUPS.iggy_frames(frames, body, len(head), sums, base_offset, append_us, sent_us)
-    if made is None:
-        return None
-    payload_bytes, header_bytes, first_us, latest_us = made
-    if payload_bytes > PAYLOAD_BYTES_MAX or header_bytes > HEADER_BYTES_MAX:
-        return None
-    if checksum_of(b"".join((view[:40], view[48:52], sums))) != checksum:
-        return None
-    return Prepared(body, BodyInfo(count, first_us or None, latest_us or None))
+    made = None
+    if sent_us <= TIME_MAX_US:
+        stamps = (base_offset, append_us, sent_us)
+        frames = view[BATCH_HEAD_BYTES:]
+        made = stored_send(frames, Form.FRAME, head, stamps, SEND_LIMITS, None)
+    if made is not None and made.info.record_count == count:
+        checked = b"".join((view[:40], view[48:52], made.checksums))
+        if checksum_of(checked) == BATCH_HEAD.unpack_from(view)[5]:
+            return Prepared(made.body, made.info)
+    return Prepared(*body_one_by_one(view, head, base_offset, append_us, sent_us))
 
 
 def body_one_by_one(
@@ -230,9 +205,24 @@ def body_one_by_one(
 
 def batches(records: memoryview, partition: int) -> Iterator[Buffer]:
     """Stored records as crate 0.11 polls them: a batch for each run of one append time."""
-    rows = ROWS.get() if len(records) >= ROWS_BYTES_MIN else None
-    made = rows.batches_of(records, partition) if rows is not None else None
-    yield from batches_one_by_one(records, partition) if made is None else made
+    pos, end = 0, len(records)
+    while pos < end:
+        run = run_at(records, pos, ONE_BATCH_MAX, BATCH_HEAD_BYTES)
+        if run is None:
+            yield from batches_one_by_one(records[pos:], partition)
+            return
+        known = (partition, run.base_offset, run.append_us, run.earliest_us, len(run.batch))
+        run.batch[: BATCH_HEAD.size] = batch_head(known, run.count, run.checksums)
+        yield run.batch
+        pos = run.end
+
+
+def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buffer) -> bytes:
+    """Head of a batch of `count` messages, without the zeros at its end; `known` are its first
+    fields.
+    """
+    checked = b"".join((BATCH_CHECKED.pack(*known, count), checksums))
+    return BATCH_HEAD.pack(*known, checksum_of(checked), count)
 
 
 def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
@@ -308,8 +298,7 @@ class _Run:
         count = len(self.messages)
         size = BATCH_HEAD_BYTES + sum(map(len, parts))
         known = (self.partition, self.base_offset, self.append_us, self.first_us, size)
-        checked = BATCH_CHECKED.pack(*known, count) + b"".join(checksums)
-        head = BATCH_HEAD.pack(*known, checksum_of(checked), count)
+        head = batch_head(known, count, b"".join(checksums))
         return b"".join((head.ljust(BATCH_HEAD_BYTES, b"\0"), *parts))
 
 

@@ -19,14 +19,12 @@ from storage.codecs.api import (
     Decoded,
     Prepared,
 )
-from storage.codecs.base import Converted, Stored, Wanted
+from storage.codecs.base import Wanted
 from storage.codecs.headers import is_text
 from storage.codecs.iggy import (
     HEADER_BYTES_MAX,
     NO_ID,
     PAYLOAD_BYTES_MAX,
-    ROWS,
-    ROWS_BYTES_MIN,
     TEXT_BYTES_MAX,
     PolledCodec,
     fresh_ids,
@@ -34,6 +32,7 @@ from storage.codecs.iggy import (
     packed_headers,
     read_key,
 )
+from storage.codecs.iggy_quick import Form, Limits, stored_send
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -51,6 +50,8 @@ U64 = struct.Struct("<Q")
 FIRST_KIND, LAST_KIND = int(HeaderKind.RAW), int(HeaderKind.FLOAT64)
 STRING_KIND = int(HeaderKind.STRING)
 TIME_MAX_US = (1 << 63) - 1  # What the log holds; a client may write more into its message.
+
+SEND_LIMITS = Limits(PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
 
 checksum_of = xxhash.xxh3_64_intdigest
 
@@ -119,12 +120,6 @@ class IggyTypedCodec(PolledCodec):
             parts += (U64.pack(checksum_of(message)), message)
         return b"".join(parts)
 
-    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """As `BodyCodec.converted`, of the classic form whole."""
-        if stored.body_format != BodyFormat.IGGY:
-            return None
-        return self.converted_whole(stored, wanted, "typed_of_classic")
-
     def carries(self, record: Record) -> bool:
         """Not without a value: an absent one would come out as an empty one."""
         return record.value is not None
@@ -172,15 +167,14 @@ def body_from_typed(
         RecordTooLarge: payloads or headers are more than Iggy takes in one SEND.
     """
     head = pack_key(key)
+    stamps = (base_offset, append_us, 0)
+    made = stored_send(messages, Form.TYPED, head, stamps, SEND_LIMITS, random_bytes)
+    if made is not None:
+        return Prepared(made.body, made.info)
     body = bytearray(head)
     body += messages
     view = memoryview(body)
-    rows = ROWS.get() if len(view) >= ROWS_BYTES_MIN else None
-    info = None
-    if rows is not None:
-        info = rows.body_of_typed(view, len(head), base_offset, append_us, random_bytes)
-    if info is None:
-        info = stamp_one_by_one(view, len(head), base_offset, append_us, random_bytes)
+    info = stamp_one_by_one(view, len(head), base_offset, append_us, random_bytes)
     return Prepared(view, info)
 
 

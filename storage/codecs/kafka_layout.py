@@ -26,7 +26,7 @@ NO_LIMIT = 1 << 31  # an entry's size is an int32
 # between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
 SET_MESSAGES_MAX = 100_000
 
-# Ways of their own for messages of equal size pay from about here on, numpy's included.
+# Ways of their own for messages of equal size pay from about here on.
 EQUAL_SET_MIN = 64
 
 INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {

@@ -148,8 +148,10 @@ def _stamp(data: memoryview, base_offset: int) -> None:
     end = len(data)
     if end < ENTRY_MIN or OFFSET.unpack_from(data, 0)[0] == base_offset:
         return  # They were stamped with these when they were checked.
-    if SPEEDUPS is not None and SPEEDUPS.kafka_stamp(data, base_offset):
-        return
+    if SPEEDUPS is not None and not data.readonly:
+        found = SPEEDUPS.kafka_check_and_stamp(data, base_offset, NO_LIMIT)
+        if found is not None and found[1] == end:
+            return
     size_at, put = SIZE.unpack_from, OFFSET.pack_into
     pos, offset = 0, base_offset
     while pos < end:  # hot: see make bench

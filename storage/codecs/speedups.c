@@ -18,24 +18,20 @@
 #endif
 
 /* Numbers in bytes. */
-static inline uint32_t be32(const uint8_t *at)
-{
+static inline uint32_t be32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static inline void put_be64(uint8_t *at, uint64_t value)
-{
+static inline void put_be64(uint8_t *at, uint64_t value) {
     for (int i = 7; i >= 0; i--, value >>= 8)
         at[i] = (uint8_t)value;
 }
 
-static inline uint32_t le32(const uint8_t *at)
-{
+static inline uint32_t le32(const uint8_t *at) {
     return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
 }
 
-static inline void put_le(uint8_t *at, uint64_t value, int bytes)
-{
+static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++, value >>= 8)
         at[i] = (uint8_t)value;
 }
@@ -46,8 +42,7 @@ static inline void put_le(uint8_t *at, uint64_t value, int bytes)
 static uint32_t crc32_table[8][256], crc32c_table[8][256];
 static int has_clmul, has_sse42;
 
-static void fill_table(uint32_t table[8][256], uint32_t polynomial)
-{
+static void fill_table(uint32_t table[8][256], uint32_t polynomial) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;
         for (int bit = 0; bit < 8; bit++)
@@ -59,8 +54,7 @@ static void fill_table(uint32_t table[8][256], uint32_t polynomial)
             table[slice][i] = table[slice - 1][i] >> 8 ^ table[0][table[slice - 1][i] & 0xff];
 }
 
-static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at, size_t size)
-{
+static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at, size_t size) {
     for (; size >= 8; at += 8, size -= 8) {
         uint32_t low = crc ^ le32(at), high = le32(at + 4);
         crc = table[7][low & 0xff] ^ table[6][low >> 8 & 0xff] ^ table[5][low >> 16 & 0xff]
@@ -76,8 +70,7 @@ static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at
 /* Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction",
  * Intel 2009. `size` is 64 or more and a multiple of 16. */
 __attribute__((target("pclmul,sse4.1")))
-static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size)
-{
+static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size) {
     const __m128i fold_4 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i fold_1 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
     const __m128i fold_64 = _mm_set_epi64x(0, 0x0163cd6124);
@@ -117,8 +110,7 @@ static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size)
 }
 
 __attribute__((target("sse4.2")))
-static uint32_t by_sse42(uint32_t crc, const uint8_t *at, size_t size)
-{
+static uint32_t by_sse42(uint32_t crc, const uint8_t *at, size_t size) {
     uint64_t wide = crc, eight;
     for (; size >= 8; at += 8, size -= 8) {
         memcpy(&eight, at, 8);
@@ -131,8 +123,7 @@ static uint32_t by_sse42(uint32_t crc, const uint8_t *at, size_t size)
 }
 #endif
 
-static uint32_t crc32_of(const uint8_t *at, size_t size)
-{
+static uint32_t crc32_of(const uint8_t *at, size_t size) {
     uint32_t crc = 0xffffffff;
 #if ON_X86
     if (has_clmul && size >= 64) {
@@ -145,8 +136,7 @@ static uint32_t crc32_of(const uint8_t *at, size_t size)
     return ~by_table(crc32_table, crc, at, size);
 }
 
-static uint32_t crc32c_of(const uint8_t *at, size_t size)
-{
+static uint32_t crc32c_of(const uint8_t *at, size_t size) {
 #if ON_X86
     if (has_sse42)
         return ~by_sse42(0xffffffff, at, size);
@@ -154,43 +144,74 @@ static uint32_t crc32c_of(const uint8_t *at, size_t size)
     return ~by_table(crc32c_table, 0xffffffff, at, size);
 }
 
-/* XXH3 of 64 bits without a seed, of 17 to 240 bytes: github.com/Cyan4973/xxHash, xxhash_spec.md. */
-static const uint8_t xxh_secret[] = {
-    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233, 131,
-    144, 151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120, 130, 90,
-    208, 125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230, 129, 58, 38, 76,
-    60, 40, 82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163, 113, 100, 72, 151, 162, 13,
-    249, 78, 56, 25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63, 227, 156, 52, 63, 249, 220, 187,
-    199, 199, 11, 79, 29, 138, 81, 224, 75, 205, 180, 89, 49, 200, 159, 126, 201, 217, 120, 115, 100,
-    234, 197, 172, 131, 52, 211, 235, 195,
+/* XXH3 of 64 bits without a seed, of 17 bytes and more: github.com/Cyan4973/xxHash, xxhash_spec.md. */
+static const uint8_t xxh_secret[192] = {
+    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233, 131, 144,
+    151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120, 130, 90, 208,
+    125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230, 129, 58, 38, 76, 60, 40,
+    82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163, 113, 100, 72, 151, 162, 13, 249, 78, 56,
+    25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63, 227, 156, 52, 63, 249, 220, 187, 199, 199, 11, 79,
+    29, 138, 81, 224, 75, 205, 180, 89, 49, 200, 159, 126, 201, 217, 120, 115, 100, 234, 197, 172, 131, 52,
+    211, 235, 195, 197, 129, 160, 255, 250, 19, 99, 235, 23, 13, 221, 81, 183, 240, 218, 73, 211, 22, 85,
+    38, 41, 212, 104, 158, 43, 22, 190, 88, 125, 71, 161, 252, 143, 248, 184, 209, 122, 208, 49, 206, 69,
+    203, 58, 143, 149, 22, 4, 40, 175, 215, 251, 202, 187, 75, 64, 126,
 };
 
-static inline uint64_t le64(const uint8_t *at)
-{
+enum { STRIPE = 64, BLOCK_STRIPES = 16 };
+static const uint64_t prime_1 = 0x9e3779b185ebca87, prime_32_1 = 0x9e3779b1;
+
+static inline uint64_t le64(const uint8_t *at) {
     return le32(at) | (uint64_t)le32(at + 4) << 32;
 }
 
-static inline uint64_t mixed(const uint8_t *at, const uint8_t *secret)
-{
-    unsigned __int128 product = (unsigned __int128)(le64(at) ^ le64(secret))
-        * (le64(at + 8) ^ le64(secret + 8));
+static inline uint64_t folded(uint64_t left, uint64_t right) {
+    unsigned __int128 product = (unsigned __int128)left * right;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t xxh3_of(const uint8_t *at, size_t size)
-{
-    uint64_t hash = size * 0x9e3779b185ebca87;
+static inline uint64_t mixed(const uint8_t *at, const uint8_t *secret) {
+    return folded(le64(at) ^ le64(secret), le64(at + 8) ^ le64(secret + 8));
+}
+
+static inline uint64_t avalanche(uint64_t hash) {
+    hash = (hash ^ hash >> 37) * 0x165667919e3779f9;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t xxh3_of_many(const uint8_t *at, size_t size) {
+    uint64_t lane[8] = {0xc2b2ae3d, prime_1, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
+                        0x85ebca77c2b2ae63, 0x85ebca77, 0x27d4eb2f165667c5, prime_32_1};
+    size_t stripes = (size - 1) / STRIPE;
+    uint64_t hash = size * prime_1;
+    for (size_t n = 0; n <= stripes; n++) { /* The last one is the end, whatever it overlaps. */
+        const uint8_t *stripe = n < stripes ? at + STRIPE * n : at + size - STRIPE;
+        const uint8_t *secret = xxh_secret + (n < stripes ? 8 * (n % BLOCK_STRIPES) : 121);
+        for (int i = 0; i < 8; i++) {
+            uint64_t value = le64(stripe + 8 * i), keyed = value ^ le64(secret + 8 * i);
+            lane[i ^ 1] += value;
+            lane[i] += (keyed & 0xffffffff) * (keyed >> 32);
+        }
+        for (int i = 0; i < 8 && n < stripes && n % BLOCK_STRIPES == BLOCK_STRIPES - 1; i++)
+            lane[i] = (lane[i] ^ lane[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * prime_32_1;
+    }
+    for (int i = 0; i < 8; i += 2)
+        hash += folded(lane[i] ^ le64(xxh_secret + 11 + 8 * i),
+                       lane[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
+    return avalanche(hash);
+}
+
+static uint64_t xxh3_of(const uint8_t *at, size_t size) {
+    uint64_t hash = size * prime_1;
+    if (size > 240)
+        return xxh3_of_many(at, size);
     for (size_t i = size > 128 ? 0 : (size + 31) / 32; i-- > 0;) /* From both ends inwards. */
         hash += mixed(at + 16 * i, xxh_secret + 32 * i)
             + mixed(at + size - 16 * (i + 1), xxh_secret + 32 * i + 16);
     for (size_t i = 0; size > 128 && i < size / 16; i++) {
         hash += mixed(at + 16 * i, xxh_secret + (i < 8 ? 16 * i : 16 * (i - 8) + 3));
-        if (i == 7)
-            hash = (hash ^ hash >> 37) * 0x165667919e3779f9, hash ^= hash >> 32;
+        hash = i == 7 ? avalanche(hash) : hash;
     }
-    hash += size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0;
-    hash = (hash ^ hash >> 37) * 0x165667919e3779f9;
-    return hash ^ hash >> 32;
+    return avalanche(hash + (size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0));
 }
 
 /* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
@@ -204,8 +225,7 @@ typedef struct {
 } Message;
 
 /* One step over a set. 0: at its end, or something else than a plain message is there. */
-static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Message *message)
-{
+static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Message *message) {
     const uint8_t *entry = at + *pos;
     if (end - *pos < KAFKA_ENTRY_MIN)
         return 0;
@@ -228,63 +248,33 @@ static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Mess
     return 1;
 }
 
-static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args)
-{
+/* (set, base offset, bytes of an entry at most) -> (count, end, is compressed) or None. */
+static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
     Py_buffer view;
-    long long base_offset;
-    Py_ssize_t bytes_max;
-    if (!PyArg_ParseTuple(args, "w*Ln", &view, &base_offset, &bytes_max))
-        return NULL;
-    uint8_t *at = view.buf;
-    Py_ssize_t pos = 0, count = 0, end = view.len;
+    unsigned long long base_offset;
+    Py_ssize_t bytes_max, pos = 0, count = 0;
     int is_sound = 1, is_compressed = 0;
     Message message;
-    while (end - pos >= KAFKA_ENTRY_MIN) {
-        uint8_t *entry = at + pos;
+    if (!PyArg_ParseTuple(args, "w*Kn", &view, &base_offset, &bytes_max))
+        return NULL;
+    while (is_sound && view.len - pos >= 12) {
+        uint8_t *entry = (uint8_t *)view.buf + pos;
         Py_ssize_t size = (int32_t)be32(entry + 8), whole = size + 12;
-        is_sound = size >= KAFKA_MESSAGE_MIN;
-        if (!is_sound || whole > end - pos)
-            break;
-        is_sound = whole <= bytes_max && crc32_of(entry + 16, (size_t)size - 4) == be32(entry + 12)
-            && entry[16] == 0;
-        if (!is_sound)
-            break;
-        is_compressed = entry[17] & KAFKA_CODEC_BITS;
+        if (size >= KAFKA_MESSAGE_MIN && whole > view.len - pos)
+            break; /* The last one is cut off, as a client may. */
+        is_sound = size >= KAFKA_MESSAGE_MIN && whole <= bytes_max && entry[16] == 0
+            && crc32_of(entry + 16, (size_t)size - 4) == be32(entry + 12);
+        is_compressed = is_sound && entry[17] & KAFKA_CODEC_BITS;
         if (is_compressed)
             break;
-        is_sound = next_message(at, &pos, end, &message);
-        if (!is_sound)
-            break;
-        put_be64(entry, (uint64_t)(base_offset + count));
-        count++;
+        is_sound = is_sound && next_message(view.buf, &pos, view.len, &message);
+        if (is_sound)
+            put_be64(entry, base_offset + (uint64_t)count++);
     }
-    if (is_sound && !is_compressed && end - pos >= 12)
-        is_sound = (int32_t)be32(at + pos + 8) >= KAFKA_MESSAGE_MIN;
     PyBuffer_Release(&view);
     if (!is_sound)
         Py_RETURN_NONE;
-    return is_compressed ? Py_BuildValue("nnO", (Py_ssize_t)0, (Py_ssize_t)0, Py_True)
-                         : Py_BuildValue("nnO", count, pos, Py_False);
-}
-
-/* Offsets of messages that were checked; False where they do not fill the buffer. */
-static PyObject *kafka_stamp(PyObject *self, PyObject *args)
-{
-    Py_buffer view;
-    long long offset;
-    if (!PyArg_ParseTuple(args, "w*L", &view, &offset))
-        return NULL;
-    uint8_t *at = view.buf;
-    Py_ssize_t pos = 0, end = view.len;
-    while (end - pos >= 12) {
-        Py_ssize_t whole = (Py_ssize_t)(int32_t)be32(at + pos + 8) + 12;
-        if (whole < 12 || whole > end - pos)
-            break;
-        put_be64(at + pos, (uint64_t)offset++);
-        pos += whole;
-    }
-    PyBuffer_Release(&view);
-    return PyBool_FromLong(pos == end);
+    return is_compressed ? Py_BuildValue("iiO", 0, 0, Py_True) : Py_BuildValue("nnO", count, pos, Py_False);
 }
 
 /* Pulsar SENDs: `protocols/pulsar/sending.py` and `pulsar.py`. A frame: size 4, command size 4,
@@ -294,15 +284,14 @@ static PyObject *kafka_stamp(PyObject *self, PyObject *args)
 enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9 };
 
 typedef struct {
-    uint64_t producer_id, sequence_id, publish_ms;
-    int has_publish;
+    uint64_t producer_id, sequence_id;
+    long long publish_ms; /* -1: none */
     const uint8_t *rest; /* what follows the command */
     Py_ssize_t rest_size, frame_size;
 } Send;
 
 /* A varint of at most 63 bits at *at, which moves behind it; 0 where there is none. */
-static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
-{
+static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     uint64_t result = 0;
     for (int i = 0; i < VARINT_BYTES_MAX && *at < end; i++) {
         uint8_t byte = *(*at)++;
@@ -316,8 +305,7 @@ static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
 }
 
 /* A length and as many bytes. */
-static int piece(const uint8_t **at, const uint8_t *end, const uint8_t **start, uint64_t *size)
-{
+static int piece(const uint8_t **at, const uint8_t *end, const uint8_t **start, uint64_t *size) {
     if (!varint(at, end, size) || *size > (uint64_t)(end - *at))
         return 0;
     *start = *at;
@@ -325,93 +313,77 @@ static int piece(const uint8_t **at, const uint8_t *end, const uint8_t **start, 
     return 1;
 }
 
-/* Whether a property has a key and a value, once each and nothing else. */
-static int is_property(const uint8_t *at, uint64_t size)
-{
-    const uint8_t *end = at + size, *start;
-    uint64_t length;
-    if (at == end || *at++ != 0x0a || !piece(&at, end, &start, &length))
+/* A field of a message: a number, or so many bytes. 0: another kind, or none. */
+typedef struct {
+    uint64_t tag, value;
+    const uint8_t *start;
+} Field;
+
+static int next_field(const uint8_t **at, const uint8_t *end, Field *field) {
+    if (!varint(at, end, &field->tag))
         return 0;
-    return at < end && *at++ == 0x12 && piece(&at, end, &start, &length) && at == end;
+    if ((field->tag & 7) == 0)
+        return varint(at, end, &field->value);
+    return (field->tag & 7) == 2 && piece(at, end, &field->start, &field->value);
 }
 
-/* Metadata of one ordinary message, neither compressed nor in pieces nor delayed. */
-static int plain_metadata(const uint8_t *at, const uint8_t *end, Send *send)
-{
-    const uint8_t *start;
-    uint64_t tag, value;
-    send->has_publish = 0;
+#define NUMBER(field) ((field) << 3)
+#define BYTES(field) ((field) << 3 | 2)
+
+/* What else is in the metadata of an ordinary message, neither compressed nor in pieces nor delayed. */
+static const uint8_t is_ordinary[256] = {
+    [BYTES(1)] = 1, [BYTES(6)] = 1, [BYTES(16)] = 1, [BYTES(18)] = 1, /* producer, key, schema, ordering key */
+    [NUMBER(2)] = 1, [NUMBER(24)] = 1, [NUMBER(9)] = 1, [NUMBER(12)] = 1, /* sequences, size, event time */
+    [NUMBER(17)] = 1, [NUMBER(25)] = 1, [NUMBER(30)] = 1, /* key is base64, value is null, key is null */
+};
+enum { PUBLISH_TIME = NUMBER(3), PROPERTIES = BYTES(4) };
+
+/* Whether a property has a key and a value, once each and nothing else. */
+static int is_property(const uint8_t *at, uint64_t size) {
+    const uint8_t *end = at + size;
+    Field key, value;
+    return next_field(&at, end, &key) && key.tag == BYTES(1) && next_field(&at, end, &value)
+        && value.tag == BYTES(2) && at == end;
+}
+
+static int plain_metadata(const uint8_t *at, const uint8_t *end, Send *send) {
+    Field field;
+    send->publish_ms = -1;
     while (at < end) {
-        if (!varint(&at, end, &tag))
+        if (!next_field(&at, end, &field))
             return 0;
-        switch (tag) {
-        case 3 << 3: /* publish_time */
-            if (!varint(&at, end, &send->publish_ms) || send->publish_ms >> 53)
-                return 0;
-            send->has_publish = 1;
-            break;
-        case 2 << 3: /* sequence_id */
-        case 9 << 3: /* uncompressed_size */
-        case 12 << 3: /* event_time */
-        case 17 << 3: /* partition_key_b64_encoded */
-        case 24 << 3: /* highest_sequence_id */
-        case 25 << 3: /* null_value */
-        case 30 << 3: /* null_partition_key */
-            if (!varint(&at, end, &value))
-                return 0;
-            break;
-        case 1 << 3 | 2: /* producer_name */
-        case 6 << 3 | 2: /* partition_key */
-        case 16 << 3 | 2: /* schema_version */
-        case 18 << 3 | 2: /* ordering_key */
-            if (!piece(&at, end, &start, &value))
-                return 0;
-            break;
-        case 4 << 3 | 2: /* properties */
-            if (!piece(&at, end, &start, &value) || !is_property(start, value))
-                return 0;
-            break;
-        default:
+        if (field.tag == PUBLISH_TIME)
+            send->publish_ms = (long long)field.value;
+        else if (field.tag == PROPERTIES ? !is_property(field.start, field.value)
+                                         : field.tag > 255 || !is_ordinary[field.tag])
             return 0;
-        }
+        if (send->publish_ms >> 53 > 0)
+            return 0;
     }
     return 1;
 }
 
 /* The ordering key in an entry's metadata, else its partition key; NULL where there is neither, or it
  * is not plain. */
-static const uint8_t *key_in(const uint8_t *at, const uint8_t *end, uint64_t *size)
-{
-    const uint8_t *start, *key = NULL, *ordering = NULL;
-    uint64_t tag, value, key_size = 0, ordering_size = 0, is_base64 = 0;
+static const uint8_t *key_in(const uint8_t *at, const uint8_t *end, uint64_t *size) {
+    Field field, key = {0}, ordering = {0};
+    uint64_t is_base64 = 0;
     while (at < end) {
-        if (!varint(&at, end, &tag))
+        if (!next_field(&at, end, &field))
             return NULL;
-        if ((tag & 7) == 0) {
-            if (!varint(&at, end, &value))
-                return NULL;
-            if (tag == 17 << 3) /* partition_key_b64_encoded */
-                is_base64 = value;
-        } else if ((tag & 7) == 2) {
-            if (!piece(&at, end, &start, &value))
-                return NULL;
-            if (tag == (6 << 3 | 2)) {
-                key = start;
-                key_size = value;
-            } else if (tag == (18 << 3 | 2)) {
-                ordering = start;
-                ordering_size = value;
-            }
-        } else
-            return NULL;
+        if (field.tag == NUMBER(17))
+            is_base64 = field.value;
+        else if (field.tag == BYTES(6))
+            key = field;
+        else if (field.tag == BYTES(18))
+            ordering = field;
     }
-    *size = ordering ? ordering_size : key_size;
-    return ordering ? ordering : is_base64 ? NULL : key;
+    *size = ordering.start ? ordering.value : key.value;
+    return ordering.start ? ordering.start : is_base64 ? NULL : key.start;
 }
 
 /* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
-static PyObject *entry_key(PyObject *self, PyObject *entry)
-{
+static PyObject *entry_key(PyObject *self, PyObject *entry) {
     Py_buffer view;
     if (PyObject_GetBuffer(entry, &view, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -428,8 +400,7 @@ static PyObject *entry_key(PyObject *self, PyObject *entry)
 
 /* The SEND that begins here, if it is whole, in order and of the plain kind. */
 static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
-                      Py_ssize_t entry_max, Send *send)
-{
+                      Py_ssize_t entry_max, Send *send) {
     uint64_t ignored;
     if (left < SEND_HEAD)
         return 0;
@@ -458,8 +429,7 @@ static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
     return plain_metadata(end + CHECKED_MIN, end + CHECKED_MIN + metadata, send);
 }
 
-static PyObject *send_producer(PyObject *self, PyObject *args)
-{
+static PyObject *send_producer(PyObject *self, PyObject *args) {
     Py_buffer view;
     Py_ssize_t total_max, entry_max;
     Send send;
@@ -474,8 +444,7 @@ static PyObject *send_producer(PyObject *self, PyObject *args)
 
 /* Fill the stored entries and the list of what was sent: (sequence, `none`, delta, None). */
 static int fill_run(const uint8_t *at, Py_ssize_t count, uint32_t delta, PyObject *none,
-                    uint8_t *body, PyObject *sent)
-{
+                    uint8_t *body, PyObject *sent) {
     Send send = {0};
     for (Py_ssize_t i = 0; i < count; i++, delta++) {
         /* Only the command is read again: it was found in order. */
@@ -500,8 +469,7 @@ static int fill_run(const uint8_t *at, Py_ssize_t count, uint32_t delta, PyObjec
 
 /* The plain SENDs of one producer at the front: bytes taken, what was sent, stored entries, publish
  * time of the first and the latest that have one, in ms (-1: none). */
-static PyObject *cut_sends(PyObject *self, PyObject *args)
-{
+static PyObject *cut_sends(PyObject *self, PyObject *args) {
     Py_buffer view;
     Py_ssize_t frames_max, total_max, entry_max;
     unsigned long long producer_id;
@@ -517,12 +485,8 @@ static PyObject *cut_sends(PyObject *self, PyObject *args)
     while (count < frames_max
            && plain_send(at + pos, view.len - pos, total_max, entry_max, &send)
            && send.producer_id == producer_id) {
-        if (send.has_publish) {
-            if (first_ms < 0)
-                first_ms = (long long)send.publish_ms;
-            if ((long long)send.publish_ms > latest_ms)
-                latest_ms = (long long)send.publish_ms;
-        }
+        first_ms = first_ms < 0 ? send.publish_ms : first_ms;
+        latest_ms = send.publish_ms > latest_ms ? send.publish_ms : latest_ms;
         stored += PREFIX + send.rest_size;
         pos += send.frame_size;
         count++;
@@ -538,247 +502,282 @@ static PyObject *cut_sends(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Iggy messages as classic clients send them: `iggy.py`. Sent: id 16, headers' length 4, headers,
- * payload's length 4, payload. Stored: offset 8, state 1, time 8, id 16, crc 4, then all but the id. */
+/* Iggy's messages: `iggy.py`, `iggy_typed.py`, `iggy_forms.py`. In the older forms, as sent and as stored,
+ * a head ends with the headers' length, and the headers, the payload's length and the payload follow; in
+ * the later ones, as stored and as a batch has them, a head ends with both lengths and eight zeros, and
+ * payload and headers follow. The same numbers as `iggy.Form`. */
+enum form { SENT, CLASSIC, TYPED, FRAME, KAFKA_SET };
 
-enum { SENT_HEAD = 24, RECORD_HEAD = 37, TEXT_MAX = 255, KIND_MAX = 15 };
+/* Bytes of a head, both lengths included, and where in it those begin. */
+static const int head_bytes[] = {24, 45, 64, 48}, lengths_at[] = {16, 37, 48, 32};
 
-/* Bytes of all values of a block of headers; -1 for what Python has to look at. `typed`: 1 where each
- * name has its kind before it, else 0. */
-static Py_ssize_t header_bytes(const uint8_t *at, Py_ssize_t size, int typed)
-{
-    Py_ssize_t total = 0;
-    while (size > 0) {
-        if (size < 4 + typed || (typed && (at[0] < 1 || at[0] > KIND_MAX)))
-            return -1;
-        at += typed;
-        size -= typed;
-        Py_ssize_t name = le32(at);
-        if (name < 1 || name > TEXT_MAX || size < 4 + name + 5)
-            return -1;
-        for (Py_ssize_t i = 0; i < name; i++)
-            if (at[4 + i] >= 0x80)
-                return -1; /* Not ASCII: whether it is text Python says. */
-        const uint8_t *kind = at + 4 + name;
-        Py_ssize_t value = le32(kind + 1);
-        if (kind[0] < 1 || kind[0] > KIND_MAX || value < 1 || value > TEXT_MAX)
-            return -1;
-        Py_ssize_t whole = 4 + name + 5 + value;
-        if (whole > size)
-            return -1;
-        total += value;
-        at += whole;
-        size -= whole;
-    }
-    return total;
-}
+enum { ID_BYTES = 16, TEXT_MAX = 255, KIND_MAX = 15, STRING_KIND = 2, HEADER_MIN = 9 };
+static const uint8_t no_id[ID_BYTES];
 
 typedef struct {
-    Py_ssize_t count, missing, payloads, headers;
-} Sent;
+    const uint8_t *id, *headers, *payload;
+    Py_ssize_t headers_size, payload_size, header_count, values; /* `values`: bytes of the headers' */
+    int has_kinds; /* of the headers' names, before each */
+    uint64_t offset, append_us, sent_us;
+} Record;
 
-static int check_sent(const uint8_t *at, Py_ssize_t end, Sent *sent)
-{
-    static const uint8_t no_id[16];
-    memset(sent, 0, sizeof *sent);
-    for (Py_ssize_t pos = 0; pos < end; sent->count++) {
-        if (end - pos < SENT_HEAD)
+/* One step over messages. 0: at their end, or they are cut short. */
+static int next_record(enum form form, const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Record *record) {
+    const uint8_t *head = at + *pos, *lengths = head + lengths_at[form];
+    Py_ssize_t left = end - *pos - head_bytes[form];
+    memset(record, 0, sizeof *record);
+    if (left < 0 || (record->headers_size = le32(lengths)) > left)
+        return 0;
+    record->has_kinds = form >= TYPED;
+    Py_ssize_t old_headers = record->has_kinds ? 0 : record->headers_size;
+    record->payload_size = le32(lengths + 4 + old_headers);
+    if (record->payload_size > left - record->headers_size)
+        return 0;
+    record->payload = record->has_kinds ? head + head_bytes[form] : lengths + 8 + old_headers;
+    record->headers = record->has_kinds ? record->payload + record->payload_size : lengths + 4;
+    record->id = head + (form == SENT ? 0 : form == CLASSIC ? 17 : 8);
+    if (form == FRAME) {
+        record->offset = le32(head + 24);
+        record->sent_us = le32(head + 28);
+    } else if (form != SENT) {
+        record->offset = le64(form == TYPED ? head + 24 : head);
+        record->append_us = le64(form == TYPED ? head + 32 : head + 9);
+        record->sent_us = form == TYPED ? le64(head + 40) : record->append_us;
+    }
+    *pos += head_bytes[form] + record->headers_size + record->payload_size;
+    return 1;
+}
+
+static int is_ascii(const uint8_t *at, Py_ssize_t size) {
+    uint8_t all = 0;
+    while (size-- > 0)
+        all |= at[size];
+    return all < 0x80;
+}
+
+/* Count the headers. 0: Python has to look at them, for one is wrong, or a text is not ASCII, or the form
+ * that they go to has no place for one (`is_moved`: it is of the other kind). */
+static int count_headers(Record *record, int is_moved) {
+    const uint8_t *at = record->headers, *end = at + record->headers_size;
+    record->header_count = record->values = 0;
+    for (; at < end; record->header_count++) {
+        Py_ssize_t left = end - at - HEADER_MIN - record->has_kinds;
+        if (left < 0)
             return 0;
-        Py_ssize_t headers = le32(at + pos + 16);
-        if (headers > end - pos - SENT_HEAD)
+        if (record->has_kinds && (is_moved ? *at != STRING_KIND : *at < 1 || *at > KIND_MAX))
             return 0;
-        Py_ssize_t payload_pos = pos + SENT_HEAD + headers, size = le32(at + payload_pos - 4);
-        if (!size || size > end - payload_pos)
+        at += record->has_kinds;
+        Py_ssize_t name = le32(at);
+        if (name < 1 || name > TEXT_MAX || name > left || !is_ascii(at + 4, name))
             return 0;
-        if (headers) {
-            Py_ssize_t values = header_bytes(at + pos + 20, headers, 0);
-            if (values < 0)
-                return 0;
-            sent->headers += values;
+        at += 4 + name;
+        Py_ssize_t value = le32(at + 1);
+        if (*at < 1 || *at > KIND_MAX || value < 1 || value > TEXT_MAX || value > left - name)
+            return 0;
+        if (is_moved && *at == STRING_KIND && !is_ascii(at + 5, value))
+            return 0;
+        record->values += value;
+        at += 5 + value;
+    }
+    return 1;
+}
+
+/* Headers that were counted, in a form with kinds of names or without. */
+static uint8_t *put_headers(uint8_t *to, const Record *record, int with_kinds) {
+    const uint8_t *at = record->headers, *end = at + record->headers_size;
+    for (Py_ssize_t size; at < end; at += size, to += size) {
+        size = record->headers_size;
+        if (with_kinds != record->has_kinds) {
+            at += record->has_kinds;
+            size = HEADER_MIN + le32(at);
+            size += le32(at + size - 4);
+            if (with_kinds)
+                *to++ = STRING_KIND;
         }
-        sent->missing += memcmp(at + pos, no_id, 16) == 0;
-        sent->payloads += size;
-        pos = payload_pos + size;
+        memcpy(to, at, (size_t)size);
     }
-    return sent->count > 0;
+    return to;
 }
 
-static void fill_records(const uint8_t *at, Py_ssize_t end, uint64_t offset, uint64_t append_us,
-                         const uint8_t *ids, uint8_t *record)
-{
-    static const uint8_t no_id[16];
-    for (Py_ssize_t pos = 0; pos < end; offset++) {
-        Py_ssize_t headers = le32(at + pos + 16), payload_pos = pos + SENT_HEAD + headers;
-        Py_ssize_t size = le32(at + payload_pos - 4), rest = payload_pos + size - pos - 16;
-        put_le(record, offset, 8);
-        record[8] = 1;
-        put_le(record + 9, append_us, 8);
-        if (memcmp(at + pos, no_id, 16) == 0) {
-            memcpy(record + 17, ids, 16);
-            record[17 + 6] = (record[17 + 6] & 0x0f) | 0x40; /* UUID, version 4 */
-            record[17 + 8] = (record[17 + 8] & 0x3f) | 0x80;
-            ids += 16;
+/* Bytes of its headers in another form. */
+static Py_ssize_t headers_in(enum form form, const Record *record) {
+    return record->headers_size + ((form >= TYPED) - record->has_kinds) * record->header_count;
+}
+
+/* A record in a form in which they are stored or polled. */
+static void put_record(enum form form, uint8_t *to, const Record *record) {
+    uint8_t *lengths = to + lengths_at[form], *next = lengths + 4;
+    put_le(lengths, (uint64_t)headers_in(form, record), 4);
+    if (form == CLASSIC) {
+        put_le(to, record->offset, 8);
+        to[8] = 1; /* available */
+        put_le(to + 9, record->append_us, 8);
+        memcpy(to + 17, record->id, ID_BYTES);
+        put_le(to + 33, crc32_of(record->payload, (size_t)record->payload_size), 4);
+        next = put_headers(next, record, 0);
+    } else {
+        memcpy(to + 8, record->id, ID_BYTES);
+        put_le(next + 4, 0, 8);
+        put_le(to + 24, record->offset, form == TYPED ? 8 : 4);
+        if (form == TYPED) {
+            put_le(to + 32, record->append_us, 8);
+            put_le(to + 40, record->sent_us, 8);
         } else
-            memcpy(record + 17, at + pos, 16);
-        put_le(record + 33, crc32_of(at + payload_pos, (size_t)size), 4);
-        memcpy(record + RECORD_HEAD, at + pos + 16, (size_t)rest);
-        record += RECORD_HEAD + rest;
-        pos = payload_pos + size;
+            put_le(to + 28, record->sent_us, 4);
+    }
+    put_le(next, (uint64_t)record->payload_size, 4);
+    next += form == CLASSIC ? 4 : 12;
+    memcpy(next, record->payload, (size_t)record->payload_size);
+    next += record->payload_size;
+    if (form != CLASSIC) {
+        next = put_headers(next, record, 1);
+        put_le(to, xxh3_of(to + 8, (size_t)(next - to - 8)), 8);
     }
 }
 
-/* The body of a SEND, behind `head`, and how many messages it holds; None where a limit is passed
- * or anything is out of order. `random_bytes(n)` gives ids to those without. */
-static PyObject *iggy_body(PyObject *self, PyObject *args)
-{
-    Py_buffer view, head;
-    long long base_offset, append_us;
-    Py_ssize_t payloads_max, headers_max;
-    PyObject *random_bytes, *ids = NULL, *body = NULL, *result = NULL;
-    Sent sent;
-    if (!PyArg_ParseTuple(args, "y*y*LLnnO", &view, &head, &base_offset, &append_us,
-                          &payloads_max, &headers_max, &random_bytes))
+/* (messages of a SEND, form, earliest us, from which frames count) -> (count, how many have no id, bytes of
+ * payloads, of headers' values, of all records as they are stored, first and latest of the clients' times),
+ * or None where anything is out of order. */
+static PyObject *iggy_check(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    int form, is_sound = 1;
+    unsigned long long earliest_us, first_us = 0, latest_us = 0;
+    Py_ssize_t pos = 0, count = 0, missing = 0, payloads = 0, values = 0, size = 0;
+    Record record;
+    if (!PyArg_ParseTuple(args, "y*iK", &view, &form, &earliest_us))
         return NULL;
-    if (!check_sent(view.buf, view.len, &sent) || sent.payloads > payloads_max
-        || sent.headers > headers_max) {
-        result = Py_NewRef(Py_None);
-        goto done;
+    for (; is_sound && next_record(form, view.buf, &pos, view.len, &record); count++) {
+        uint64_t offset = form == FRAME ? (uint64_t)count : 0;
+        uint64_t sent_us = form == SENT ? 0 : record.sent_us + earliest_us;
+        is_sound = count_headers(&record, 0) && record.offset == offset && record.append_us == 0
+            && (form == FRAME ? sent_us >> 63 == 0 : record.payload_size > 0)
+            && (form == SENT || le64(record.payload - 8) == 0);
+        const uint8_t *checked = record.id, *end = (const uint8_t *)view.buf + pos;
+        if (form == FRAME)
+            is_sound &= xxh3_of(checked, (size_t)(end - checked)) == le64(checked - 8);
+        if (sent_us >> 63 == 0) {
+            first_us = first_us ? first_us : sent_us;
+            latest_us = latest_us > sent_us ? latest_us : sent_us;
+        }
+        missing += memcmp(record.id, no_id, ID_BYTES) == 0;
+        payloads += record.payload_size;
+        values += record.values;
+        size += head_bytes[form == SENT ? CLASSIC : TYPED] + record.headers_size + record.payload_size;
     }
-    ids = PyObject_CallFunction(random_bytes, "n", 16 * sent.missing);
-    if (ids == NULL)
-        goto done;
-    if (!PyBytes_Check(ids) || PyBytes_GET_SIZE(ids) != 16 * sent.missing) {
-        PyErr_SetString(PyExc_TypeError, "random_bytes gives as many bytes as it is asked for");
-        goto done;
-    }
-    body = PyByteArray_FromStringAndSize(
-        NULL, head.len + view.len + sent.count * (RECORD_HEAD - 16));
-    if (body == NULL)
-        goto done;
-    uint8_t *to = (uint8_t *)PyByteArray_AS_STRING(body);
-    memcpy(to, head.buf, (size_t)head.len);
-    fill_records(view.buf, view.len, (uint64_t)base_offset, (uint64_t)append_us,
-                 (const uint8_t *)PyBytes_AS_STRING(ids), to + head.len);
-    result = Py_BuildValue("On", body, sent.count);
-done:
-    Py_XDECREF(ids);
-    Py_XDECREF(body);
+    is_sound &= pos == view.len && count;
     PyBuffer_Release(&view);
-    PyBuffer_Release(&head);
-    return result;
-}
-
-/* The frames of a batch of Iggy's crate 0.11 (`iggy_forms.FRAME_HEAD`) as stored records
- * (`iggy_typed.HEAD`) at `to`: how much they are and hold, or None. `sums` gets their checksums. */
-static PyObject *iggy_frames(PyObject *self, PyObject *args)
-{
-    Py_buffer view, body, sums;
-    unsigned long long offset, append_us, earliest_us, first_us = 0, latest_us = 0;
-    Py_ssize_t pos = 0, to, count = 0, payloads = 0, values = 0;
-    if (!PyArg_ParseTuple(args, "y*w*nw*KKK", &view, &body, &to, &sums, &offset, &append_us,
-                          &earliest_us))
-        return NULL;
-    for (; view.len - pos >= 48 && sums.len >= 8 * (count + 1); count++) {
-        const uint8_t *frame = (uint8_t *)view.buf + pos;
-        uint8_t *record = (uint8_t *)body.buf + to;
-        Py_ssize_t headers = le32(frame + 32), payload = le32(frame + 36), rest = headers + payload;
-        uint64_t sent_us = earliest_us + le32(frame + 28);
-        Py_ssize_t held = rest > 176 || rest > view.len - pos - 48 || body.len - to < 64 + rest
-                || le32(frame + 24) != count || le64(frame + 40) || sent_us >> 63
-                || xxh3_of(frame + 8, 40 + (size_t)rest) != le64(frame)
-            ? -1 : header_bytes(frame + 48 + payload, headers, 1);
-        if (held < 0)
-            break;
-        memcpy(record + 8, frame + 8, 16);
-        put_le(record + 24, offset + (uint64_t)count, 8);
-        put_le(record + 32, append_us, 8);
-        put_le(record + 40, sent_us, 8);
-        memcpy(record + 48, frame + 32, 16); /* sizes and zeros */
-        memcpy(record + 64, frame + 48, (size_t)rest);
-        put_le(record, xxh3_of(record + 8, 56 + (size_t)rest), 8);
-        memcpy((uint8_t *)sums.buf + 8 * count, frame, 8);
-        first_us = first_us ? first_us : sent_us;
-        latest_us = sent_us > latest_us ? sent_us : latest_us;
-        payloads += payload;
-        values += held;
-        pos += 48 + rest;
-        to += 64 + rest;
-    }
-    int is_sound = pos == view.len && to == body.len && 8 * count == sums.len;
-    PyBuffer_Release(&view);
-    PyBuffer_Release(&body);
-    PyBuffer_Release(&sums);
     if (!is_sound)
         Py_RETURN_NONE;
-    return Py_BuildValue("nnKK", payloads, values, first_us, latest_us);
+    return Py_BuildValue("nnnnnKK", count, missing, payloads, values, size, first_us, latest_us);
 }
 
-/* Iggy's classic records of a set, from an offset on, as many as there is room for; a key that a
- * header can hold comes in one, behind `head`. They end before what Python has to look at. */
-static PyObject *kafka_to_iggy(PyObject *self, PyObject *args)
-{
-    Py_buffer view, head;
-    long long append_us, start, first = 0, next = 0;
-    Py_ssize_t count_max, bytes_max, pos = 0, size = 0, count = 0;
-    int is_full = 0;
+/* Head of the header for a key, with the kind of its name and the kind raw: `iggy.KEY_HEADER`. */
+static const uint8_t key_head[] = "\2\14\0\0\0braidlog.key\1";
+enum { KEY_HEAD_BYTES = sizeof key_head - 1 };
+
+/* One step over a set: a message as a record whose key, where a header can hold it, is one in `block`. */
+static int next_of_kafka(int has_kinds, const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Record *record,
+                         uint8_t *block) {
     Message message;
-    if (!PyArg_ParseTuple(args, "y*y*LLnn", &view, &head, &append_us, &start, &count_max, &bytes_max))
+    if (!next_message(at, pos, end, &message))
+        return 0;
+    *record = (Record){.id = no_id, .headers = block, .payload = message.value, .has_kinds = has_kinds};
+    record->offset = (uint64_t)message.offset;
+    record->payload_size = message.value_size;
+    if (message.key_size >= 1 && message.key_size <= TEXT_MAX) {
+        Py_ssize_t skipped = !has_kinds, size = KEY_HEAD_BYTES - skipped;
+        memcpy(block, key_head + skipped, (size_t)size);
+        put_le(block + size, (uint64_t)message.key_size, 4);
+        memcpy(block + size + 4, message.key, (size_t)message.key_size);
+        record->headers_size = size + 4 + message.key_size;
+    }
+    return 1;
+}
+
+/* Write messages as records: (messages, form, pos, form wanted, body, where, count at most, start offset,
+ * what is added to offsets, append us, what is added to clients' times, ids for those without, room for the
+ * checksums of frames) -> (pos, where, count, first offset, next offset, whether the next had no room).
+ * Messages of a SEND and of a set get the append time; those stored already, with 0, keep theirs. It ends
+ * before what Python has to look at, and where the form has no place for a record. */
+static PyObject *iggy_write(PyObject *self, PyObject *args) {
+    Py_buffer view, body, ids, sums;
+    int from, form, is_full = 0;
+    unsigned long long start, offset, append_us, sent_us, first = 0, next = 0;
+    Py_ssize_t pos, where, count_max, count = 0, id = 0;
+    uint8_t block[KEY_HEAD_BYTES + 4 + TEXT_MAX];
+    Record one;
+    if (!PyArg_ParseTuple(args, "y*iniw*nnKKKKy*w*", &view, &from, &pos, &form, &body, &where, &count_max,
+                          &start, &offset, &append_us, &sent_us, &ids, &sums))
         return NULL;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, bytes_max);
-    while (made != NULL && next_message(view.buf, &pos, view.len, &message)) {
-        Py_ssize_t value = message.value_size, key = message.key_size;
-        Py_ssize_t headers = key >= 1 && key <= TEXT_MAX ? head.len + 4 + key : 0;
-        if (message.offset < start)
+    for (Py_ssize_t at = pos; from == KAFKA_SET
+             ? next_of_kafka(form >= TYPED, view.buf, &at, view.len, &one, block)
+             : next_record(from, view.buf, &at, view.len, &one); pos = at) {
+        uint8_t *to = (uint8_t *)body.buf + where;
+        if (one.offset < start)
             continue;
-        if (value < 1)
+        int is_moved = one.has_kinds != (form >= TYPED);
+        if (one.payload_size < (form == CLASSIC) || (is_moved && !count_headers(&one, 1)))
             break;
-        is_full = count == count_max || RECORD_HEAD + 8 + headers + value > bytes_max - size;
+        Py_ssize_t size = head_bytes[form] + headers_in(form, &one) + one.payload_size;
+        is_full = count == count_max || size > body.len - where;
         if (is_full)
             break;
-        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(made) + size;
-        put_le(to, (uint64_t)message.offset, 8);
-        to[8] = 1;
-        put_le(to + 9, (uint64_t)append_us, 8);
-        memset(to + 17, 0, 16);
-        put_le(to + 33, crc32_of(message.value, (size_t)value), 4);
-        put_le(to + 37, (uint64_t)headers, 4);
-        if (headers) {
-            memcpy(to + 41, head.buf, (size_t)head.len);
-            put_le(to + 41 + head.len, (uint64_t)key, 4);
-            memcpy(to + 45 + head.len, message.key, (size_t)key);
+        if (append_us && from != KAFKA_SET)
+            one.offset = (uint64_t)count;
+        first = count ? first : one.offset;
+        next = one.offset + 1;
+        one.offset += offset;
+        one.append_us = append_us ? append_us : one.append_us;
+        one.sent_us += sent_us;
+        const uint8_t *checksum = form == FRAME ? to : one.id - 8;
+        if (ids.len - id >= ID_BYTES && memcmp(one.id, no_id, ID_BYTES) == 0) {
+            one.id = (const uint8_t *)ids.buf + id;
+            id += ID_BYTES;
         }
-        put_le(to + 41 + headers, (uint64_t)value, 4);
-        memcpy(to + 45 + headers, message.value, (size_t)value);
-        size += RECORD_HEAD + 8 + headers + value;
-        first = count++ ? first : message.offset;
-        next = message.offset + 1;
+        put_record(form, to, &one);
+        where += size;
+        if (sums.len >= 8 * ++count)
+            memcpy((uint8_t *)sums.buf + 8 * (count - 1), checksum, 8);
     }
     PyBuffer_Release(&view);
-    PyBuffer_Release(&head);
-    if (made == NULL || _PyBytes_Resize(&made, size) < 0)
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&ids);
+    PyBuffer_Release(&sums);
+    return Py_BuildValue("nnnKKN", pos, where, count, first, next, PyBool_FromLong(is_full));
+}
+
+/* (stored records, pos, count at most) -> (count, base offset, append us, earliest us, bytes as frames): as
+ * many as go into one batch, which have one append time and distances that a frame can hold. */
+static PyObject *iggy_run(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t pos, count_max, count = 0, size = 0;
+    uint64_t earliest = UINT64_MAX, latest = 0;
+    Record first = {0}, one;
+    if (!PyArg_ParseTuple(args, "y*nn", &view, &pos, &count_max))
         return NULL;
-    return Py_BuildValue("NnLLN", made, count, first, next, PyBool_FromLong(is_full));
+    for (; count < count_max && next_record(TYPED, view.buf, &pos, view.len, &one); count++) {
+        first = count ? first : one;
+        uint64_t low = one.sent_us < earliest ? one.sent_us : earliest;
+        uint64_t high = one.sent_us > latest ? one.sent_us : latest;
+        if (one.append_us != first.append_us || one.offset - first.offset > UINT32_MAX
+            || high - low > UINT32_MAX)
+            break;
+        earliest = low;
+        latest = high;
+        size += head_bytes[FRAME] + one.headers_size + one.payload_size;
+    }
+    PyBuffer_Release(&view);
+    return Py_BuildValue("nKKKn", count, first.offset, first.append_us, earliest, size);
 }
 
 static PyMethodDef methods[] = {
-    {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS,
-     "(set, base offset, bytes of an entry at most) -> (count, end, is compressed) or None"},
-    {"kafka_stamp", kafka_stamp, METH_VARARGS, "(checked set, base offset) -> whether it was sound"},
-    {"send_producer", send_producer, METH_VARARGS,
-     "(received, frame at most, entry at most) -> producer id of a plain SEND at the front or None"},
-    {"cut_sends", cut_sends, METH_VARARGS,
-     "(received, frames, frame and entry at most, producer id, delta, none)"
-     " -> (bytes, sent, entries, first ms, latest ms)"},
-    {"entry_key", entry_key, METH_O, "Key of a stored Pulsar entry, None where it is not plain."},
-    {"iggy_body", iggy_body, METH_VARARGS,
-     "(messages, head, base offset, append us, payloads and headers at most, random bytes)"
-     " -> (body, count) or None"},
-    {"iggy_frames", iggy_frames, METH_VARARGS,
-     "(frames, body, where, room for checksums, base offset, append us, earliest us)"
-     " -> (bytes of payloads, of headers, first us, latest us) or None"},
-    {"kafka_to_iggy", kafka_to_iggy, METH_VARARGS,
-     "(set, head of a key's header, append us, start offset, records and bytes at most)"
-     " -> (records, count, first offset, next offset, whether there was no room for the next)"},
+    {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
+    {"send_producer", send_producer, METH_VARARGS, NULL},
+    {"cut_sends", cut_sends, METH_VARARGS, NULL},
+    {"entry_key", entry_key, METH_O, NULL},
+    {"iggy_check", iggy_check, METH_VARARGS, NULL},
+    {"iggy_write", iggy_write, METH_VARARGS, NULL},
+    {"iggy_run", iggy_run, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -786,8 +785,7 @@ static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "_speedups", "See speedups.c.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__speedups(void)
-{
+PyMODINIT_FUNC PyInit__speedups(void) {
     fill_table(crc32_table, 0xedb88320);
     fill_table(crc32c_table, 0x82f63b78);
 #if ON_X86
