@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.bench.append_path import append_ratios
+from conformance.bench.goals import is_met
 from conformance.bench.limits import measure_limits
 from conformance.bench.sample import Round, Sample, Workload
 from conformance.bench.starting import start_times
@@ -29,6 +30,7 @@ LOG_BYTES, LOG_BYTES_QUICK = 1 << 30, 1 << 24
 
 # A load generator that uses so much of its core is what limits the rate, not the broker.
 CLIENT_LIMITED_CORES = 0.9
+MET = {True: "yes", False: "NO", None: ""}
 
 
 @dataclass(slots=True)
@@ -44,7 +46,9 @@ class Result:
     ratio: float | None
     ratio_of: str
     goal: str
+    is_met: bool | None
     cpu_us_per_message: float | None
+    cpu_ratio: float | None  # processor time of what it is compared with, over its own
     broker_cores: float
     client_cores: float
     rounds: int
@@ -59,7 +63,7 @@ def main() -> int:
     with RunningBroker() as broker:
         ready_s = time.perf_counter() - started
         idle_mb = broker.resident_bytes() / 1e6
-        limits, samples, ratios = _measure(broker, chosen, rounds, seconds)
+        limits, samples = _measure(broker, chosen, rounds, seconds)
         loaded_mb = broker.resident_bytes() / 1e6
         append = append_ratios(broker.folder)
     starts = {"empty": ready_s}
@@ -67,7 +71,7 @@ def main() -> int:
         log_bytes = LOG_BYTES_QUICK if arguments.quick else LOG_BYTES
         with tempfile.TemporaryDirectory(prefix="braidlog-") as folder:
             starts |= start_times(Path(folder), log_bytes)
-    results = [_summary(w, samples[w.name], ratios[w.name]) for w in chosen]
+    results = [_summary(w, samples[w.name], limits) for w in chosen]
     report = {
         "limits": {name: statistics.median(values) for name, values in limits.items()},
         "append_over_pwritev": {str(size): ratio for size, ratio in append.items()},
@@ -95,10 +99,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(
     broker: RunningBroker, chosen: list[Workload], rounds: int, seconds: float
-) -> tuple[dict[str, list[float]], dict[str, list[Sample]], dict[str, list[float]]]:
+) -> tuple[dict[str, list[float]], dict[str, list[Sample]]]:
     limits: dict[str, list[float]] = {}
     samples: dict[str, list[Sample]] = {w.name: [] for w in chosen}
-    ratios: dict[str, list[float]] = {w.name: [] for w in chosen}
     round_ = Round(broker, seconds)
     for number in range(rounds):
         now = measure_limits(broker.data_dir.parent, min(1.0, seconds / 2))
@@ -106,41 +109,55 @@ def _measure(
             limits.setdefault(name, []).append(value)
         for workload in chosen:
             print(f"round {number + 1} of {rounds}: {workload.name}", file=sys.stderr)
-            sample = workload.run(round_)
-            samples[workload.name].append(sample)
-            if sample.of:
-                limit = _limit(now, sample.of) * sample.factor
-                ratios[workload.name].append(sample.value / limit)
-    return limits, samples, ratios
+            samples[workload.name].append(workload.run(round_))
+    return limits, samples
 
 
-def _limit(limits: dict[str, float], of: str) -> float:
-    return 1000 / limits["S"] if of == "1000/S" else limits[of]
+def _ratios(samples: list[Sample], limits: dict[str, list[float]]) -> list[float]:
+    """Of each round to the limit that was measured in it."""
+    of, factor = samples[0].of, samples[0].factor
+    if not of:
+        return []
+    found = [1000 / one for one in limits["S"]] if of == "1000/S" else limits[of]
+    return [one.value / (limit * factor) for one, limit in zip(samples, found, strict=True)]
 
 
-def _summary(workload: Workload, samples: list[Sample], ratios: list[float]) -> Result:
+def _cpu_ratios(samples: list[Sample], limits: dict[str, list[float]]) -> list[float]:
+    of = samples[0].cpu_of
+    pairs = zip(samples, limits[of], strict=True) if of else ()
+    return [limit / one.cpu_us for one, limit in pairs if one.cpu_us]
+
+
+def _summary(workload: Workload, samples: list[Sample], limits: dict[str, list[float]]) -> Result:
     values = [sample.value for sample in samples]
     cpu = [sample.cpu_us for sample in samples if sample.cpu_us is not None]
     first = samples[0]
+    value, ratio = statistics.median(values), _median(_ratios(samples, limits))
     return Result(
         workload.name,
         workload.about,
-        statistics.median(values),
+        value,
         first.unit,
         min(values),
         max(values),
-        statistics.median(ratios) if ratios else None,
+        ratio,
         first.of if first.factor == 1 else f"{first.factor:.0f} x {first.of}",
         workload.goal,
-        statistics.median(cpu) if cpu else None,
+        is_met(workload.goal, value, ratio, _median(cpu)),
+        _median(cpu),
+        _median(_cpu_ratios(samples, limits)),
         statistics.median(sample.broker_cores for sample in samples),
         statistics.median(sample.client_cores for sample in samples),
         len(samples),
     )
 
 
+def _median(values: list[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
 def _show(report: dict[str, Any], earlier: dict[str, Any] | None) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 190)
+    console = Console(width=None if sys.stdout.isatty() else 210)
     console.print("limits: " + ", ".join(f"{k} {v:,.0f}" for k, v in report["limits"].items()))
     append = [f"{v:.2f} for {k} B" for k, v in report["append_over_pwritev"].items()]
     memory, starts = report["resident_mb"], report["start_s"]
@@ -151,7 +168,7 @@ def _show(report: dict[str, Any], earlier: dict[str, Any] | None) -> None:
     console.print("start: " + ", ".join(f"{name} {value:,.2f}" for name, value in starts.items()))
     before = {row["name"]: row for row in earlier["workloads"]} if earlier else {}
     table = Table("workload", "what", "median", "unit", "min", "max", "ratio", "of", "goal")
-    for title in ("CPU us/msg", "broker cores", "client cores"):
+    for title in ("met", "CPU us/msg", "CPU ratio", "broker cores", "client cores"):
         table.add_column(title)
     if earlier:
         table.add_column("ratio before")
@@ -166,7 +183,8 @@ def _cells(row: dict[str, Any], old: dict[str, Any] | None) -> list[str]:
     limited = "*" if row["client_cores"] >= CLIENT_LIMITED_CORES else ""
     cells = [row["name"], row["about"], _number(row["value"]) + limited, row["unit"]]
     cells += [_number(row["minimum"]), _number(row["maximum"]), _number(row["ratio"])]
-    cells += [row["ratio_of"], row["goal"], _number(row["cpu_us_per_message"])]
+    cells += [row["ratio_of"], row["goal"], MET[row["is_met"]]]
+    cells += [_number(row["cpu_us_per_message"]), _number(row["cpu_ratio"])]
     cells += [_number(row["broker_cores"]), _number(row["client_cores"])]
     if old is not None:
         cells += [_number(old["ratio"]), _number(old["cpu_us_per_message"])]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from conformance.bench.process import cpu_seconds
 from conformance.raw.wire import TIMEOUT_S
 
 CONNECTIONS = 10
@@ -87,8 +88,10 @@ def _piece(sock: socket.socket) -> bytes:
 
 
 @contextmanager
-def bare_server() -> Iterator[tuple[str, int]]:
-    """Starlette on Hypercorn's trio worker in a process of its own: it reads a body and answers."""
+def bare_server() -> Iterator[tuple[tuple[str, int], int]]:
+    """Starlette on Hypercorn's trio worker in a process of its own: it reads a body and answers.
+    Its address and process id.
+    """
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         listening.setblocking(False)
         child = os.fork()
@@ -98,7 +101,7 @@ def bare_server() -> Iterator[tuple[str, int]]:
             finally:
                 os._exit(1)
         try:
-            yield listening.getsockname()
+            yield listening.getsockname(), child
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -125,11 +128,14 @@ def _serve_bare(fd: int) -> None:
     trio.run(partial(hypercorn.trio.serve, app, config))  # type: ignore[arg-type]
 
 
-def bare_rate(seconds: float) -> float:
-    """Requests a second of the bare server, for one message each."""
-    with bare_server() as address:
+def bare_requests(seconds: float) -> tuple[float, float]:
+    """Requests a second of the bare server, of one message each, and microseconds of its processor
+    for each.
+    """
+    with bare_server() as (address, pid):
         request = request_of("/topics/public/default/orders", 1)
         answers(address, request, min(0.2, seconds))  # Until it is warm.
-        began = time.perf_counter()
+        cpu, began = cpu_seconds(pid), time.perf_counter()
         count = len(answers(address, request, seconds))
-        return count / (time.perf_counter() - began)
+        spent = time.perf_counter() - began
+        return count / spent, (cpu_seconds(pid) - cpu) * 1e6 / count

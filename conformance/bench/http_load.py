@@ -25,7 +25,7 @@ def produce(messages: int) -> Run:
         address = round_.address("http")
         return timed(
             round_,
-            Sample(0, "req/s", "H"),
+            Sample(0, "req/s", "H", cpu_of="H us"),
             lambda: len(answers(address, request, round_.seconds)),
         )
 

@@ -3,7 +3,7 @@
 L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
 MB/s. P: blocking ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in
 sequence. D: MB/s of 128 KiB appends with an fdatasync after each. H: requests per second of a bare
-Starlette answer on Hypercorn.
+Starlette answer on Hypercorn; H us: processor time of one.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conformance.bench.bare_http import bare_rate
+from conformance.bench.bare_http import bare_requests
 
 PIECE = 128 * 1024
 MB = 1e6
@@ -22,13 +22,15 @@ MB = 1e6
 
 def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
     """One round of each limit; files are made in `folder`, which is on the broker's file system."""
+    bare_rate, bare_us = bare_requests(seconds)
     return {
         "L": _loopback(seconds),
         "W": _appends(folder, seconds, PIECE, lambda fd: None) * PIECE / MB,
         "P": _ping_pong(seconds),
         "S": _appends(folder, seconds, 1024, os.fdatasync),
         "D": _appends(folder, seconds, PIECE, os.fdatasync) * PIECE / MB,
-        "H": bare_rate(seconds),
+        "H": bare_rate,
+        "H us": bare_us,
     }
 
 

@@ -20,6 +20,7 @@ class Sample:
     of: str = ""  # Empty: no limit of the machine says how large the value should be.
     factor: float = 1.0
     cpu_us: float | None = None  # The broker's, for each message.
+    cpu_of: str = ""  # The limit that is the same of what it is compared with.
     broker_cores: float = 0.0  # Processor time over time: 1.0 is a core.
     client_cores: float = 0.0  # The same of this process: near 1.0 it is the load that is slow.
 

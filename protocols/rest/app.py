@@ -11,7 +11,7 @@ from starlette.routing import Route
 from broker.access.rights import Action
 from protocols.rest import messages
 from protocols.rest.admin.table import admin_routes
-from protocols.rest.bodies import BodyReader
+from protocols.rest.bodies import Bodies, BodyReader
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
 from protocols.rest.openapi import Documentation
@@ -23,6 +23,7 @@ from protocols.rest.routes import Query, Routes, Served
 from protocols.rest.schemas.resolving import SchemaRegistry
 from protocols.rest.topics import TopicsApi
 from protocols.rest.users_table import user_routes
+from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -65,12 +66,14 @@ def make_routes(
     registry = SchemaRegistry(broker)
     if consumers is None:
         consumers = Consumers(broker, options)
+    bodies = Bodies.of(options, stopping)
+    waiting = Waiting(stopping)
     made = [
-        *pip64_routes(broker, options, stopping, consumers, registry, routes),
+        *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
         *_watching(broker, options, routes),
-        *admin_routes(broker, options, stopping, routes),
-        *_managing(broker, options, stopping, routes),
-        *_raw_log(broker, options, stopping, routes),
+        *admin_routes(broker, options, bodies.of_others, routes),
+        *_managing(broker, bodies.of_others, routes),
+        *_raw_log(broker, bodies.of_others, routes),
     ]
     documentation = Documentation(routes.described, broker.version)
     return [
@@ -92,11 +95,8 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
     ]
 
 
-def _managing(
-    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
-) -> list[Route]:
+def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
     route = routes.route
-    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     topics = TopicsApi(broker, bodies)
     groups = GroupsApi(broker)
     detail = messages.TopicDetail
@@ -154,12 +154,9 @@ def _managing(
     ]
 
 
-def _raw_log(
-    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
-) -> list[Route]:
+def _raw_log(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
     """The log as it is stored, for Spark's readers, and the positions that they keep."""
     route = routes.route
-    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     raw_log = RawLogApi(broker, bodies)
     partition = f"{API}/log/{TOPIC}/{{partition}}"
     stored = ("application/octet-stream",)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import trio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from protocols.rest.errors import (
     BAD_BODY,
@@ -36,8 +36,14 @@ from storage.metadata.names import (
     split_partition,
 )
 
+if TYPE_CHECKING:
+    from protocols.rest.options import RestOptions
+
 PAGE_DEFAULT = 1000
 PAGE_MAX = 10_000  # Lines in one answer: a few ms of the loop, 2 MB of JSON.
+# Most bodies are there, or nearly. Until then nobody watches for a stop, which allows for as much
+# (STOP_S): a task for it costs as much as a small body.
+PROMPT_S = 0.5
 T = TypeVar("T")
 
 
@@ -103,41 +109,65 @@ class BodyReader:
         return await self._take(request)
 
     async def _take(self, request: Request) -> bytes:
-        body: bytes | None = None
         if self.stopping.is_set():
             raise Refused(SHUTTING_DOWN, "the broker is stopping")
-        with trio.move_on_after(self.timeout_s):
+        body = bytearray()
+        with trio.move_on_after(PROMPT_S):
+            await self._collect(request, body)
+            return self._checked(body)
+        with trio.move_on_after(self.timeout_s - PROMPT_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
-                body = await self._collect(request)
+                is_whole = False
+                await self._collect(request, body)
+                is_whole = True
                 nursery.cancel_scope.cancel()
-        if body is None:
-            if self.stopping.is_set():
-                raise Refused(SHUTTING_DOWN, "the broker is stopping")
-            raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
+            if is_whole:
+                return self._checked(body)
+        if self.stopping.is_set():
+            raise Refused(SHUTTING_DOWN, "the broker is stopping")
+        raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
+
+    def _checked(self, body: bytearray) -> bytes:
         if len(body) > self.bytes_max:
             raise self._too_large()
-        return body
+        return bytes(body)
 
     def _too_large(self) -> Refused:
         return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
-    async def _collect(self, request: Request) -> bytes:
-        """The body, or as much of it as shows that it is too large."""
-        body = bytearray()
-        try:
-            async for piece in request.stream():
-                self.budget.take(request, len(body), len(piece))
-                body += piece
-                if len(body) > self.bytes_max:
-                    break
-        except ClientDisconnect:
-            return b""  # Nobody is there to be answered.
-        return bytes(body)
+    async def _collect(self, request: Request, body: bytearray) -> None:
+        """Add the rest of the body, or as much of it as shows that it is too large. What was added
+        stays where this is cancelled.
+        """
+        while len(body) <= self.bytes_max:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                body.clear()  # Nobody is there to be answered.
+                return
+            piece = message.get("body", b"")
+            self.budget.take(request, len(body), len(piece))
+            body += piece
+            if not message.get("more_body", False):
+                return
 
     async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
         await self.stopping.wait()
         scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Those of messages, and those of all other requests; they share the memory that is allowed."""
+
+    of_messages: BodyReader
+    of_others: BodyReader
+
+    @classmethod
+    def of(cls, options: RestOptions, stopping: trio.Event) -> Bodies:
+        """As the listener's options say."""
+        large = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
+        return cls(large, replace(large, bytes_max=options.request_bytes_max))
 
 
 def topic_name(request: Request) -> TopicName:

@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from broker.metrics import Snapshot
 from protocols.rest.backlog_ages import Ages
 from protocols.rest.named_metrics import (
+    ACKED,
     BY_TOPIC,
     SUBSCRIPTION_OUT,
     GroupFacts,
@@ -77,6 +78,10 @@ class Scrape:
             f"{topic.name.full}/{group.name}": group.messages_out
             for topic in self.topics
             for group in topic.groups
+        }
+        totals[ACKED] = {
+            topic.name.full: sum(group.messages_acked for group in topic.groups)
+            for topic in self.topics
         }
         numbers = self.counted.numbers
         connections = {name: value for name, labels, value in numbers if labels == ("pulsar",)}
@@ -182,5 +187,6 @@ async def _group(broker: Broker, subscription: Subscription, ages: Ages) -> Grou
             members.add(consumer.name)
             facts.unacked += consumer.unacked
             facts.messages_out += consumer.messages_out
+            facts.messages_acked += consumer.messages_acked
     facts.consumers = len(members)
     return facts

@@ -17,7 +17,7 @@ RECORDS_IN, BYTES_IN = "braidlog_records_in", "braidlog_bytes_in"
 RECORDS_OUT, BYTES_OUT = "braidlog_records_out", "braidlog_bytes_out"
 PRODUCERS = "braidlog_producers"
 BY_TOPIC = (RECORDS_IN, BYTES_IN, RECORDS_OUT, BYTES_OUT, PRODUCERS)
-SUBSCRIPTION_OUT = "subscription_out"
+SUBSCRIPTION_OUT, ACKED = "subscription_out", "acked"
 CLUSTER = "standalone"  # Pulsar's own name for a cluster of one broker.
 LEADER = 1  # The broker's number among Kafka's brokers.
 
@@ -42,6 +42,7 @@ class GroupFacts:
     unacked: int
     positions: list[tuple[int, int, int]]  # (partition, position, backlog) where it is set
     messages_out: int = 0  # Of the consumers that are connected.
+    messages_acked: int = 0  # By them.
     backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
 
 
@@ -122,6 +123,7 @@ def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
         "rate_out": traffic.rate(RECORDS_OUT, full),
         "throughput_in": traffic.rate(BYTES_IN, full),
         "throughput_out": traffic.rate(BYTES_OUT, full),
+        ACK_RATE: traffic.rate(ACKED, full),
         "storage_size": stored,
         "storage_backlog_size": stored * min(slowest, records) // max(records, 1),
         "msg_backlog": sum(group.backlog for group in topic.groups),
@@ -146,6 +148,8 @@ def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> 
     """The same of all topics together, and the connections."""
     made: list[Metric] = []
     for name, value in {"topics_count": topics, **sums}.items():
+        if name == ACK_RATE:  # Apache has no sum of it.
+            continue
         text = PULSAR_GAUGES.get(name, "Topics.")
         family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
         family.add_metric((CLUSTER,), value)
@@ -163,6 +167,7 @@ def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> 
     return made
 
 
+ACK_RATE = "consumer_msg_ack_rate"
 PULSAR_GAUGES = {
     "subscriptions_count": "Subscriptions.",
     "producers_count": "Producers that are connected.",
@@ -171,6 +176,7 @@ PULSAR_GAUGES = {
     "rate_out": "Records handed to readers in a second, over the last minute.",
     "throughput_in": "Bytes stored in a second, over the last minute.",
     "throughput_out": "Bytes handed to readers in a second, over the last minute.",
+    ACK_RATE: "Messages that connected consumers acknowledged in a second, over the last minute.",
     "storage_size": "Bytes of the log files.",
     "storage_backlog_size": "About how many bytes the slowest subscription has still to read.",
     "msg_backlog": "Records that subscriptions have not acknowledged, all together.",

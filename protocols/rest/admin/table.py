@@ -26,8 +26,6 @@ from protocols.rest.pip64.cursor import CursorApi
 from protocols.rest.routes import Routes, Served
 
 if TYPE_CHECKING:
-    import trio
-
     from broker.broker import Broker
     from protocols.rest.options import RestOptions
 
@@ -55,10 +53,9 @@ class Handlers:
 
 
 def admin_routes(
-    broker: Broker, options: RestOptions, stopping: trio.Event, routes: Routes
+    broker: Broker, options: RestOptions, bodies: BodyReader, routes: Routes
 ) -> list[Route]:
     """Every path."""
-    bodies = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
     topics = AdminTopics(broker, bodies)
     handlers = Handlers(
         ClusterApi(broker, bodies, options.advertised_url),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import trio
 from starlette.routing import Route
 
 from broker.access.rights import Action
-from protocols.rest.bodies import BodyReader
+from protocols.rest.bodies import Bodies
 from protocols.rest.pip64 import messages, streams
 from protocols.rest.pip64.api import MessagesApi
 from protocols.rest.pip64.consumers import Consumers, ConsumersApi
@@ -63,16 +62,15 @@ class Handlers:
 def pip64_routes(
     broker: Broker,
     options: RestOptions,
-    stopping: trio.Event,
+    bodies: Bodies,
+    waiting: Waiting,
     consumers: Consumers,
     registry: SchemaRegistry,
     routes: Routes,
 ) -> list[Route]:
     """The endpoints of PIP-64."""
-    bodies = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
-    small = BodyReader(options.request_bytes_max, options.request_timeout_s, stopping)
-    waiting = Waiting(stopping)
-    api = MessagesApi(broker, bodies, registry, waiting, auto_create=options.auto_create_topics)
+    small, auto_create = bodies.of_others, options.auto_create_topics
+    api = MessagesApi(broker, bodies.of_messages, registry, waiting, auto_create=auto_create)
     handlers = Handlers(
         api,
         ConsumersApi(broker, small, registry, waiting, options, consumers),

@@ -4,6 +4,7 @@ import trio
 from starlette.requests import Request
 
 from protocols.rest.bodies import (
+    Bodies,
     BodyReader,
     decoded_group,
     group_text,
@@ -12,6 +13,7 @@ from protocols.rest.bodies import (
     topic_name,
 )
 from protocols.rest.errors import Refused
+from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import scope_of
 
 
@@ -98,6 +100,40 @@ async def test_a_silent_client_does_not_hold_a_stop(autojump_clock):
 
         assert await refused(request_of(end=False), reader(stopping=stopping)) == "shutting_down"
     assert trio.current_time() < 1.0
+
+
+async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
+    whole = b'{"number": 123456789}'
+    pieces = [whole[at : at + 1] for at in range(len(whole))]
+
+    async def receive():
+        await trio.sleep(0.2)
+        body = pieces.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(pieces)}
+
+    request = Request(scope_of("PUT", "/"), receive)
+    assert await reader().read(request, Wanted) == Wanted(123456789)
+    assert trio.current_time() > 4.0
+
+
+async def test_a_prompt_body_costs_no_task():
+    class Spawned(trio.abc.Instrument):
+        count = 0
+
+        def task_spawned(self, task):
+            self.count += 1
+
+    spawned = Spawned()
+    trio.lowlevel.add_instrument(spawned)
+    assert await reader().read(request_of(b'{"number": 5}'), Wanted) == Wanted(5)
+    trio.lowlevel.remove_instrument(spawned)
+    assert spawned.count == 0
+
+
+def test_the_bodies_of_all_requests_share_their_memory():
+    bodies = Bodies.of(RestOptions(), trio.Event())
+    assert bodies.of_messages.budget is bodies.of_others.budget
+    assert bodies.of_messages.bytes_max > bodies.of_others.bytes_max
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,23 @@ async def test_rates_and_sums_have_the_names_of_pulsars_dashboards(app, broker):
     assert float(shown[f"pulsar_active_connections{whole}"]) == 1.0
 
 
+async def test_acknowledgements_have_a_rate(app, broker):
+    await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    base = "/topics/public/default/orders"
+    subscription = f"{base}/subscription/s"
+    made = await call(app, "POST", subscription, {"initial_position": "Earliest"})
+    await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
+    path = f"{subscription}/consumers/{made.json['id']}/messages"
+    ids = [one["messageId"] for one in (await call(app, "GET", path)).json["messages"]]
+    acknowledged = {"type": "Individual", "messageIds": ids[:3]}
+    assert (await call(app, "POST", f"{subscription}/cursor", acknowledged)).status == 200
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    name = "pulsar_consumer_msg_ack_rate"
+    (line,) = [line for line in lines if line.startswith(name)]
+    assert line.startswith(f'{name}{{cluster="standalone",namespace="public/default",')
+    assert 0 < float(line.rsplit(" ", 1)[1]) <= 3.0  # A second has passed, or more.
+
+
 async def test_what_runs_here_is_told(app, broker):
     text = (await call(app, "GET", "/metrics")).body.decode()
     python = platform.python_version()

@@ -10,6 +10,7 @@ import h2.events
 import pytest
 
 from protocols.rest.adapter import ADAPTER
+from protocols.rest.bodies import PROMPT_S
 from protocols.rest.options import RestOptions
 from protocols.rest.server import HEAD_BYTES_MAX
 from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
@@ -44,6 +45,7 @@ async def test_half_a_request_does_not_hold_a_stop(mock_clock, listener):
     other = await connect(address)
     await ask(other, "/healthz")  # The listener has read what came before this.
     stopping.set()
+    mock_clock.jump(PROMPT_S)
     await until(done.is_set)
 
 
