@@ -4,11 +4,19 @@ that name, and run each once.
 
 import sys
 
-from conformance.programs import pulsar_go_program, pulsar_java_program
+from conformance.programs import (
+    pulsar_go_program,
+    pulsar_java_program,
+    pulsar_js_program,
+)
 from conformance.programs.running import NotBuilt
 from conformance.server import RunningBroker
 
-PROGRAMS = {"java": pulsar_java_program, "go": pulsar_go_program}
+PROGRAMS = {
+    "java": pulsar_java_program,
+    "go": pulsar_go_program,
+    "js": pulsar_js_program,
+}
 
 
 def main() -> int:

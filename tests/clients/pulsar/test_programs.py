@@ -1,4 +1,4 @@
-"""Pulsar's Java and Go clients, step by step, where their programs are built."""
+"""Pulsar's clients of other languages, step by step, where their programs are built."""
 
 import pytest
 
@@ -15,5 +15,5 @@ def test_every_step(broker: RunningBroker, name: str) -> None:
         lines = PROGRAMS[name].run(broker.addresses["pulsar"], broker.url)
     except NotBuilt as error:
         pytest.skip(str(error))
-    assert len(lines) > 10
+    assert len(lines) >= 8
     assert all(line.startswith("ok ") for line in lines), "\n".join(lines)
