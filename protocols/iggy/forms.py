@@ -20,6 +20,12 @@ from storage.codecs.iggy_forms import (
     untyped,
 )
 from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed, checksum_of
+from storage.codecs.quick import SPEEDUPS
+
+# Bytes of messages that are made into another form between two checkpoints, some ms of work, in
+# Python and by the extension in C.
+SHOWN_PIECE_BYTES = 128 * 1024
+QUICK_PIECE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,13 @@ class MessageForm:
     `body` makes a stored body of the messages of a SEND: its arguments are those, their number
     where the dialect says it, base offset, append time and partitioning key. `shown` turns stored
     records of a partition into what a poll is answered with; None: they are shown as they are.
+    No more than `piece_bytes` of them at a time.
     """
 
     codec: PolledCodec
     body: Callable[[memoryview, int | None, int, int, bytes | None], Prepared]
     shown: Callable[[memoryview, int], Iterable[Buffer]] | None = None
+    piece_bytes: int = SHOWN_PIECE_BYTES
 
 
 def _oldest_body(
@@ -72,4 +80,9 @@ XXH_FORM = MessageForm(  # D4
     lambda messages, _: (untyped(messages, checksum_of),),
 )
 TYPED_FORM = MessageForm(IGGY_TYPED, _typed_body)  # D5
-BATCH_FORM = MessageForm(IGGY_TYPED, _batch_body, batches)  # V
+BATCH_FORM = MessageForm(  # V
+    IGGY_TYPED,
+    _batch_body,
+    batches,
+    SHOWN_PIECE_BYTES if SPEEDUPS is None else QUICK_PIECE_BYTES,
+)

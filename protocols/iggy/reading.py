@@ -20,9 +20,6 @@ from storage.codecs.api import Buffer
 # One answer holds at most so much, and at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
 
-# Bytes of messages that are made into another form between two checkpoints, some ms of work.
-SHOWN_PIECE_BYTES = 128 * 1024
-
 
 @dataclass(slots=True)
 class Taken:
@@ -141,15 +138,15 @@ def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[
 
 
 def _pieces(form: MessageForm, parts: list[Buffer]) -> Iterator[memoryview]:
-    """Runs of whole messages of no more than SHOWN_PIECE_BYTES each, or of one that is larger."""
+    """Runs of whole messages of no more than `piece_bytes` each, or of one that is larger."""
     for part in parts:
         view = memoryview(part)
-        if len(view) <= SHOWN_PIECE_BYTES:
+        if len(view) <= form.piece_bytes:
             yield view
             continue
         start = end = 0
         for _, message in form.codec.polled(view):
-            if end > start and end + len(message) - start > SHOWN_PIECE_BYTES:
+            if end > start and end + len(message) - start > form.piece_bytes:
                 yield view[start:end]
                 start = end
             end += len(message)
