@@ -62,7 +62,9 @@ def verdicts(found: dict[str, Figures]) -> list[tuple[bool, str]]:
 
 def main() -> int:
     """Exit code 0 when every goal is reached."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.bench.batches", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.bench.batches", description=__doc__
+    )
     parser.add_argument("--load", metavar="BIN", required=True)
     parser.add_argument("--kafka", metavar="HOST:PORT,PID", required=True)
     parser.add_argument("--rounds", type=int, default=5)

@@ -173,7 +173,9 @@ class _SlotFile:
         if self._rows:
             table = pa.Table.from_batches(self._rows)
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            del table
         self._rows = []
+        pa.default_memory_pool().release_unused()  # Or it keeps what this row group took.
         return written
 
     def finish(self, final: str, topic: str) -> StagedFile:

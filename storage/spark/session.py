@@ -1,4 +1,8 @@
-"""A Spark session for the export: started when there is work for it, or the one of spark-submit."""
+"""Spark for the export: started when there is work for it, or that of spark-submit.
+
+The export needs no SQL, and hardly any Java: rows stay in the Python workers. So it starts a bare
+context in a Java that does not optimise; a session is for those who ask for one.
+"""
 
 import os
 import sys
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from storage.spark import jvm
 
 if TYPE_CHECKING:
-    from pyspark import Accumulator
+    from pyspark import Accumulator, SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 REPORT_INTERVAL_S = 0.25
@@ -19,17 +23,18 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and setting
 
 LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
+    JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{LOG_SETTINGS}",
 }
-SETTINGS = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.task.maxFailures": "1",
-}
+SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.task.maxFailures": "1"}
+SESSION_SETTINGS = {"spark.sql.session.timeZone": "UTC"}
+# For a Java that has little to do: the second compiler would take a third of the start's time.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"  # Of the Java that only puts Spark's command together.
 
 # (records done, records in all)
 Report = Callable[[int, int], None]
@@ -41,19 +46,24 @@ class SparkFailed(Exception):
 
 
 class Spark:
-    """One session for all runs of an export. A local one unless `master` or spark-submit say so."""
+    """One context for all runs of an export. A local one unless `master` or spark-submit say so."""
 
     def __init__(self, java: str = jvm.AUTO, master: str | None = None) -> None:
         self._java = java
         self._master = master
+        self._context: SparkContext | None = None
         self._session: SparkSession | None = None
 
     def __enter__(self) -> "Spark":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._session is not None and SUBMITTED not in os.environ:
+        if SUBMITTED in os.environ:
+            return
+        if self._session is not None:
             self._session.stop()
+        elif self._context is not None:
+            self._context.stop()
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Run `work(report, parts)` over the parts, a task each; `report` counts towards `total`.
@@ -62,7 +72,7 @@ class Spark:
         """
         from py4j.protocol import Py4JError
 
-        context = self.started().sparkContext
+        context = self._started_context()
         done = context.accumulator(0)
         tasks = context.parallelize(parts, len(parts)).mapPartitions(_Counted(work, done))
         try:
@@ -72,23 +82,41 @@ class Spark:
             raise SparkFailed(_cause(error)) from error
 
     def started(self) -> "SparkSession":
-        """The session. Raises NoJava."""
+        """A session with SQL; its Java optimises unless work came before. Raises NoJava."""
         if self._session is None:
             from pyspark.sql import SparkSession
 
-            builder = SparkSession.builder.appName("braidlog export")
-            settings = dict(SETTINGS)
-            if SUBMITTED not in os.environ:
-                os.environ["JAVA_HOME"] = str(jvm.java_home(self._java))
-                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-                builder = builder.master(self._master or "local[*]")
-                if self._master is None or self._master.startswith("local"):
-                    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-                    settings |= LOCAL_SETTINGS
-            for key, value in settings.items():
+            builder = SparkSession.builder.config(conf=self._settings())
+            for key, value in SESSION_SETTINGS.items():
                 builder = builder.config(key, value)
             self._session = builder.getOrCreate()
+            self._context = self._session.sparkContext
         return self._session
+
+    def _started_context(self) -> "SparkContext":
+        if self._context is None:
+            from pyspark import SparkContext
+
+            settings = self._settings()
+            if settings.contains(JAVA_OPTIONS):
+                settings.set(JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS)} {QUICK_START}")
+            self._context = SparkContext.getOrCreate(settings)
+        return self._context
+
+    def _settings(self) -> "SparkConf":
+        """How Spark is started, with its environment set. Raises NoJava."""
+        from pyspark import SparkConf
+
+        settings = dict(SETTINGS) | {"spark.app.name": "braidlog export"}
+        if SUBMITTED not in os.environ:
+            os.environ["JAVA_HOME"] = str(jvm.java_home(self._java))
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault(LAUNCHER_OPTIONS, QUICK_START)
+            settings["spark.master"] = self._master or "local[*]"
+            if self._master is None or self._master.startswith("local"):
+                os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+                settings |= LOCAL_SETTINGS
+        return SparkConf().setAll(list(settings.items()))
 
 
 def _cause(error: Exception) -> str:

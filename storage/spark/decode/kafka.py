@@ -6,11 +6,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from storage.codecs.api import Buffer
-from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.kafka_layout import CODEC_BITS, ENTRY_MIN, KEY_POS, MESSAGE_MIN, open_wrapper
 from storage.log.batch import Batch
 from storage.spark.decode.columns import Columns
-from storage.spark.decode.vectors import Array, Irregular, Slices, arena_of, require, struct_at
+from storage.spark.decode.vectors import (
+    ARENA_BYTES_MAX,
+    Array,
+    Irregular,
+    Slices,
+    arena_of,
+    require,
+    struct_at,
+)
 
 # offset, size, crc, magic, attributes, key size
 ENTRY = np.dtype(
@@ -38,7 +45,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     parts: list[Buffer] = []
     walks: list[Array] = []
     append_us = np.empty(len(batches), np.int64)
-    pos, left = 0, INFLATED_BYTES_MAX
+    pos, left = 0, ARENA_BYTES_MAX
     for number, batch in enumerate(batches):
         body: Buffer = batch.body
         if len(body) > KEY_POS and body[KEY_POS - 1] & CODEC_BITS:

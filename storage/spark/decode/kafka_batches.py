@@ -1,11 +1,11 @@
 """Kafka record batches, format 2, as columns (FORMAT.md, KAFKA_BATCHES). Knows bytes and numpy."""
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
 
 from storage.codecs.api import Buffer
-from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.kafka_batches import (
     APPEND_TIME,
     CONTROL,
@@ -20,7 +20,15 @@ from storage.codecs.record import HeaderKind
 from storage.log.batch import Batch
 from storage.spark.decode.columns import Columns, HeaderSlices
 from storage.spark.decode.protobuf import varints
-from storage.spark.decode.vectors import ABSENT, Array, Irregular, Slices, arena_of, require
+from storage.spark.decode.vectors import (
+    ABSENT,
+    ARENA_BYTES_MAX,
+    Array,
+    Irregular,
+    Slices,
+    arena_of,
+    require,
+)
 
 # Times and differences of times below it can be added without an overflow.
 SUM_MAX = 1 << 62
@@ -34,9 +42,8 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     """The records of all batches. Raises Irregular, BodyError, IndexError for what is damaged."""
     parts: list[Buffer] = []
     heads: list[_Head] = []
-    starts: list[int] = []
-    stops: list[int] = []
-    place, left = 0, INFLATED_BYTES_MAX
+    starts, stops = array("q"), array("q")  # A list would take five times as much.
+    place, left = 0, ARENA_BYTES_MAX
     for batch in batches:
         append_us = batch.header.append_us
         for ref in refs(batch.body):
@@ -52,12 +59,13 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
             parts.append(part)
             place += len(part)
     arena = arena_of(parts)
-    rows = _Rows(arena, np.array(starts, np.int64), np.array(stops, np.int64))
+    parts.clear()
+    rows = _Rows(arena, np.array(starts), np.array(stops))
     return rows.columns(np.array(heads, np.int64).reshape(-1, 6))
 
 
 def _find_records(
-    part: Buffer, count: int, place: int, starts: list[int], stops: list[int]
+    part: Buffer, count: int, place: int, starts: "array[int]", stops: "array[int]"
 ) -> None:
     """Where each record begins, behind its length, and ends."""
     pos, end = 0, len(part)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from storage.codecs.api import Buffer
-from storage.codecs.compression import INFLATED_BYTES_MAX
 from storage.codecs.pulsar import entries
 from storage.codecs.pulsar_entry import TIME_MS_MAX, read_metadata, unpack
 from storage.codecs.record import HeaderKind
@@ -21,6 +20,7 @@ from storage.spark.decode.columns import Columns, HeaderSlices
 from storage.spark.decode.protobuf import BYTES, Scanned, scan
 from storage.spark.decode.vectors import (
     ABSENT,
+    ARENA_BYTES_MAX,
     Array,
     Irregular,
     Shared,
@@ -160,7 +160,7 @@ def _unpacked(arena: bytes, meta: Scanned, payload: Slices) -> tuple[bytes, Slic
     parts: list[Buffer] = [arena]
     starts: list[int] = []
     ends: list[int] = []
-    left, pos = INFLATED_BYTES_MAX, len(arena)
+    left, pos = ARENA_BYTES_MAX, len(arena)
     columns = (meta.numbers[COMPRESSION], meta.numbers[UNCOMPRESSED_SIZE])
     rows = zip(*(one.tolist() for one in (payload.starts, payload.ends, *columns)), strict=True)
     for start, end, compression, size in rows:

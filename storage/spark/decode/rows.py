@@ -26,8 +26,11 @@ from storage.spark.readers import PartitionReader
 
 WINDOW_BYTES = 8 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000
-PAGE_RECORDS = 20_000  # Plain records held at a time, and keys and values of them together.
-PAGE_BYTES = 32 << 20
+# Of records decoded together, as far as batches go: numbers of each take some 300 bytes for a
+# moment, however small it is.
+WINDOW_RECORDS = 200_000
+PAGE_RECORDS = 100_000  # Plain records held at a time, and keys and values of them together.
+PAGE_BYTES = 16 << 20
 
 SLOW_FLAGS = BatchFlag.OPAQUE | BatchFlag.CHUNK | BatchFlag.MARKER
 
@@ -77,15 +80,19 @@ class RangeRows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of some MB. Raises: as the reader does, and what `set_aside` raises."""
         window: list[Batch] = []
-        size = 0
+        size = records = 0
         for batch in self._reader.batches(self._start, self._end):
             if batch.header.flags & BatchFlag.GAP:
                 continue
+            if records + batch.header.record_count > WINDOW_RECORDS:
+                yield from self._rows_of(window)
+                window, size, records = [], 0, 0
             window.append(batch)
             size += len(batch.body)
+            records += batch.header.record_count
             if size >= WINDOW_BYTES or len(window) >= WINDOW_BATCHES:
                 yield from self._rows_of(window)
-                window, size = [], 0
+                window, size, records = [], 0, 0
         yield from self._rows_of(window)
 
     def _rows_of(self, window: Sequence[Batch]) -> Iterator[pa.RecordBatch]:
@@ -111,7 +118,8 @@ class RangeRows:
         return table.combine_chunks().to_batches()[0] if table.num_rows else parts[0]
 
     def _group(self, body_format: int, batches: Sequence[Batch]) -> Iterator[pa.RecordBatch]:
-        columns = self._columns(batches) if body_format >= 0 else None
+        is_large = batches[0].header.record_count > WINDOW_RECORDS  # It is by itself then.
+        columns = None if body_format < 0 or is_large else self._columns(batches)
         if columns is not None:
             name = codec_for(batches[0].header.body_format).name
             if len(columns.offset):
@@ -119,11 +127,12 @@ class RangeRows:
         elif len(batches) == 1:
             yield from self._plainly(batches[0])
         else:
-            for batch in batches:
-                yield from self._group(body_format, [batch])
+            half = len(batches) // 2  # One may be damaged, or too much together be unpacked.
+            yield from self._group(body_format, batches[:half])
+            yield from self._group(body_format, batches[half:])
 
     def _columns(self, batches: Sequence[Batch]) -> Columns | None:
-        """None if the plain codec has to look, at each batch by itself."""
+        """None if they have to be taken in smaller parts, at last a batch by the plain codec."""
         try:
             codec = codec_for(batches[0].header.body_format)
             decode = column_decoder_for(codec)

@@ -14,6 +14,9 @@ import pyarrow as pa
 Array = np.ndarray[Any, Any]
 
 PADDING = 32
+# What is unpacked of bodies at a time. It is there three times for a moment: unpacked, joined, and
+# as Arrow's. A larger batch goes through its plain codec, in pages.
+ARENA_BYTES_MAX = 32 << 20
 ABSENT = -(1 << 63)  # A time or number that is not there, as in FORMAT.md.
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8)
