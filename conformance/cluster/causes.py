@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from conformance.cluster.brokers import ClusterBroker
     from conformance.cluster.running import Cluster
 
-HANG_S: Final = 2.5  # Beyond the lease of `running.QUICK`,
+HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`,
 LONG_S: Final = 9.0  # and beyond the patience of some clients.
 CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
-DOWN_S: Final = 1.0
+DOWN_S: Final = 2.0  # A store.
 
 Cause = Callable[["Cluster", "ClusterBroker", random.Random], None]
 
@@ -52,7 +52,7 @@ def hang_long(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -
 def store_hangs(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """The object store answers nobody for a while."""
     cluster.seaweed.send(signal.SIGSTOP)
-    time.sleep(HANG_S)
+    time.sleep(DOWN_S)
     cluster.seaweed.send(signal.SIGCONT)
 
 
@@ -66,7 +66,7 @@ def store_restarts(cluster: "Cluster", broker: "ClusterBroker", rng: random.Rand
 def postgres_hangs(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """PostgreSQL answers nobody for a while."""
     cluster.postgres.send(signal.SIGSTOP)
-    time.sleep(HANG_S)
+    time.sleep(DOWN_S)
     cluster.postgres.send(signal.SIGCONT)
 
 

@@ -161,10 +161,12 @@ class Postgres(Server):
 
     stop_signal = signal.SIGINT  # Fast: clients are not waited for.
 
-    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
+    def __init__(self, folder: Path, place: Place = LOOPBACK, *, syncs: bool = False) -> None:
+        """`syncs`: commits reach the disk, as they must where power may fail, and for figures."""
         programs = postgres_folder()
         assert programs is not None, missing()
         super().__init__(folder, place)
+        self._syncs = syncs
         self._programs = programs
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,7 +203,7 @@ class Postgres(Server):
             "-k",
             "",
             "-c",
-            "fsync=off",
+            f"fsync={'on' if self._syncs else 'off'}",
             "-c",
             "max_connections=50",
         ]

@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from conformance.cluster import faults, running, servers
+from conformance.cluster import draining, faults, running, servers
 from conformance.cluster.brokers import command, settings_for
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
@@ -234,17 +234,27 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
     assert "65 of 65 shards have no owner" in command(settings, "show")[1]
 
 
-def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs():
+@pytest.fixture(scope="module")
+def cluster():
+    """Three brokers that serve."""
     reason = servers.missing()
     if reason is not None:
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="braidlog-faults-"))
-    try:
-        with running.Cluster(folder) as cluster:
-            run = faults.Run(cluster, topics=4, seed=1)
-            done = run.run(faults.short(can_cut=cluster.network is not None))
-            assert not done.faults
-            assert done.acknowledged > 100 and done.records >= done.acknowledged
-            assert not faults.after(cluster)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="braidlog-cluster-"))
+    with running.Cluster(folder) as made:
+        made.await_all()
+        yield made
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_drain_is_no_error_to_stock_clients(cluster):
+    assert not draining.drain(cluster, 2).errors
+    assert command(cluster.settings, "drain", "2", "--undo")[0] == 0
+
+
+def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluster):
+    run = faults.Run(cluster, topics=4, seed=1)
+    done = run.run(faults.short(can_cut=cluster.network is not None))
+    assert not done.faults
+    assert done.acknowledged > 100 and done.records >= done.acknowledged
+    assert not faults.after(cluster)

@@ -1,0 +1,213 @@
+"""`python -m conformance.cluster.bench [--only ROWS] [--quick] [--kills N] [--report FILE]`: the
+figures of the shared store, each with its goal, on this machine.
+
+Ten minutes or so on an idle machine. `--long` writes at full speed for ten minutes more, packs and
+segments included.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from conformance.bench import kafka_load
+from conformance.cluster import draining, faults, figures, servers
+from conformance.cluster.figures import MB, Row, stores
+from conformance.cluster.running import QUICK, Cluster, Lost
+from conformance.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
+from conformance.raw.kafka import KafkaWire
+
+KILLS: Final = 5
+LONG_S: Final = 600.0
+RELAYED_S: Final = 3.0
+RELAYED_SETS: Final = 16  # Of 128 KiB, read again and again.
+POLLED: Final = 1000
+# As users have them.
+USUAL: Final = ("cluster.lease_ms=5000", "cluster.beat_ms=1000", "cluster.stall_ms=30000")
+
+
+class Bench:
+    """The rows by the names that `--only` knows."""
+
+    def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
+        self._folder = folder
+        self._kills: int = asked.kills
+        self._seconds = 3.0 if asked.quick else 10.0
+        self._bulk_s = 5.0 if asked.quick else 20.0
+        self.rows: Mapping[str, Callable[[], Iterator[Row]]] = {
+            "publish": self._publish,
+            "latency": self._latency,
+            "many": self._many,
+            "bulk": self._bulk,
+            "stops": self._stops,
+            "relay": self._relay,
+            "drain": self._drain,
+            "kill": self._kill,
+        }
+        if asked.long:
+            self.rows = {**self.rows, "long": self._long}
+
+    def _publish(self) -> Iterator[Row]:
+        with stores(self._folder / "publish") as made:
+            yield from figures.publishing(made)
+
+    def _latency(self) -> Iterator[Row]:
+        with stores(self._folder / "latency") as made:
+            yield from figures.latencies(made, self._seconds)
+
+    def _many(self) -> Iterator[Row]:
+        with stores(self._folder / "many") as made:
+            yield from figures.many(made, self._seconds)
+
+    def _bulk(self) -> Iterator[Row]:
+        with stores(self._folder / "bulk") as made:
+            yield from figures.bulk(made, self._bulk_s, 40)
+
+    def _long(self) -> Iterator[Row]:
+        with stores(self._folder / "long") as made:
+            yield from figures.bulk(made, LONG_S, 15)
+
+    def _stops(self) -> Iterator[Row]:
+        with stores(self._folder / "stops") as made:
+            yield from figures.stops(made)
+
+    def _cluster(self, name: str) -> Cluster:
+        folder = self._folder / name
+        folder.mkdir()
+        return Cluster(folder, [*QUICK, *USUAL])
+
+    def _relay(self) -> Iterator[Row]:
+        with self._cluster("relay") as cluster:
+            cluster.await_all()
+            yield from relayed(cluster)
+
+    def _drain(self) -> Iterator[Row]:
+        with self._cluster("drain") as cluster:
+            cluster.await_all()
+            done = draining.drain(cluster, 2)
+            longest = max(one.longest_s for one in done.clients.values())
+            measured = (
+                f"{done.seconds:.1f} s, {len(done.errors)} errors, the longest call {longest:.1f} s"
+            )
+            goal = "3 s, no error that reaches an application"
+            yield Row("drain of a broker", goal, measured, done.seconds <= 3 and not done.errors)
+
+    def _kill(self) -> Iterator[Row]:
+        with self._cluster("kill") as cluster:
+            run = faults.Run(cluster, topics=12, seed=1)
+            run.run(["kill"] * self._kills)
+            delays = sorted(run.done.delays)
+            slow = sum(delay > faults.WITHIN_S for delay in delays)
+            measured = f"{faults.waits(delays)}; {len(run.done.faults)} faults"
+            holds = slow <= len(delays) / 100 and not run.done.faults
+            name = f"{self._kills} kills to first acknowledged append elsewhere, lease 5 s"
+            yield Row(name, "99 of 100 within 10 s", measured, holds)
+
+
+def relayed(cluster: Cluster) -> Iterator[Row]:
+    """What a broker gives of a topic of another, against what that one gives itself."""
+    topic = draining.owned_topics(cluster, 2)[0]
+    body, count = kafka_load.set_of_128k(1000)
+    owner, other = cluster.brokers[1], cluster.brokers[0]
+    with KafkaWire(owner.address("kafka")) as wire:
+        for _ in range(RELAYED_SETS):
+            error, _ = wire.produce(topic, body)
+            assert not error
+    for name, take in (("Iggy polls, relayed", _by_iggy), ("HTTP reads, proxied", _by_http)):
+        direct, bytes_direct = take(owner, topic, RELAYED_SETS * count)
+        passed, bytes_passed = take(other, topic, RELAYED_SETS * count)
+        same = bytes_direct == bytes_passed
+        measured = (
+            f"{passed / direct:.2f} of {direct:.1f} MB/s, {'same' if same else 'OTHER'} bytes"
+        )
+        holds = same and passed >= direct / 2
+        yield Row(name, "half of the direct speed, same bytes", measured, holds)
+
+
+def _by_iggy(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float, bytes]:
+    """MB/s over some seconds, and the first answer."""
+    with IggyWire(broker.address("iggy")) as wire:
+
+        def ask(offset: int) -> bytes:
+            return wire.ok(POLL, poll_body(topic, POLLED, BY_OFFSET, offset, "bench"))
+
+        return _again(ask, end)
+
+
+def _by_http(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float, bytes]:
+    """As `_by_iggy`."""
+    path = f"/topics/public/default/{topic}/partitions/0/messages"
+    with httpx.Client(base_url=broker.url, timeout=60) as client:
+
+        def ask(offset: int) -> bytes:
+            query = {"position": offset, "max_messages": POLLED}
+            return client.get(path, params=query).raise_for_status().content
+
+        return _again(ask, end)
+
+
+def _again(ask: Callable[[int], bytes], end: int) -> tuple[float, bytes]:
+    first = ask(0)
+    taken, offset, begun = 0, 0, time.monotonic()
+    while time.monotonic() - begun < RELAYED_S:
+        taken += len(ask(offset))
+        offset = (offset + POLLED) % (end - POLLED)
+    return taken / (time.monotonic() - begun) / MB, first
+
+
+def main() -> int:
+    """Exit code 1 where a row misses its goal."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.cluster.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", default="", help="rows, with commas between them")
+    parser.add_argument("--quick", action="store_true", help="3 s and 5 s instead of 10 s and 20 s")
+    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--long", action="store_true", help="ten minutes at full speed besides")
+    parser.add_argument("--report", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    if reason := servers.missing():
+        print(reason, file=sys.stderr)
+        return 1
+    lines = [
+        "# Figures of the shared store",
+        "",
+        "| | goal | measured | |",
+        "| --- | --- | --- | --- |",
+    ]
+    missed = 0
+    print("\n".join(lines[2:]), flush=True)
+    with tempfile.TemporaryDirectory(prefix="braidlog-figures-") as scratch:
+        Path(scratch).chmod(0o755)
+        bench = Bench(Path(scratch), asked)
+        for name in asked.only.split(",") if asked.only else bench.rows:
+            for row in _rows(name, bench.rows[name]):
+                lines.append(f"| {row.name} | {row.goal} | {row.measured} | {_verdict(row)} |")
+                missed += not row.holds
+                print(lines[-1], flush=True)
+    if asked.report:
+        asked.report.write_text("\n".join(lines) + "\n")
+    return int(missed > 0)
+
+
+def _rows(name: str, make: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """The rows; one that says why where clients did not go on."""
+    try:
+        yield from make()
+    except Lost as lost:
+        yield Row(name, "", str(lost)[:500], holds=False)
+
+
+def _verdict(row: Row) -> str:
+    return "holds" if row.holds else "**missed**"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

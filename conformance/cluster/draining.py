@@ -1,0 +1,182 @@
+"""Stock clients of Kafka and Pulsar while the broker that they work with is drained: no call of
+theirs may fail, and nothing may take long.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pulsar
+from kafka import KafkaConsumer, KafkaProducer
+
+from conformance.cluster.brokers import command
+from conformance.cluster.running import GOES_ON_S, LOOK_S, Cluster, Lost
+from conformance.raw.iggy import IggyWire
+from storage.shared.layout import shard_of
+
+SHARDS: Final = 64  # As `cluster init` makes them.
+TOPICS: Final = 12  # So that every broker has some.
+STEADY: Final = 20  # Calls of every client before the drain, and behind it.
+
+
+@dataclass
+class Worked:
+    """What one client saw: calls that worked, the longest, and what failed."""
+
+    calls: int = 0
+    longest_s: float = 0.0
+    errors: list[str] = field(default_factory=list)
+
+    def call(self, work: Callable[[], int]) -> None:
+        """One call of the library, as an application makes it; how much it did."""
+        begun = time.monotonic()
+        try:
+            self.calls += work()
+        except Exception as error:  # The application would have seen it.
+            self.errors.append(f"{type(error).__name__}: {error}"[:200])
+        self.longest_s = max(self.longest_s, time.monotonic() - begun)
+
+
+@dataclass
+class Drained:
+    """What a drain did to the clients."""
+
+    seconds: float
+    clients: dict[str, Worked]
+
+    @property
+    def errors(self) -> list[str]:
+        """Everything that reached an application."""
+        return [f"{name}: {error}" for name, one in self.clients.items() for error in one.errors]
+
+
+def drain(cluster: Cluster, node: int) -> Drained:
+    """Drain a broker under load of topics that it owns. Raises Lost."""
+    topics = owned_topics(cluster, node)
+    clients = {
+        name: Worked()
+        for name in ("kafka producer", "kafka group", "pulsar producer", "pulsar consumer")
+    }
+    stopping = threading.Event()
+    bodies = (_kafka_producer, _kafka_group, _pulsar_producer, _pulsar_consumer)
+    threads = [
+        threading.Thread(target=body, args=(cluster, topics, worked, stopping), daemon=True)
+        for body, worked in zip(bodies, clients.values(), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        _await_calls(clients)
+        begun = time.monotonic()
+        code, said = command(cluster.settings, "drain", str(node))
+        seconds = time.monotonic() - begun
+        if code:
+            raise Lost(said)
+        _await_calls(clients)
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join(GOES_ON_S)
+    return Drained(seconds, clients)
+
+
+def owned_topics(cluster: Cluster, node: int) -> list[str]:
+    """New topics that a broker owns. Raises Lost where it owns none for long."""
+    names = [f"drained{number}" for number in range(TOPICS)]
+    with IggyWire(cluster.brokers[0].address("iggy")) as wire:
+        for name in names:
+            wire.create_topic(name)
+    deadline = time.monotonic() + GOES_ON_S
+    while time.monotonic() < deadline:
+        owners = cluster.owners()
+        found = [n for n in names if owners.get(shard_of(f"public/default/{n}", SHARDS)) == node]
+        if found and len(set(owners.values())) == len(cluster.brokers):
+            return found
+        time.sleep(LOOK_S)
+    raise Lost(f"node {node} owns nothing: {cluster.tails()}")
+
+
+def _await_calls(clients: dict[str, Worked]) -> None:
+    before = {name: one.calls for name, one in clients.items()}
+    deadline = time.monotonic() + GOES_ON_S
+    while any(one.calls < before[name] + STEADY for name, one in clients.items()):
+        if time.monotonic() > deadline:
+            raise Lost(f"clients do not go on: {clients}")
+        time.sleep(LOOK_S)
+
+
+def _kafka_producer(
+    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.addresses("kafka"))
+
+    def send() -> int:
+        futures = [producer.send(topic, b"kafka", partition=0) for topic in topics]
+        for future in futures:
+            future.get(GOES_ON_S)
+        return 1
+
+    while not stopping.is_set():
+        worked.call(send)
+    producer.close()
+
+
+def _kafka_group(
+    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+) -> None:
+    consumer = KafkaConsumer(
+        *topics,
+        bootstrap_servers=cluster.addresses("kafka"),
+        group_id="drained",
+        auto_offset_reset="earliest",
+    )
+
+    def poll() -> int:
+        return len(consumer.poll(200))
+
+    while not stopping.is_set():
+        worked.call(poll)
+    consumer.close()
+
+
+def _pulsar_client(cluster: Cluster) -> Any:
+    return pulsar.Client(
+        "pulsar://" + ",".join(cluster.addresses("pulsar")),
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+
+
+def _pulsar_producer(
+    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+) -> None:
+    client = _pulsar_client(cluster)
+    producer = client.create_producer(topics[0])
+
+    def send() -> int:
+        producer.send(b"pulsar")
+        return 1
+
+    while not stopping.is_set():
+        worked.call(send)
+    client.close()
+
+
+def _pulsar_consumer(
+    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+) -> None:
+    client = _pulsar_client(cluster)
+    consumer = client.subscribe(topics[0], "drained")
+
+    def receive() -> int:
+        try:
+            message = consumer.receive(500)
+        except pulsar.Timeout:
+            return 0
+        consumer.acknowledge(message)
+        return 1
+
+    while not stopping.is_set():
+        worked.call(receive)
+    client.close()

@@ -1,0 +1,321 @@
+"""Figures of one broker over the shared store, each a row with its goal."""
+
+import statistics
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+from typing import Final
+
+from conformance.bench import kafka_load
+from conformance.bench.many import synchronous_producers
+from conformance.cluster import servers
+from conformance.cluster.brokers import ClusterBroker, command, settings_for
+from conformance.raw.kafka import KafkaWire
+from storage.shared.layout import SliceEntry
+from storage.shared.making import make_cluster
+from storage.shared.obstore import ObstoreObjects
+from storage.shared.points import SharedPoint, Slice
+from storage.shared.postgres import PostgresLedger
+from storage.shared.publisher import NoWatch, Publisher, RoundSettings, SessionIdentity
+
+MB: Final = 1_000_000
+STATEMENTS: Final = 300
+COMMITS: Final = 300
+IDLE_S: Final = 5.0
+SETTLE_S: Final = 30.0  # For packs and uploads to end.
+BULK_CONNECTIONS: Final = 4
+BULK_DEPTH: Final = 8
+COLD_CACHE_BYTES: Final = 128 << 20
+COLD_FETCH_BYTES: Final = 4 << 20
+DOWN_S: Final = 20.0
+SHARDS: Final = 64
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """One figure: what was wanted, what was measured, and whether that is enough."""
+
+    name: str
+    goal: str
+    measured: str
+    holds: bool
+
+
+@dataclass(slots=True)
+class Stores:
+    """PostgreSQL, whose commits reach the disk, and SeaweedFS, empty."""
+
+    folder: Path
+    postgres: servers.Postgres
+    seaweed: servers.Seaweed
+
+
+@contextmanager
+def stores(folder: Path) -> Iterator[Stores]:
+    """Both, started below a folder."""
+    folder.mkdir()
+    folder.chmod(0o755)
+    with (
+        servers.Postgres(folder / "pg", syncs=True) as postgres,
+        servers.Seaweed(folder / "s3") as seaweed,
+    ):
+        yield Stores(folder, postgres, seaweed)
+
+
+@contextmanager
+def alone(made: Stores, *settings: str) -> Iterator[ClusterBroker]:
+    """One broker over the stores; a second one there goes on with its data."""
+    given = settings_for(made.postgres, made.seaweed, "figures")
+    code, said = command(given, "init")
+    assert code == 0, said
+    broker = ClusterBroker(made.folder / "node1", 1, [*given, *settings, "log_level=warning"])
+    broker.start()
+    try:
+        yield broker
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+def metrics(broker: ClusterBroker) -> dict[str, float]:
+    """Every number that it tells, by name and labels."""
+    with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
+def total(broker: ClusterBroker, family: str, *labels: str) -> float:
+    """The sum over a family's numbers that have these labels."""
+    return sum(
+        value
+        for name, value in metrics(broker).items()
+        if name.partition("{")[0] == family and all(label in name for label in labels)
+    )
+
+
+def puts(broker: ClusterBroker, kind: str = "") -> float:
+    """Objects put so far."""
+    return total(broker, "braidlog_objects_total", '"put"', kind)
+
+
+def settle(broker: ClusterBroker) -> None:
+    """Return once nothing is put any more, or after a while."""
+    deadline, before = time.monotonic() + SETTLE_S, -1.0
+    while (now := puts(broker)) != before and time.monotonic() < deadline:
+        before = now
+        time.sleep(3.0)
+
+
+def p50_ms(latencies: Sequence[float]) -> float:
+    """The median, in milliseconds."""
+    return statistics.median(latencies) * 1000
+
+
+# Rows.
+
+
+class Statements(NoWatch):
+    """Keeps how long each publish statement took."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def phase(self, phase: str, seconds: float) -> None:
+        """As `Watch.phase`."""
+        if phase == "publish":
+            self.seconds.append(seconds)
+
+
+class Zeros:
+    """A file without end."""
+
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes:
+        """So many zeros."""
+        return bytes(size)
+
+
+def publishing(made: Stores) -> Iterator[Row]:
+    """The publish statement alone."""
+    ledger = PostgresLedger(made.postgres.database)
+    objects = ObstoreObjects(f"file://{made.folder}/objects", timeout_ms=10_000)
+    make_cluster(ledger, objects, SHARDS)
+    identity = SessionIdentity(ledger.join(1, {}), 1)
+    publisher = Publisher(ledger, objects, identity, RoundSettings())
+    medians = {}
+    for partitions in (1, 1000):
+        publisher.watch = watch = Statements()
+        for at in range(STATEMENTS):
+            slices = [
+                Slice(SliceEntry(1, number, 0, at * 64, 64, at, at + 1, 0, 0), Zeros())
+                for number in range(1, partitions + 1)
+            ]
+            publisher.keep([SharedPoint((), slices=slices)])
+        medians[partitions] = p50_ms(watch.seconds)
+    ledger.close()
+    told = " and ".join(f"{median:.1f}" for median in medians.values())
+    holds = max(medians.values()) <= 3 and medians[1000] <= 2 * medians[1]
+    yield Row("publish statement, p50, 1 and 1,000 partitions", "3 ms, alike", f"{told} ms", holds)
+
+
+def latencies(made: Stores, seconds: float) -> Iterator[Row]:
+    """One producer, commits, and what an idle broker puts."""
+    body = kafka_load.message_set(1, 1000)
+    with alone(made, "shared.round_ms=20", "shared.pack_ms=1000") as broker:
+        address = broker.address("kafka")
+        with KafkaWire(address) as wire:
+            wire.create("one")
+        median = p50_ms(synchronous_producers(address, ["one"], body, seconds))
+        goal = "30 ms"
+        yield Row("1 producer, round_ms 20, p50", goal, f"{median:.1f} ms", median <= 30)
+        settle(broker)
+        before, taken = puts(broker), []
+        with KafkaWire(address) as wire:
+            for offset in range(COMMITS):
+                begun = time.perf_counter()
+                assert wire.commit("group", "one", offset % 10) == 0
+                taken.append(time.perf_counter() - begun)
+        made_puts, median = puts(broker) - before, p50_ms(taken)
+        measured, goal = f"{median:.1f} ms, {made_puts:.0f} PUTs", "p50 10 ms, no PUT"
+        yield Row("offset commit alone", goal, measured, median <= 10 and not made_puts)
+        before = puts(broker)
+        time.sleep(IDLE_S)
+        idle = puts(broker) - before
+        yield Row("PUTs, idle", "0", f"{idle:.0f} in {IDLE_S:.0f} s", not idle)
+
+
+def many(made: Stores, seconds: float) -> Iterator[Row]:
+    """A hundred synchronous producers."""
+    topics = [f"many{number:03}" for number in range(100)]
+    body = kafka_load.message_set(1, 1000)
+    with alone(made, "shared.round_ms=50") as broker:
+        address = broker.address("kafka")
+        with KafkaWire(address) as wire:
+            for topic in topics:
+                wire.create(topic)
+        before, begun = puts(broker, '"round"'), time.monotonic()
+        taken = synchronous_producers(address, topics, body, seconds)
+        elapsed = time.monotonic() - begun
+        rate, median = len(taken) / elapsed, p50_ms(taken)
+        rounds = (puts(broker, '"round"') - before) / elapsed
+    measured, goal = f"{rate:,.0f} acks/s, p50 {median:.0f} ms", "1,700 acks/s, p50 58 ms"
+    name = "100 synchronous producers, 100 partitions, round_ms 50"
+    yield Row(name, goal, measured, rate >= 1700 and median <= 58)
+    yield Row("PUTs of rounds, round_ms 50", "20/s", f"{rounds:.1f}/s", rounds <= 20.5)
+
+
+def bulk(made: Stores, seconds: float, goal_mb: float) -> Iterator[Row]:
+    """Sets of 1-KB records at full speed, then what is stored read cold."""
+    body, count = kafka_load.set_of_128k(1000)
+    sets = [0] * BULK_CONNECTIONS
+    with alone(made) as broker:
+        address = broker.address("kafka")
+
+        def produce(number: int) -> None:
+            sets[number] = kafka_load.pipelined_produce(
+                address, f"bulk{number}", [body], seconds, BULK_DEPTH
+            )
+
+        threads = [
+            threading.Thread(target=produce, args=(number,)) for number in range(BULK_CONNECTIONS)
+        ]
+        begun = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written = sum(sets) * len(body)
+        rate = written / (time.monotonic() - begun) / MB
+        name = f"Kafka sets of 1-KB records for {seconds:.0f} s"
+        yield Row(name, f"{goal_mb:.0f} MB/s", f"{rate:.1f} MB/s", rate >= goal_mb)
+        settle(broker)
+        each = puts(broker) / (written / (1 << 30))
+        yield Row("PUTs a GiB at full speed, round_ms 100", "400", f"{each:.0f}", each <= 400)
+        times = total(broker, "braidlog_uploaded_bytes_total") / written
+        yield Row("bytes uploaded per byte written", "3.2", f"{times:.2f}", times <= 3.2)
+    yield from cold(made, sets[0] * count, len(body) // count)
+
+
+def cold(made: Stores, log_end: int, step: int) -> Iterator[Row]:
+    """A topic read by a broker whose cache is empty."""
+    with alone(made, f"shared.cache_bytes={COLD_CACHE_BYTES}") as broker:
+        begun = time.monotonic()
+        address = broker.address("kafka")
+        taken = kafka_load.fetch_all(address, "bulk0", log_end, step, COLD_FETCH_BYTES)
+        rate = taken / (time.monotonic() - begun) / MB
+        yield Row("cold sequential read", "40 MB/s", f"{rate:.1f} MB/s", rate >= 40)
+        time.sleep(2.0)  # The gauge is set each second.
+        share = total(broker, "braidlog_cache_bytes") / COLD_CACHE_BYTES
+        read = f"{share:.2f} of it, {taken / MB:.0f} MB read"
+        yield Row("cache", "within 10 % of cache_bytes", read, share <= 1.1)
+
+
+class Load:
+    """One producer and one reader of what is in the cache, each a request at a time."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self.stopping = threading.Event()
+        self.acked: list[float] = []
+        self.read: list[float] = []
+        self._threads = [threading.Thread(target=work) for work in (self._produce, self._fetch)]
+        with KafkaWire(address) as wire:
+            wire.create("stops")
+            wire.produce("stops", kafka_load.message_set(1, 1000))
+        for thread in self._threads:
+            thread.start()
+
+    def _produce(self) -> None:
+        body = kafka_load.message_set(1, 1000)
+        with KafkaWire(self._address) as wire:
+            while not self.stopping.is_set():
+                error, _ = wire.produce("stops", body, acks=-1)
+                if not error:
+                    self.acked.append(time.monotonic())
+
+    def _fetch(self) -> None:
+        with KafkaWire(self._address) as wire:
+            while not self.stopping.is_set():
+                error, _, body = wire.fetch("stops", 0, wait_ms=0)
+                assert not error and body
+                self.read.append(time.monotonic())
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End both."""
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def stops(made: Stores) -> Iterator[Row]:
+    """Each of the stores hangs for twenty seconds."""
+    with alone(made, "shared.round_ms=20") as broker:
+        for name, server in (("S3", made.seaweed), ("PostgreSQL", made.postgres)):
+            load = Load(broker.address("kafka"))
+            time.sleep(2.0)
+            server.send(SIGSTOP)
+            stopped = time.monotonic()
+            time.sleep(DOWN_S)
+            server.send(SIGCONT)
+            again = time.monotonic()
+            time.sleep(5.0)
+            load.stop()
+            # What was on its way when the store stopped may have had its answer still.
+            meanwhile = sum(stopped + 1 < at < again for at in load.acked)
+            after = min((at - again for at in load.acked if at >= again), default=99.0)
+            reads = [at for at in load.read if stopped < at < again]
+            gap = max(b - a for a, b in pairwise(reads))
+            measured = (
+                f"{meanwhile} acknowledged, goes on after {after:.1f} s,"
+                f" {len(reads)} reads, longest gap {gap:.2f} s"
+            )
+            goal = "nothing acknowledged, 3 s, reads go on"
+            holds = not meanwhile and after <= 3 and gap <= 1
+            yield Row(f"{name} stopped {DOWN_S:.0f} s", goal, measured, holds)
