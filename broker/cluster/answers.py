@@ -10,7 +10,7 @@ import trio
 from broker import errors
 from broker.access.rights import Action, Principal, Resource
 from broker.cluster.calls import SPREAD_S, Call, Reply
-from broker.cluster.links import receive_message, send_message
+from broker.cluster.links import LinkLost, receive_message, send_message
 from broker.cluster.placement import elsewhere
 from broker.cluster.siblings import Committed, named_error
 from broker.cluster.topics import carry_out
@@ -34,10 +34,16 @@ class Answers:
             "reached": self._follow,
         }
 
-    async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer one call after the other until the other side is gone. Raises LinkLost."""
+    async def serve(self, stream: trio.SocketStream, session: int) -> None:
+        """Answer one call after the other of that session until it is gone. Raises LinkLost.
+
+        A broker that was fenced while it hung may still bring what its clients asked before:
+        positions that others have moved on since.
+        """
         while True:
             call = await receive_message(stream, Call)
+            if self._broker.placement.is_over(session):
+                raise LinkLost(f"session {session} was ended")
             try:
                 result, error = await self._answer(call), None
             except errors.BrokerError as refused:

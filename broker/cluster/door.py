@@ -62,7 +62,7 @@ class Door:
             if hello.kind == "relay":
                 await self._relay(stream, hello.listener)
             else:
-                await self._answers.serve(stream)
+                await self._answers.serve(stream, hello.session)
         except LinkLost as error:
             self._broker.seldom.info("link_ended", cause=str(error), reason=str(error))
         finally:

@@ -99,6 +99,8 @@ class Membership:
         live = view.live
         owners = {number: Owner(row.node, _addresses(row.doors)) for number, row in live.items()}
         others = [one for number, one in owners.items() if number != self._session.number]
+        newest = max((row.session for row in view.sessions), default=0)
+        self._broker.placement.show_sessions(frozenset(live), newest)
         self._broker.placement.show(
             {
                 row.shard: owners[row.session]

@@ -76,10 +76,20 @@ class ClusterPlacement(Placement):
         self._shard_of = shard_of
         self._owners: Mapping[int, Owner] = {}
         self._others: list[Owner] = []
+        self._live: frozenset[int] = frozenset()
+        self._newest = 0
 
     def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
         """Who owns which shard, and which brokers there are besides this one."""
         self._owners, self._others = owners, others
+
+    def show_sessions(self, live: frozenset[int], newest: int) -> None:
+        """The sessions that are live, and the highest number that any ever had."""
+        self._live, self._newest = live, newest
+
+    def is_over(self, session: int) -> bool:
+        """Whether a session is known to have ended; one that is newer than what was seen is not."""
+        return session <= self._newest and session not in self._live
 
     def owner(self, name: TopicName) -> Owner | None:
         """As `Placement.owner`; NOBODY where no broker has the topic's shard now."""

@@ -167,3 +167,10 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         assert await home.committed(OTHER, asker, b"h", None) == [(name.full, 0, None)]
         with pytest.raises(errors.OwnedElsewhere):
             await home.commit(9, asker, b"g", commits)
+        # A broker that was fenced while it hung brings what its clients had asked before.
+        store.ledger.fence(first.shared.session.number, -1)
+        await second.membership.step()
+        with pytest.raises(errors.OwnedElsewhere):
+            await home.commit(OTHER, asker, b"g", [(name.full, 0, 3, b"m", 1)])
+        topic = second.broker.topics.get(name)
+        assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7
