@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.rows import tuple_row
 from psycopg.types.json import Json
 
@@ -37,6 +38,8 @@ from storage.shared.ledger import (
 # out. Statements take milliseconds; a failover of PostgreSQL takes seconds.
 CONNECT_S = 3
 STATEMENT_MS = 10_000
+# The server itself ends a statement first; this is for one that hangs as a whole.
+ANSWER_S = 12.0
 READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
 
 # The kernel drops a connection whose peer acknowledges nothing for so long.
@@ -52,7 +55,21 @@ UNANSWERED = (
 )
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that waits for an answer for so long, and is closed then."""
+
+    answer_s = ANSWER_S
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """As psycopg's. Raises psycopg.OperationalError where no answer comes."""
+        try:
+            return super().wait(gen, interval, self.answer_s if timeout is None else timeout)
+        except psycopg.OperationalError:
+            if timeout is None:
+                self.close()  # What it was asked may still be done: nobody may ask more of it.
+            raise
 
 
 class PostgresLedger:
@@ -83,7 +100,7 @@ class PostgresLedger:
 
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
+            self._connection = Connection.connect(
                 self._database,
                 autocommit=True,
                 row_factory=tuple_row,

@@ -1,5 +1,6 @@
 """What every ledger must do: the one in memory, which simulations use, and PostgreSQL."""
 
+import signal
 import threading
 
 import pytest
@@ -303,4 +304,22 @@ def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postg
     with pytest.raises(LedgerUnanswered):
         ledger.cluster()
     assert ledger.cluster() == Cluster("c1", FORMAT, 1)
+    ledger.close()
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
+    from storage.shared.ledger import LedgerUnanswered
+
+    ledger = fresh_postgres(postgres.database)
+    ledger.init(Cluster("c1", FORMAT, 1))
+    session = ledger.join(1, {})
+    ledger._connection.answer_s = 0.2  # Of this connection alone: the next has all the time.
+    postgres.send(signal.SIGSTOP)
+    try:
+        with pytest.raises(LedgerUnanswered):
+            ledger.beat(session, store_ok=True)
+    finally:
+        postgres.send(signal.SIGCONT)
+    assert ledger.beat(session, store_ok=True) is State.LIVE
     ledger.close()
