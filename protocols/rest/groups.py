@@ -20,7 +20,7 @@ from protocols.rest.bodies import (
     topic_name,
 )
 from protocols.rest.requests import json_response
-from protocols.rest.turns import backlog_of, in_turns
+from protocols.rest.turns import backlog_of, first_topics, in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -46,7 +46,7 @@ class GroupsApi:
         wanted = None if given is None else decoded_group(request, given.encode())
         groups: list[messages.GroupSummary] = []
         last: str | None = None
-        for topic in self._topics(request):
+        async for topic in in_turns(await self._topics(request)):
             if len(groups) >= limit:
                 return json_response(messages.GroupPage(groups, next=last))
             groups += await summarize_groups(self._broker, topic, wanted)
@@ -69,14 +69,14 @@ class GroupsApi:
         )
         return json_response(detail)
 
-    def _topics(self, request: Request) -> list[Topic]:
+    async def _topics(self, request: Request) -> list[Topic]:
         topics = self._broker.topics
         given = request.query_params.get("topic")
         if given is not None:
             return [topics.get(parsed_topic(given))]
         after = request.query_params.get("after", "")
-        found = (topic for topic in topics.all() if topic.name.full > after)
-        return sorted(found, key=lambda topic: topic.name.full)
+        every = tuple(topics.all())
+        return await first_topics(every, lambda topic: topic.name.full > after, len(every))
 
 
 async def summarize_groups(
@@ -84,8 +84,12 @@ async def summarize_groups(
 ) -> list[messages.GroupSummary]:
     """A line about each group of a topic, or about the one wanted if it is there."""
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
-    there = (broker.subscriptions.find(topic, name) for name in names)  # Some end meanwhile.
-    return [await _summary(subscription) for subscription in there if subscription is not None]
+    found: list[messages.GroupSummary] = []
+    async for name in in_turns(names):
+        subscription = broker.subscriptions.find(topic, name)
+        if subscription is not None:  # Else it ended meanwhile.
+            found.append(await _summary(subscription))
+    return found
 
 
 async def _summary(subscription: Subscription) -> messages.GroupSummary:

@@ -15,7 +15,7 @@ from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
 from protocols.rest.groups import summarize_groups
 from protocols.rest.requests import json_response
-from protocols.rest.turns import in_turns
+from protocols.rest.turns import first_topics, in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -35,15 +35,13 @@ class TopicsApi:
         limit = page_limit(request)
         after = request.query_params.get("after", "")
         namespace = request.query_params.get("namespace")
-        topics = sorted(
-            (
-                topic
-                for topic in self._broker.topics.all()
-                if topic.name.full > after
-                and namespace in (None, f"{topic.name.tenant}/{topic.name.namespace}")
-            ),
-            key=lambda topic: topic.name.full,
-        )
+
+        def wanted(topic: Topic) -> bool:
+            name = topic.name
+            in_namespace = namespace in (None, f"{name.tenant}/{name.namespace}")
+            return in_namespace and name.full > after
+
+        topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
         page = messages.TopicPage(
             topics=[self._summary(topic) async for topic in in_turns(topics[:limit])],
             next=topics[limit - 1].name.full if len(topics) > limit else None,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 if TYPE_CHECKING:
     from broker.subscriptions.subscriptions import Subscription
+    from broker.topics.topic import Topic
 
 TURN = 200  # Partitions between two checkpoints: a millisecond of the loop, or a few.
+SORTED_TOGETHER = 2000  # Topics whose names are put in order in one turn: two milliseconds.
 T = TypeVar("T")
 
 
@@ -20,6 +23,23 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if number % TURN == 0:
             await trio.lowlevel.checkpoint()
+
+
+async def first_topics(
+    topics: Iterable[Topic], wanted: Callable[[Topic], bool], count: int
+) -> list[Topic]:
+    """The first so many of those that are wanted, by name. Ordering 50,000 of them at once would
+    hold the loop for a tenth of a second.
+    """
+    every = tuple(topics)
+    best: list[tuple[str, Topic]] = []
+    for start in range(0, len(every), SORTED_TOGETHER):
+        some = every[start : start + SORTED_TOGETHER]
+        best += [(topic.name.full, topic) for topic in some if wanted(topic)]
+        best.sort(key=itemgetter(0))
+        del best[count:]
+        await trio.lowlevel.checkpoint()
+    return [topic for _, topic in best]
 
 
 async def backlog_of(subscription: Subscription) -> int:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from protocols.rest.turns import TURN, backlog_of, in_turns
+from protocols.rest.turns import SORTED_TOGETHER, TURN, backlog_of, first_topics, in_turns
 from storage.metadata.names import TopicName
 from tests.protocols.rest.asgi import call
 
@@ -49,6 +49,19 @@ class Subscription:
 async def test_a_backlog_is_that_of_all_partitions():
     assert await backlog_of(Subscription()) == sum(range(10 * TURN))
     assert await turns_during(lambda: backlog_of(Subscription())) >= 9
+
+
+async def test_topics_are_put_in_order_in_turns():
+    names = [f"{number * 7919 % 10_007:05}" for number in range(5 * SORTED_TOGETHER)]
+    topics = [SimpleNamespace(name=SimpleNamespace(full=name)) for name in names]
+    found = []
+
+    async def work():
+        found.extend(await first_topics(topics, lambda topic: topic.name.full > "00100", 3000))
+
+    assert await turns_during(work) >= 4
+    wanted = sorted(name for name in names if name > "00100")[:3000]
+    assert [topic.name.full for topic in found] == wanted
 
 
 @pytest.mark.slow

@@ -1,0 +1,113 @@
+"""`python -m conformance.http_api --tool PATH`: schemathesis against a broker of our own, in all of
+its phases, once with names by chance and once with those of a topic, a group and a consumer.
+
+    python3 -m venv /tmp/api && /tmp/api/bin/pip install schemathesis==4.32.5
+    python -m conformance.http_api --tool /tmp/api/bin/schemathesis --examples 100 --report FILE
+
+Ends with 1 for an answer that `/openapi.json` does not describe, a 500, a traceback in the broker's
+log, or a turn of its loop above 50 ms. `tests/protocols/rest/test_description.py` is short.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from conformance.server import RunningBroker
+
+PHASES = "examples,coverage,fuzzing,stateful"
+# What the description says. `not_a_server_error` is judged below: 501 is told for what Pulsar's
+# admin API has and this broker has not.
+CHECKS = (
+    "status_code_conformance,content_type_conformance,response_schema_conformance,"
+    "response_headers_conformance"
+)
+ANSWER_S = 90  # A read may wait for a minute.
+SETTINGS = ("loop_turn_log_ms=50",)
+BASE = "/topics/public/default/orders"
+KNOWN = {
+    "tenant": "public",
+    "namespace": "default",
+    "topic": "orders",
+    "name": "orders",
+    "subscription": "s",
+    "group": "s",
+    "consumer": "c",
+    "partition": 0,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.http_api", description=__doc__)
+    parser.add_argument("--tool", default="schemathesis", help="its command")
+    parser.add_argument("--examples", type=int, default=20, help="requests of one operation")
+    parser.add_argument("--phases", default=PHASES)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
+    options = parser.parse_args(arguments)
+    lines = ["| names | seconds | requests | faults |", "| --- | --- | --- | --- |"]
+    is_right = True
+    for what, known in (("by chance", {}), ("that are there", KNOWN)):
+        with RunningBroker(settings=SETTINGS) as broker:
+            began = time.monotonic()
+            code = _run(broker, options, known)
+            faults = _faults(broker)
+            if code:
+                faults.append(f"schemathesis ended with {code}")
+            seconds, told = time.monotonic() - began, "; ".join(faults) or "none"
+            lines.append(f"| {what} | {seconds:.0f} | {_requests(broker)} | {told} |")
+            is_right = is_right and not faults
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.report is not None:
+        options.report.write_text(text)
+    return 0 if is_right else 1
+
+
+def _run(broker: RunningBroker, options: argparse.Namespace, known: dict[str, object]) -> int:
+    _put(broker, "PUT", "/api/v1/topics/public/default/orders", {"partitions": 1})
+    _put(broker, "POST", BASE, {"messages": [{"key": "k", "value": "v"}]})
+    _put(broker, "POST", f"{BASE}/subscription/s", {"id": "c", "initial_position": "Earliest"})
+    config = broker.folder / "schemathesis.toml"
+    given = [f'"path.{name}" = {json.dumps(value)}' for name, value in known.items()]
+    config.write_text("\n".join(["[parameters]", *given, ""]))
+    command = [options.tool, "--config-file", str(config), "run", f"{broker.url}/openapi.json"]
+    command += ["--seed", str(options.seed), "--max-examples", str(options.examples)]
+    command += ["--phases", options.phases, "--checks", CHECKS, "--continue-on-failure"]
+    command += ["--request-timeout", str(ANSWER_S), "--generation-database", "none"]
+    return subprocess.run(command, check=False, cwd=broker.folder).returncode
+
+
+def _put(broker: RunningBroker, method: str, path: str, body: object) -> None:
+    head = {"Content-Type": "application/json"}
+    with urlopen(Request(f"{broker.url}{path}", json.dumps(body).encode(), head, method=method)):
+        pass
+
+
+def _faults(broker: RunningBroker) -> list[str]:
+    """What the broker itself has seen."""
+    found = []
+    if _count(broker, 'braidlog_errors_total{code="internal_error",protocol="http"}'):
+        found.append("a 500")
+    log = broker.log()
+    found += [what for what in ("Traceback", "request_failed", "loop_held") if what in log]
+    return found
+
+
+def _requests(broker: RunningBroker) -> int:
+    return _count(broker, "braidlog_requests_total{")
+
+
+def _count(broker: RunningBroker, start: str) -> int:
+    with urlopen(f"{broker.url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
