@@ -141,6 +141,7 @@ class Producing:
                 key = writer.routing_keys.get(number, record.key)
                 index = self._next_turn(topic, count) if key is None else key_partition(key, count)
             share = shares.setdefault(index, _Share())
+            record.offset = len(share.records)  # Within its batch.
             share.records.append(record)
             share.numbers.append(number)
         return shares
@@ -177,7 +178,7 @@ class Producing:
         for start in range(0, len(share.records), TURN_MESSAGES):
             if start:
                 await trio.lowlevel.checkpoint()
-            # Offsets count from the batch's base offset in this format, so they can be 0, 1, 2.
+            # Offsets count from the batch's base offset in this format: 0, 1, 2.
             body.append(PLAIN.encode(share.records[start : start + TURN_MESSAGES], 0))
         broker = self._broker
         if broker.stopping.is_set():

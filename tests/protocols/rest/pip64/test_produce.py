@@ -84,6 +84,18 @@ async def test_a_key_chooses_the_partition_and_keyless_messages_take_turns(order
     assert [one["partition"] for one in answer.json["messageIds"]] == [0, 1, 0, 1]
 
 
+async def test_messages_of_one_request_to_several_partitions_are_where_their_ids_say(orders, ask):
+    body = {"messages": [{"value": n, "partition": n % 2} for n in range(6)]}
+    for base_offset in (0, 3):
+        answer = await ask("POST", BASE, body)
+        for partition in orders.partitions:
+            records = await records_of(partition)
+            assert [one.offset for one in records] == list(range(base_offset + 3))
+        told = [one["messageId"] for one in answer.json["messageIds"] if one["partition"] == 1]
+        shown = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
+        assert [one["messageId"] for one in shown[base_offset:]] == told
+
+
 async def test_one_request_is_one_batch_a_partition(orders, ask):
     body = {"messages": [{"value": n, "partition": n % 2} for n in range(300)]}
     await ask("POST", BASE, body)
