@@ -38,6 +38,7 @@ from broker.server.poller import Poller
 from broker.server.receive_buffer import BufferPool
 from broker.server.watching import watch_access, watch_connections
 from broker.subscriptions.backlog import Backlogs
+from broker.subscriptions.members import Members
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.compaction import Compactor
@@ -127,6 +128,8 @@ class Broker:
             now_us=self.now_us,
             expired=self.metrics.expired,
         )
+        self.members = Members()  # of all listeners
+        self.members.add_source(self.dispatchers.members)
         self.compactor = self._compactor()
         self._listen()
         self._recover()

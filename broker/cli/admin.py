@@ -277,6 +277,13 @@ def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
         rows = [{**one, "acknowledged": _ranges(one)} for one in group["partitions"]]
         (named,) = _named([group])
         yield f"{named['group']} on {group['topic']}", columns, cells(rows, columns)
+        if group["members"]:
+            members = [
+                {**one, "partitions": ", ".join(map(str, one["partitions"]))}
+                for one in group["members"]
+            ]
+            few = ("protocol", "name", "address", "partitions")
+            yield "members", few, cells(members, few)
 
 
 def cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:

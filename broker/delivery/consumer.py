@@ -12,7 +12,7 @@ import abc
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Pending(msgspec.Struct, gc=False):
 class Consumer(abc.ABC):
     """One consumer; the adapter says how its client is sent entries and whether it still lives."""
 
+    protocol: ClassVar[str] = ""
+
     name: str
     priority: int = 0  # Lower ones first (Shared); the lowest alone may be active (Failover).
     key_ranges: Sequence[tuple[int, int]] = ()  # Its own slots, ends included (sticky Key_Shared).
@@ -63,6 +65,16 @@ class Consumer(abc.ABC):
     bytes_out: int = 0
     messages_redelivered: int = 0
     messages_acked: int = 0
+
+    @property
+    def identity(self) -> str:
+        """What tells it from others of its protocol."""
+        return self.name
+
+    @property
+    def address(self) -> str:
+        """Where its client is; empty where it has no connection."""
+        return ""
 
     @abc.abstractmethod
     def send(self, entries: Sequence[Entry], size: int) -> None:

@@ -24,6 +24,7 @@ from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.delivery.surroundings import Surroundings, wall_clock_us
 from broker.server.output_budget import OutputBudget
+from broker.subscriptions.members import Member
 from broker.subscriptions.subscriptions import CursorEvent
 from broker.topics.topic import Topic, TopicEvent
 
@@ -77,6 +78,7 @@ class Dispatchers:
         self._nursery: trio.Nursery | None = None  # Of the pumps; None: none runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
+        self._named: dict[bytes, dict[Key, Dispatcher]] = {}
         self._links: dict[Key, CursorLink] = {}
         self._kept: dict[Key, float] = {}  # When it is forgotten, in trio's seconds; oldest first.
 
@@ -100,6 +102,21 @@ class Dispatchers:
         """The dispatcher of a subscription on a partition, if consumers are attached or awaited."""
         self._forget()
         return self._dispatchers.get((partition.partition_id, name))
+
+    def members(self, topic: Topic, name: bytes) -> list[Member]:
+        """The consumers of a subscription of the topic, each with its partitions."""
+        self._forget()
+        found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
+        for dispatcher in self._named.get(name, {}).values():
+            partition = dispatcher.partition
+            if partition.topic.topic_id == topic.meta.topic_id and dispatcher.cursor.is_durable:
+                for one in dispatcher.consumers:
+                    _, partitions = found.setdefault((one.protocol, one.identity), (one, []))
+                    partitions.append(partition.index)
+        return [
+            Member(one.protocol, one.name, one.address, sorted(partitions), is_delivered_to=True)
+            for one, partitions in found.values()
+        ]
 
     async def run(self) -> None:
         """Run every dispatcher's pump, and drop unused read-ahead, until cancelled."""
@@ -139,6 +156,7 @@ class Dispatchers:
             self._drop(key)
         dispatcher = self._made(partition, name, kind, cursor, keys or KeySharing())
         self._dispatchers[key] = dispatcher
+        self._named.setdefault(name, {})[key] = dispatcher
         scope = self._pumps[dispatcher] = trio.CancelScope()
         if self._nursery is not None:
             self._nursery.start_soon(self._pump, dispatcher, scope)
@@ -209,6 +227,10 @@ class Dispatchers:
         dispatcher = self._dispatchers.pop(key, None)
         if dispatcher is None:
             return
+        named = self._named[dispatcher.name]
+        del named[key]
+        if not named:
+            del self._named[dispatcher.name]
         self._pumps.pop(dispatcher).cancel()
         dispatcher.close()
         self._kept.pop(key, None)

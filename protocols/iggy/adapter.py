@@ -32,7 +32,7 @@ class IggyAdapter:
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
         """Handlers for a connection that has just come in."""
-        shared = self._shared.setdefault(broker, Shared())
+        shared = self._shared_of(broker)
         kind = IggySession if broker.siblings.is_alone else RelayingSession
         return kind(broker, connection, options, shared)
 
@@ -40,9 +40,16 @@ class IggyAdapter:
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
         """Handlers for a client of another broker."""
-        shared = self._shared.setdefault(broker, Shared())
+        shared = self._shared_of(broker)
         session = RelayedSession(broker, connection, options, shared)
         return session.begin_relayed(connection)
+
+    def _shared_of(self, broker: Broker) -> Shared:
+        shared = self._shared.get(broker)
+        if shared is None:
+            shared = self._shared[broker] = Shared()
+            broker.members.add_source(shared.members)
+        return shared
 
     async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:
         """Give root a password where other machines can connect and none is set. Raises OSError,

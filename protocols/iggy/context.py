@@ -5,13 +5,14 @@ Knows no bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from broker.errors import NotAuthorized
+from broker.subscriptions.members import Member
 from protocols.iggy.all_dialects import D2
 from protocols.iggy.dialects import Dialect, Manners
 from protocols.iggy.membership import Groups
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from broker.access.rights import Action, Resource
     from broker.broker import Broker
     from broker.server.connection import Connection
+    from broker.topics.topic import Topic
 
 PROTOCOL = "iggy"
 ROOT = 0  # The number of the first user.
@@ -60,6 +62,14 @@ class Shared:
     turns: dict[int, int] = field(default_factory=dict)
     large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held by the one that is prepared.
     gated: set[int] = field(default_factory=set)  # Partitions where others wait for it.
+
+    def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
+        """The members of a group, as tools of all protocols see them."""
+        group, count = name.decode(errors="replace"), len(topic.partitions)
+        for one in self.groups.members(topic.meta.topic_id, group, count):
+            client = self.clients.get(one.member_id)
+            address = "" if client is None else client.address
+            yield Member(PROTOCOL, str(one.member_id), address, one.polled_ones)
 
 
 @dataclass(slots=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from broker.access.rights import Action, Resource
+from broker.subscriptions.members import Member
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
-from protocols.iggy.context import Answer, Context
+from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 
 
@@ -17,6 +20,10 @@ async def get_group(context: Context, request: m.GetGroup) -> Answer:
     group = names.get_group(context.broker, topic, request.group)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, len(topic.partitions))
     infos = [r.MemberInfo(member.member_id, member.partitions) for member in members]
+    infos += [
+        r.MemberInfo(crc32(f"{one.protocol} {one.name}".encode()), list(one.partitions))
+        for one in _others(context, topic, group)
+    ]
     return Answer([_group_info(context, topic, group), *infos])
 
 
@@ -109,4 +116,10 @@ async def sync_group(context: Context, request: m.SyncGroup) -> Answer:
 def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupInfo:
     count = len(topic.partitions)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, count)
-    return r.GroupInfo(group.group_id, count, len(members), group.name)
+    others = _others(context, topic, group)
+    return r.GroupInfo(group.group_id, count, len(members) + len(others), group.name)
+
+
+def _others(context: Context, topic: Topic, group: names.Group) -> list[Member]:
+    """Who reads under the group's name in other protocols."""
+    return context.broker.members.others(topic, group.name.encode(), PROTOCOL)

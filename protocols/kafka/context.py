@@ -9,7 +9,7 @@ from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, NotAuthorized, TopicNotFound
 from protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
 from protocols.kafka.messages import BrokerAddress, Reply
-from protocols.kafka.names import IllegalName, NameSpace
+from protocols.kafka.names import PROTOCOL, IllegalName, NameSpace
 from protocols.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from protocols.kafka.membership import Client
     from protocols.kafka.presence import Presence
     from storage.metadata.names import TopicName
-
-PROTOCOL = "kafka"
 
 
 @dataclass(slots=True)

@@ -16,9 +16,10 @@ from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNo
 from broker.reading.transcode import read_steps
 from broker.server.output_budget import Reservation
 from broker.steps import Steps, run
-from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
+from protocols.kafka.names import PROTOCOL
 from storage.codecs.api import Buffer, Codec
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES

@@ -1,5 +1,7 @@
 """DescribeGroups, ListGroups, DeleteGroups: what tools see of groups, and how they end them.
 
+Consumers of other protocols under the group's name are described as members, too.
+
 A group is there if it has members, or a subscription of its name has a position on some topic,
 whoever made that. Over several brokers its coordinator looks for those at all of them, and each
 lists what it has itself: tools ask every broker.
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError, OwnedElsewhere
+from protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import (
@@ -23,7 +26,9 @@ from protocols.kafka.group_messages import (
     ListGroupsReply,
     ListGroupsRequest,
 )
+from protocols.kafka.members import described_others
 from protocols.kafka.membership import State
+from protocols.kafka.names import PROTOCOL
 from protocols.kafka.scatter import all_elsewhere, end_elsewhere
 from protocols.turns import in_turns
 
@@ -47,13 +52,22 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         return DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, name)
     if not context.coordinates(name or b""):
         return DescribedGroup(Code.NOT_COORDINATOR, name)
-    group = context.groups.find(name or b"")
-    if group is not None and group.members:
-        members = group.described()
-        kind, protocol = group.protocol_type, group.protocol_name
-        return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
     try:
-        if await _topics_of(context, name or b"") or await all_elsewhere(context, name or b""):
+        topics = await _topics_of(context, name or b"")
+        others = described_others(
+            (topic, one)
+            for topic in topics
+            for one in context.broker.members.others(topic, name or b"", PROTOCOL)
+        )
+        group = context.groups.find(name or b"")
+        if group is not None and group.members:
+            members = [*group.described(), *others]
+            kind, protocol = group.protocol_type, group.protocol_name
+            return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
+        if others:
+            state = State.STABLE.value
+            return DescribedGroup(Code.NONE, name, state, PROTOCOL_TYPE, b"", others)
+        if topics or await all_elsewhere(context, name or b""):
             return DescribedGroup(Code.NONE, name, State.EMPTY.value)
     except BrokerError as error:
         context.refused(error)

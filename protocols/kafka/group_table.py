@@ -9,6 +9,7 @@ import trio
 
 from protocols.kafka.errors import Code
 from protocols.kafka.long_polls import LongPolls
+from protocols.kafka.members import KafkaMembers
 from protocols.kafka.membership import Group, Refused
 
 if TYPE_CHECKING:
@@ -110,4 +111,9 @@ _TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()
 
 def groups_of(broker: Broker, namespace: str, initial_delay_s: float = 0.0) -> GroupTable:
     """The groups that all listeners of one namespace share; the delay is the first one's."""
-    return _TABLES.setdefault(broker, {}).setdefault(namespace, GroupTable(initial_delay_s))
+    tables = _TABLES.setdefault(broker, {})
+    table = tables.get(namespace)
+    if table is None:
+        table = tables[namespace] = GroupTable(initial_delay_s)
+        broker.members.add_source(KafkaMembers(table.find, namespace).of)
+    return table

@@ -5,6 +5,7 @@ Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of
 
 from storage.metadata.names import TopicName, kafka_legal, split_partition
 
+PROTOCOL = "kafka"
 NAMESPACE_PARTS = 2  # tenant and namespace
 # Names that a connection need not look at again: most clients use few, in every request.
 NAMES_KEPT_MAX = 1000

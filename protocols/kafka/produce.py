@@ -13,10 +13,11 @@ from broker.errors import BrokerError
 from broker.reading.unpacking import run_unpacking
 from broker.server.endings import EndConnection
 from broker.steps import Steps
-from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.keys import refuse_keyless
 from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
+from protocols.kafka.names import PROTOCOL
 from protocols.kafka.sequences import judge
 from storage.codecs import kafka_batches, kafka_timed
 from storage.codecs import kafka_prepare as kafka

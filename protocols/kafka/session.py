@@ -23,7 +23,7 @@ from protocols.kafka.admin import create_partitions, create_topics, delete_topic
 from protocols.kafka.api_versions import api_versions
 from protocols.kafka.commits import commit_offsets, fetch_offsets
 from protocols.kafka.configs import alter_configs, describe_configs, incremental_alter_configs
-from protocols.kafka.context import PROTOCOL, Answer, Context
+from protocols.kafka.context import Answer, Context
 from protocols.kafka.epochs import offsets_for_epochs
 from protocols.kafka.fetch import fetch
 from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
@@ -33,7 +33,7 @@ from protocols.kafka.groups import heartbeat, join_group, leave_group, sync_grou
 from protocols.kafka.login import Login
 from protocols.kafka.machine import SIZE, KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
-from protocols.kafka.names import NameSpace
+from protocols.kafka.names import PROTOCOL, NameSpace
 from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.presence import Presence

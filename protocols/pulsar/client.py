@@ -96,6 +96,11 @@ class Client:
         if self._listening:
             self._listening.unpark_all()
 
+    @property
+    def peer(self) -> str:
+        """The address that it came from."""
+        return self.connection.peer
+
     async def is_alive(self) -> bool:
         """Whether the client sends anything within some seconds of a PING."""
         heard = self.commands_heard

@@ -61,10 +61,16 @@ class ConsumerOwner(Protocol):
     def end(self, reason: str) -> None:
         """End the connection."""
 
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PulsarConsumer(Consumer):
     """A consumer from its SUBSCRIBE on; it has a dispatcher once it is attached."""
+
+    protocol = "pulsar"
 
     owner: ConsumerOwner
     consumer_id: int
@@ -75,6 +81,11 @@ class PulsarConsumer(Consumer):
     holds_layout: Topic | None = None
     connected_at_us: int = 0
     meter: RateMeter | None = None  # Made for the first who asks.
+
+    @property
+    def address(self) -> str:
+        """Where its client is."""
+        return self.owner.peer
 
     def rates(self, now_us: int) -> Rates:
         """What it is given a second."""

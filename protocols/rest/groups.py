@@ -66,6 +66,10 @@ class GroupsApi:
             encoding=encoding,
             backlog=sum(position.backlog for position in positions),
             partitions=positions,
+            members=[
+                messages.GroupMember(one.protocol, one.name, one.address, list(one.partitions))
+                for one in self._broker.members.of(topic, subscription.name)
+            ],
         )
         return json_response(detail)
 

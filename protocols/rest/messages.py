@@ -104,6 +104,17 @@ class GroupPosition(msgspec.Struct):
     high_watermark: int
 
 
+class GroupMember(msgspec.Struct):
+    """One reader under a group's name, in whichever protocol; `name` is what that protocol's tools
+    call it, `partitions` those that it is given now.
+    """
+
+    protocol: str
+    name: str
+    address: str
+    partitions: list[int]
+
+
 class GroupDetail(msgspec.Struct):
     """Everything about one group on one topic."""
 
@@ -112,6 +123,7 @@ class GroupDetail(msgspec.Struct):
     encoding: Encoding
     backlog: int
     partitions: list[GroupPosition]
+    members: list[GroupMember]
 
 
 class TopicPage(msgspec.Struct):

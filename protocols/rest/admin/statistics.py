@@ -6,7 +6,7 @@ topics and subscriptions, no request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.delivery import entries
@@ -90,7 +90,7 @@ async def _subscription(
 ) -> Json:
     backlog = holes = 0
     kind = "None"
-    consumers: dict[str, Json] = {}
+    consumers: dict[tuple[str, str], Json] = {}
     async for partition in in_turns(partitions):
         backlog += subscription.backlog(partition.index)
         holes += len(subscription.acked(partition.index))
@@ -99,12 +99,14 @@ async def _subscription(
             continue
         kind = dispatcher.kind.value
         for consumer in dispatcher.consumers:
-            told = consumers.setdefault(consumer.name, consumer_stats(consumer.name))
+            key = (consumer.protocol, consumer.identity)
+            told = consumers.setdefault(key, consumer_stats(consumer.name))
             told["msgOutCounter"] += consumer.messages_out
             told["bytesOutCounter"] += consumer.bytes_out
             told["unackedMessages"] += consumer.unacked
             told["availablePermits"] += consumer.permits
             told["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
+    consumers.update(_other_members(broker, subscription, partitions))
     return {
         "msgRateOut": 0.0,
         "msgThroughputOut": 0.0,
@@ -122,7 +124,7 @@ async def _subscription(
         "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
         "blockedSubscriptionOnUnackedMsgs": False,
         "type": kind,
-        "activeConsumerName": next(iter(consumers), "")
+        "activeConsumerName": next((one["consumerName"] for one in consumers.values()), "")
         if kind in ("Exclusive", "Failover")
         else "",
         "consumers": list(consumers.values()),
@@ -131,6 +133,20 @@ async def _subscription(
         "nonContiguousDeletedMessagesRanges": holes,
         "subscriptionProperties": subscription.properties,
     }
+
+
+def _other_members(
+    broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
+) -> Iterator[tuple[tuple[str, str], Json]]:
+    """Members of Kafka's and Iggy's groups of that name, as consumers that were given nothing."""
+    topic = subscription.topic
+    asked = {partition.index for partition in partitions}
+    for one in broker.members.of(topic, subscription.name):
+        is_all = len(asked) == len(topic.partitions)
+        if not one.is_delivered_to and (is_all or asked.intersection(one.partitions)):
+            told = consumer_stats(one.name)
+            told |= {"address": one.address, "metadata": {"protocol": one.protocol}}
+            yield (one.protocol, one.name), told
 
 
 def _text(name: bytes) -> str:

@@ -79,11 +79,18 @@ class Owner(Protocol):
 class HttpConsumer(Consumer):
     """The part of a consumer that reads one partition."""
 
+    protocol = "rest"
+
     owner: Owner
     partition: Partition
     dispatcher: Dispatcher | None = None  # That it is attached to, or was before it was closed.
     sent: dict[int, float] = field(default_factory=dict)
     """When entries that were given out come back unless they are acknowledged, oldest first."""
+
+    @property
+    def identity(self) -> str:
+        """The consumer's id, which outlives connections."""
+        return self.owner.id
 
     def send(self, entries: Sequence[Entry], size: int) -> None:
         """Note where entries are."""

@@ -242,6 +242,10 @@ class CursorApi:
                 kind = dispatcher.kind
                 _add_consumers(consumers, dispatcher)
             told.append(await _partition(subscription, partition, dispatcher))
+        for one in self._broker.members.of(topic, subscription.name):
+            if not one.is_delivered_to:
+                key = f"{one.protocol} {one.name}"
+                consumers[key] = messages.CursorConsumer(None, one.name, one.protocol, 0)
         return messages.Cursor(
             subscription=subscription.name.decode(errors="backslashreplace"),
             type=None if kind is None else kind.value,
@@ -326,11 +330,10 @@ def _add_consumers(consumers: dict[str, messages.CursorConsumer], dispatcher: Di
     """The consumers of one partition, each counted with its other partitions."""
     for consumer in dispatcher.consumers:
         identity = consumer.owner.id if isinstance(consumer, HttpConsumer) else None
-        protocol = "pulsar" if identity is None else "rest"
-        key = f"{protocol} {identity or consumer.name}"
+        key = f"{consumer.protocol} {consumer.identity}"
         told = consumers.get(key)
         if told is None:
-            told = messages.CursorConsumer(identity, consumer.name, protocol, 0)
+            told = messages.CursorConsumer(identity, consumer.name, consumer.protocol, 0)
             consumers[key] = told
         told.unacked += consumer.unacked
 

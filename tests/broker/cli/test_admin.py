@@ -209,14 +209,17 @@ def test_groups_show_draws_positions_and_ranges(fake, capsys):
         "log_start_offset": 0,
         "high_watermark": 50,
     }
+    member = {"protocol": "kafka", "name": "k-1", "address": "127.0.0.1:9", "partitions": [0, 1]}
     listed = group("billing")
     fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [listed], "next": None}
     fake.answers["GET", "/api/v1/groups/public/default/orders/billing"] = (
         200,
-        {**listed, "partitions": [partition]},
+        {**listed, "partitions": [partition], "members": [member]},
     )
     assert run(["groups", "show", "billing", "--url", fake.url]) == 0
-    assert "2-2, 7-9, and 3 more" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2-2, 7-9, and 3 more" in shown
+    assert all(word in shown for word in ("kafka", "k-1", "127.0.0.1:9", "0, 1"))
 
 
 def test_groups_show_of_a_group_that_nobody_is_ends_with_4(fake, capsys):

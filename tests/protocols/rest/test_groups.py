@@ -30,6 +30,7 @@ async def test_show_tells_position_ranges_and_backlog_of_each_partition(app, bro
         "group": "billing",
         "encoding": "utf8",
         "backlog": 5,
+        "members": [],
         "partitions": [
             {
                 "partition": 0,

@@ -422,6 +422,8 @@ async def test_a_consumer_reads_as_its_schema_says(ask, produce, create):
 class PulsarLike(Consumer):
     """A consumer of another listener."""
 
+    protocol = "pulsar"
+
     def __init__(self, name):
         super().__init__(name)
         self.taken = []
