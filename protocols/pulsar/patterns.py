@@ -31,8 +31,8 @@ _SCHEME = "://"
 
 
 class TopicsPattern:
-    """Says which names of topics a client means. As in Apache, names are compared without their
-    domain and whole, and a partition is also meant by the name of its topic.
+    """Says which names of topics a client means. As in Apache, a name is compared whole, without its
+    domain, and a partition by the name of its topic.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,7 +50,9 @@ class TopicsPattern:
         try:
             compiled = re2.compile(self.text, options=options)
         except re2.error as error:
-            raise NotSupported(f"Pattern cannot be tried: {error.args[0]!r}") from error
+            raise NotSupported(
+                f"Invalid topics pattern, or not RE2's: {error.args[0].decode()}"
+            ) from error
         if compiled.programsize > PATTERN_INSTRUCTIONS_MAX:
             raise NotSupported("Pattern repeats too much")
         self._whole = compiled.fullmatch
@@ -59,9 +61,7 @@ class TopicsPattern:
         """Whether a name with its domain is meant, of a topic or of one of its partitions."""
         bare = name.removeprefix(PERSISTENT)
         split = split_partition(bare)
-        if split is not None and self._whole(split[0].encode()) is not None:
-            return True
-        return self._whole(bare.encode()) is not None
+        return self._whole((split[0] if split else bare).encode()) is not None
 
     def pieces(self, names: Iterable[str]) -> Iterator[list[str]]:
         """The names that are meant, in pieces between which others may have their turn."""

@@ -1,0 +1,75 @@
+"""SIGKILL at any moment of compactions: the old files count or the new ones, and nobody loses what
+was acknowledged.
+"""
+
+import random
+from typing import Any
+
+import httpx
+import pytest
+
+from conformance.server import RunningBroker
+
+pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+TOPIC = "persistent://public/default/compacted"
+KILLS = 3
+KEYS = 50
+SENT = 1000  # Before each kill; compacting them takes longer than the wait for the kill.
+
+
+def open_client(broker: RunningBroker) -> Any:
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    return pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=quiet)
+
+
+def send(client: Any, rng: random.Random, sent: list[tuple[str, bytes]]) -> None:
+    """All of it is acknowledged when this returns."""
+    producer = client.create_producer(TOPIC, batching_enabled=True, block_if_queue_full=True)
+    for _ in range(SENT):
+        key = f"k{rng.randrange(KEYS)}"
+        value = b"" if rng.random() < 0.1 else b"%d" % len(sent)
+        sent.append((key, value))
+        producer.send_async(value, lambda *_: None, partition_key=key)
+    producer.flush()
+    producer.close()
+
+
+def read_all(client: Any, *, compacted: bool) -> list[tuple[str, bytes]]:
+    reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=compacted)
+    found = []
+    while reader.has_message_available():
+        message = reader.read_next(60_000)
+        found.append((message.partition_key(), message.data()))
+    reader.close()
+    return found
+
+
+def test_a_broker_that_is_killed_while_it_compacts_has_everything() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    sent: list[tuple[str, bytes]] = []
+    with RunningBroker() as broker:
+        for _ in range(KILLS):
+            client = open_client(broker)
+            send(client, rng, sent)
+            client.close()
+            path = f"{broker.url}/admin/v2/persistent/public/default/compacted/compaction"
+            assert httpx.put(path, timeout=60).status_code == 204
+            for _ in range(rng.randrange(4)):  # The kill comes with one of the answers.
+                httpx.get(path, timeout=60)
+            broker.kill()
+            broker.start()
+            client = open_client(broker)
+            assert read_all(client, compacted=False) == sent
+            compacted = read_all(client, compacted=True)
+            client.close()
+            latest = dict(sent)
+            assert {key: value for key, value in dict(compacted).items() if value} == {
+                key: value for key, value in latest.items() if value
+            }
+        broker.kill()
+        broker.verify()
