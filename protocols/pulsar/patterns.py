@@ -31,8 +31,8 @@ _SCHEME = "://"
 
 
 class TopicsPattern:
-    """Says which names of topics a client means. As in Apache, a name is compared whole, without its
-    domain, and a partition by the name of its topic.
+    """Says which names of topics a client means. As in Apache, a name is compared whole, without
+    its domain, and a partition by the name of its topic.
     """
 
     def __init__(self, text: str) -> None:
