@@ -33,7 +33,7 @@ class RunningBroker:
     `listen` maps listeners to addresses or "off"; listeners that it leaves out get any free port,
     which they keep over restarts, or are off with `others=False`. Everything is kept below
     `folder`, so that a next one there goes on with the data; without one, in a folder that is
-    removed at the end.
+    removed at the end. `program` is the module that is run.
     """
 
     started: ClassVar["list[RunningBroker]"] = []  # in this process, unless taken out
@@ -46,8 +46,10 @@ class RunningBroker:
         others: bool = True,
         settings: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        program: str = "broker.cli.main",
     ) -> None:
         self._held = ExitStack()
+        self._program = program
         self._log_seen = 0  # bytes of the log that are in `_log_lines` or were given
         self._log_lines: list[str] = []
         if folder is None:
@@ -70,7 +72,7 @@ class RunningBroker:
         command = [
             sys.executable,
             "-m",
-            "broker.cli.main",
+            self._program,
             "serve",
             "--data-dir",
             str(self.data_dir),

@@ -1,8 +1,9 @@
 """Strangers at a broker that asks who its clients are: no frame reaches more than the login.
 
 `python -m conformance.hostile.strangers --frames 200000` sends mutated handshakes of each family of
-mechanisms with the slow-down of failed logins off, then every command of every protocol before a
-login, then wrong passwords by the thousand with it on. Ends with 1 at the first finding.
+mechanisms with the slow-down of failed logins off and cheap hashes, then every command of every
+protocol before a login, then wrong passwords by the thousand with both as everybody has them.
+Ends with 1 at the first finding.
 """
 
 import argparse
@@ -78,7 +79,9 @@ class Secured:
 
 @contextmanager
 def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
-    """A broker that asks everybody, with a user who may do nothing."""
+    """A broker that asks everybody, with a user who may do nothing; unless it slows down, its
+    password hashes are cheap.
+    """
     secret, certificate = folder / "token.secret", folder / "server.pem"
     secret.write_bytes(rows_login.SECRET)
     root = folder / "iggy.password"  # Recorded logins have Iggy's own: they must not come in.
@@ -95,7 +98,8 @@ def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
         f"listeners.kafka-tls.tls.certificate_file={certificate}",
         "log_format=json",
     )
-    with RunningBroker(folder / "broker", settings=settings) as broker:
+    program = "broker.cli.main" if slows_down else "conformance.hostile.cheap_hashes"
+    with RunningBroker(folder / "broker", settings=settings, program=program) as broker:
         password = (broker.data_dir / "admin-password").read_text().strip()
         _braidlog(broker, password, "users", "create", rows_login.USER, secret=rows_login.PASSWORD)
         token = _braidlog(broker, password, "tokens", "create", "admin", "watch")
@@ -220,9 +224,11 @@ def main(arguments: list[str]) -> int:
     wanted = options.family or [*rows_login.families()]
     with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=False) as one:
         for family in wanted:
-            _tell(f"{family}, handshakes", handshakes(one, family, options.frames, options.seed))
+            with _told(f"{family}, handshakes", one) as told:
+                told.append(handshakes(one, family, options.frames, options.seed))
         for name in () if options.family else protocols():
-            _tell(f"{name}, no login", before_login(one, name, options.frames, options.seed))
+            with _told(f"{name}, no login", one) as told:
+                told.append(before_login(one, name, options.frames, options.seed))
     if not options.family:
         with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=True) as one:
             cpu = cpu_seconds(one.broker.pid)
@@ -236,9 +242,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _tell(what: str, sent: Sent) -> None:
-    reached = ", ".join(f"{name} {count}" for name, count in sent.handled.most_common(5))
-    print(f"{what}: {sent.total} frames in {sent.seconds:.1f} s; reached: {reached}", flush=True)
+@contextmanager
+def _told(what: str, one: Secured) -> Iterator[list[Sent]]:
+    """Say what was sent inside, how fast, and what it cost the broker."""
+    cpu = cpu_seconds(one.broker.pid)
+    told: list[Sent] = []
+    yield told
+    cpu = cpu_seconds(one.broker.pid) - cpu
+    for sent in told:
+        reached = ", ".join(f"{name} {count}" for name, count in sent.handled.most_common(5))
+        print(
+            f"{what}: {sent.total} frames in {sent.seconds:.1f} s, {sent.total / cpu:.0f} for each"
+            f" second of the broker's processor time; reached: {reached}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
