@@ -1,7 +1,8 @@
 """`make conformance`: every case with every real client, as a matrix.
 
 Against a broker that it starts, or against others: `--kafka HOST:PORT` and the like, of a real
-Kafka, Pulsar or Iggy server too; cells that need a protocol without an address are skipped.
+Kafka, Pulsar or Iggy server too; cells that need a protocol without an address are skipped. With
+`--cluster` against three brokers over one store, each protocol at another one.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from conformance.cluster.matrix import NoCluster, three_brokers
 from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import (
     FAIL,
@@ -50,7 +52,15 @@ def main() -> int:
         if (address := getattr(arguments, option)) is not None
     }
     started = time.monotonic()
-    if given:
+    if arguments.cluster:
+        subject = f"Braidlog {metadata.version('braidlog')}, three brokers"
+        try:
+            with three_brokers() as addresses:
+                outcomes = _run(chosen, addresses)
+        except NoCluster as reason:
+            print(f"--cluster: {reason}", file=sys.stderr)
+            return 2
+    elif given:
         told = ", ".join(f"{listener} at {address}" for listener, address in given.items())
         subject = arguments.subject or told
         outcomes = _run(chosen, given)
@@ -74,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     for option in PROTOCOLS:
         parser.add_argument(f"--{option}", metavar="HOST:PORT", help=f"a {option} server to ask")
+    parser.add_argument(
+        "--cluster", action="store_true", help="ask three brokers over PostgreSQL and SeaweedFS"
+    )
     parser.add_argument("--subject", metavar="NAME", help="what the report calls the broker asked")
     parser.add_argument(
         "--beside",

@@ -1,18 +1,25 @@
-"""A program in Java with Pulsar's client and admin client: every kind of subscription, delayed
-messages, retry and dead letters, chunks, schemas, admin calls.
+"""Programs in Java, Go, JavaScript and Rust with Pulsar's clients, and Java's admin client: every
+kind of subscription, delayed messages, retry and dead letters, chunks, schemas, admin calls.
 """
 
-from conformance.programs.pulsar_java_program import run as run_java
+from conformance.programs.__main__ import PROGRAMS
 from conformance.programs.running import NotBuilt
 from conformance.runner import Context, Skip
 
-CLIENTS = ["pulsar java 4.2.4"]
+NAMES = {
+    "pulsar java 4.2.4": "java",
+    "pulsar-client-go 0.19.0": "go",
+    "pulsar-flex 1.1.1": "js",
+    "pulsar rust": "rust",
+}
+CLIENTS = [label for label, program in NAMES.items() if program in PROGRAMS]
 
 
 def run(context: Context) -> None:
     pulsar, http = (":".join(map(str, context.address(one))) for one in ("pulsar", "http"))
+    (label,) = context.client_names
     try:
-        lines = run_java(pulsar, f"http://{http}")
+        lines = PROGRAMS[NAMES[label]].run(pulsar, f"http://{http}")
     except NotBuilt as reason:
         raise Skip(str(reason)) from None
     assert lines and all(line.startswith("ok ") for line in lines), lines

@@ -44,18 +44,21 @@ class Lost(AssertionError):
 class Cluster:
     """PostgreSQL, SeaweedFS and three brokers, each in a place of its own; a context manager."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = QUICK) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str] = QUICK, *, cuts: bool = True) -> None:
+        """Without `cuts` all of it is on loopback."""
         self._folder = folder
         self._settings = settings
+        self._cuts = cuts
         self._held = ExitStack()
         self.network: Network | None = None
 
     def __enter__(self) -> "Cluster":
         with self._held as held:
             try:
-                self.network = held.enter_context(
-                    Network([*(f"node{node}" for node in NODES), "pg", "s3"])
-                )
+                if self._cuts:
+                    self.network = held.enter_context(
+                        Network([*(f"node{node}" for node in NODES), "pg", "s3"])
+                    )
             except NoNetwork as reason:
                 print(f"no cuts: {reason}", flush=True)
             self._start(held)

@@ -1,5 +1,5 @@
 """What each protocol's readers see of what is no plain record: bodies that nobody can open, chunks,
-markers, delayed messages, gaps and damaged places.
+markers, delayed messages, gaps, compacted batches and damaged places.
 """
 
 from pathlib import Path
@@ -9,13 +9,15 @@ import pytest
 from broker.errors import DamagedLog, UnreadableRecord
 from conformance.mapping import pulsar_forms
 from conformance.mapping.views import SEES
+from conformance.mapping.writers import WRITERS
 from conformance.raw.pulsar import encode
 from storage.codecs import pulsar
-from storage.codecs.api import BodyFormat, BodyInfo
+from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
 from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
 from storage.metadata.names import parse_topic
 from tests.broker.records import append_unreadable
-from tests.conformance.mapping.doors import Doors
+from tests.conformance.mapping.doors import Doors, sendable
 
 ENCRYPTION_KEYS, MARKER_TYPE = 13, 20
 CHUNK_COUNT, CHUNK_TOTAL, CHUNK_ID, UUID = 27, 28, 29, 26
@@ -310,3 +312,38 @@ def damage(partition):
     data = bytearray(path.read_bytes())
     data[data.rindex(b"d" * 500)] ^= 1
     path.write_bytes(data)
+
+
+KEPT = (0, 3, 4)
+
+
+# Pulsar's own readers are handed entries as they are: batched ones whole, with holes marked within.
+WHOLE = ("pulsar zlib", "pulsar batch", "pulsar batch zlib")
+COMPACTED = [
+    (form, reader) for form in WRITERS for reader in SEES if reader != "pulsar" or form not in WHOLE
+]
+
+
+@pytest.mark.parametrize(("form", "reader"), COMPACTED)
+async def test_what_compaction_left_is_shown_with_the_offsets_it_had(doors, form, reader):
+    await doors.write("rest", [Record(0, 0, value=b"before")])
+    first = doors.partition.next_offset
+    found = [Record(0, 0, key=b"%d" % at, value=b"v%d" % at) for at in range(5)]
+    body_format, made = WRITERS[form](sendable(form, found), first, doors.broker.now_us())
+    stored = codec_for(body_format)
+    kept = stored.without(made.body, first, lambda offset: offset - first not in KEPT)
+    assert kept.record_count == len(KEPT)
+    doors.partition.log.append(
+        [kept.body],
+        BodyInfo(kept.record_count, flags=made.info.flags | BatchFlag.COMPACTED),
+        body_format=body_format,
+        append_us=doors.broker.now_us(),
+        last_offset_delta=4,
+    )
+    await doors.broker.durability.settled()
+    await doors.write("kafka-2", [Record(0, 0, value=b"after")])
+    left = [(first + at, b"v%d" % at) for at in KEPT]
+    assert await values(doors, reader) == [(0, b"before"), *left, (first + 5, b"after")]
+    for start in range(first, first + 5):
+        shown = await values(doors, reader, start)
+        assert shown[:-1] == [one for one in left if one[0] >= start]
