@@ -58,14 +58,15 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     member = group.admit(request, context.client, now)
     groups.wake(group)
     context.presence.heard(group, member)
-    member.joined, waited = True, False
+    member.joined = member.parked = True
+    waited = False
     try:
         while group.state is State.PREPARING and _is_in(group, member):
             await groups.wait(group)
         waited = True
     finally:
         # A client that went away has not joined, and is dead when its session ends.
-        member.joined = waited
+        member.joined, member.parked = waited, False
         member.heard(trio.current_time())
     if not _is_in(group, member):
         raise Refused(Code.UNKNOWN_MEMBER_ID)

@@ -62,6 +62,7 @@ class Member:
     protocols: Mapping[bytes, bytes]
     due: float  # when it counts as dead
     joined: bool = False  # it waits for the rebalance that is being prepared
+    parked: bool = False  # its JoinGroup is not answered yet
     assignment: bytes = b""
     speaks_over: object = None  # the connection that it was heard over last, if it is there
 
@@ -171,12 +172,14 @@ class Group:
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
-        """Let every member join again."""
+        """Let every member join again, but for those who wait for an answer to that already: their
+        generation may have begun and ended before they were told of it.
+        """
         if self.state is State.EMPTY:
             self.begin_due = now + self.initial_delay_s
         self.state = State.PREPARING
         for member in self.members.values():
-            member.joined = member.member_id in joined
+            member.joined = member.parked or member.member_id in joined
             if not member.joined:
                 self.call(member.client)
         self.join_due = now + max(member.rebalance_s for member in self.members.values())

@@ -61,6 +61,24 @@ def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
     assert [one.assignment for one in group.members.values()] == [b"", b"yours"]
 
 
+def test_who_waits_to_be_told_of_a_generation_has_joined_the_next_one_too() -> None:
+    """The third comes in the very turn in which the first two's generation begins: nobody would
+    hear from them before the time for joining is up.
+    """
+    group, (first,) = stable(1)
+    second = join(group)
+    second.parked = True
+    first = join(group, member_id=first.member_id)
+    first.parked = True
+    assert (group.state, group.generation) == (State.COMPLETING, 2)
+    join(group)
+    assert (group.state, group.generation) == (State.COMPLETING, 3)
+    assert len(group.joined_reply(first.member_id).members) == 3
+    first.parked = second.parked = False
+    join(group)
+    assert group.state is State.PREPARING
+
+
 def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
     group, (first,) = stable(1)
     first.due = 1000.0

@@ -1,0 +1,172 @@
+"""`python -m conformance.today.many_groups [--groups 1000]`: groups of three members each, of
+all of which one dies at the same moment. Prints how long joining and sharing out again took, and
+the turns of the broker's loop that took 50 ms of processor time or more; ends with 1 if there was
+one.
+
+Members speak the group protocol's first versions by themselves: no library runs thousands of them.
+"""
+
+import argparse
+import resource
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+import trio
+
+from conformance.raw.kafka import data, frame, string
+from conformance.server import RunningBroker
+
+JOIN, HEARTBEAT, SYNC = 11, 12, 14
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
+MEMBERS = 3
+SESSION_MS, HEARTBEAT_S = 60_000, 3.0
+SHARED_S = 300.0  # Until all have their shares, on however busy a machine.
+FILES = 4 * 4096
+TURN_MS = 50
+SETTINGS = (f"loop_turn_log_ms={TURN_MS}",)
+
+
+class Answer:
+    """What has not been read yet of the body of an answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._pos = 0
+
+    def number(self, layout: str) -> int:
+        """The next number, of a struct's layout."""
+        (found,) = struct.unpack_from(layout, self._body, self._pos)
+        self._pos += struct.calcsize(layout)
+        return int(found)
+
+    def text(self) -> bytes:
+        """The next string."""
+        return self._taken(self.number(">h"))
+
+    def data(self) -> bytes:
+        """The next bytes."""
+        return self._taken(self.number(">i"))
+
+    def _taken(self, size: int) -> bytes:
+        self._pos += size
+        return self._body[self._pos - size : self._pos]
+
+
+class Shares:
+    """In which generation each member of each group has its share."""
+
+    def __init__(self, groups: int) -> None:
+        self.of = [dict[int, int]() for _ in range(groups)]
+
+    def is_done(self, members: range, last: list[int]) -> bool:
+        """Whether in all groups these members have theirs, of one generation after the last."""
+        return all(
+            set(found) == set(members) and len(set(found.values())) == 1 and found[members[0]] > old
+            for found, old in zip(self.of, last, strict=True)
+        )
+
+
+class Member:
+    """One member: joins, takes its share, and joins anew when it is told to."""
+
+    def __init__(self, number: int, place: int, shares: Shares) -> None:
+        self._name = string(b"many-%d" % number)
+        self._place = place
+        self._shares = shares.of[number]
+        self._id = string(b"")
+        self._stream: trio.SocketStream
+
+    async def live(self, host: str, port: int) -> None:
+        """Until cancelled: then its connection ends, as when its process dies."""
+        self._stream = await trio.open_tcp_stream(host, port)
+        async with self._stream:
+            while True:
+                generation = await self._joined()
+                self._shares[self._place] = generation
+                mine = self._name + struct.pack(">i", generation) + self._id
+                while not (await self._ask(HEARTBEAT, mine)).number(">h"):
+                    await trio.sleep(HEARTBEAT_S)
+                del self._shares[self._place]
+
+    async def _joined(self) -> int:
+        """The generation in which it has a share."""
+        protocols = struct.pack(">i", 1) + string(b"range") + data(b"")
+        while True:
+            session = struct.pack(">i", SESSION_MS)
+            body = self._name + session + self._id + string(b"consumer") + protocols
+            answer = await self._ask(JOIN, body)
+            error, generation = answer.number(">h"), answer.number(">i")
+            if error == UNKNOWN_MEMBER_ID:  # It was too late: as a library does, it comes anew.
+                self._id = string(b"")
+                continue
+            assert not error, f"JoinGroup: {error}"
+            _, leader, own = answer.text(), answer.text(), answer.text()
+            self._id = string(own)
+            members = []
+            for _ in range(answer.number(">i")):
+                members.append(answer.text())
+                answer.data()
+            shares = [string(one) + data(b"share") for one in members if leader == own]
+            given = struct.pack(">i", len(shares)) + b"".join(shares)
+            body = self._name + struct.pack(">i", generation) + self._id + given
+            error = (await self._ask(SYNC, body)).number(">h")
+            if not error:
+                return generation
+            assert error in (REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID), f"SyncGroup: {error}"
+
+    async def _ask(self, key: int, body: bytes) -> Answer:
+        await self._stream.send_all(frame(key, 0, body))
+        received = b""
+        while len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]:
+            part = await self._stream.receive_some()
+            assert part, "the broker closed the connection"
+            received += part
+        return Answer(received[8:])
+
+
+async def live_and_die(groups: int, host: str, port: int) -> None:
+    """All members join; one of each group dies; the others share again."""
+    shares = Shares(groups)
+    async with trio.open_nursery() as others, trio.open_nursery() as dying:
+        began = time.monotonic()
+        for number in range(groups):
+            for place in range(MEMBERS):
+                nursery = others if place else dying
+                nursery.start_soon(Member(number, place, shares).live, host, port)
+        await _until(lambda: shares.is_done(range(MEMBERS), [0] * groups))
+        print(f"{groups} groups joined in {time.monotonic() - began:.1f} s", flush=True)
+        last = [found.pop(0) for found in shares.of]
+        dying.cancel_scope.cancel()
+        began = time.monotonic()
+        await _until(lambda: shares.is_done(range(1, MEMBERS), last))
+        print(f"shared out again in {time.monotonic() - began:.1f} s", flush=True)
+        others.cancel_scope.cancel()
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(SHARED_S):
+        while not holds():
+            await trio.sleep(0.05)
+
+
+def main() -> int:
+    """Exit code 0 if no turn was long."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=1000)
+    options = parser.parse_args()
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    with RunningBroker(listen={"kafka": "127.0.0.1:0"}, others=False, settings=SETTINGS) as broker:
+        trio.run(live_and_die, options.groups, *broker.address("kafka"))
+        held = [line for line in broker.new_log_lines() if "loop_held" in line]
+        broker.stop()
+    print(*held, sep="\n")
+    print(f"{len(held)} turns of {TURN_MS} ms or more")
+    return int(bool(held))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
