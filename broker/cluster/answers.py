@@ -20,6 +20,8 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.broker import ClusterBroker
 
+TURN_TOPICS = 100  # Looked at between two checkpoints: a millisecond or two with some partitions.
+
 
 class Answers:
     """Answers the calls of other brokers."""
@@ -30,6 +32,8 @@ class Answers:
             "commit": self._commit,
             "committed": self._committed,
             "end_group": self._end_group,
+            "kept": self._kept,
+            "purge": self._purge,
             "place": self._place,
             "reached": self._follow,
         }
@@ -125,6 +129,26 @@ class Answers:
             given = None if subscription is None else subscription.committed(index)
             found.append((full, index, None if given is None else (given.offset, given.metadata)))
         return found
+
+    async def _kept(self, call: Call) -> list[tuple[str, int, int, int]]:
+        broker = self._broker
+        found = []
+        for number, topic in enumerate(broker.topics.all(), 1):
+            if broker.placement.is_here(topic.name):
+                found.append((topic.name.full, *topic.kept()))
+            if number % TURN_TOPICS == 0:
+                await trio.lowlevel.checkpoint()
+        return found
+
+    async def _purge(self, call: Call) -> None:
+        (full,) = call.arguments
+        broker = self._broker
+        name = TopicName(*full.split("/", 2))
+        self._check(call, Action.DELETE, Resource.of_topic(name))
+        topic = broker.topics.get(name)
+        await broker.durability.settled()  # Only what is durable can be dropped.
+        await broker.retention.purge(topic)
+        await broker.durability.settled()
 
     async def _end_group(self, call: Call) -> bool:
         (group,) = call.arguments

@@ -6,7 +6,7 @@ published. Who asks for a change goes on once it has followed it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from broker.cluster.links import (
     send_message,
 )
 from broker.cluster.placement import NOBODY, Owner, elsewhere
-from broker.cluster.siblings import Asker, Commit, Committed, Siblings
+from broker.cluster.siblings import Asker, Commit, Committed, Kept, Siblings
 
 if TYPE_CHECKING:
     from broker.cluster.placement import ClusterPlacement
@@ -35,6 +35,7 @@ LOOK_S: Final = 0.05
 # For the other brokers to follow a change before it is answered: they take milliseconds, and who
 # hangs must not hold up changes.
 SPREAD_S: Final = 1.0
+KEPT_S: Final = 1.0  # For other brokers to say what they hold: a list does not wait for who hangs.
 IDLE_MAX: Final = 8  # Connections to one broker that are kept for the next calls.
 CALLS_MAX: Final = 64  # Under way to all brokers: each holds a connection.
 
@@ -115,6 +116,25 @@ class Home(Siblings):
     async def end_group(self, node: int, asker: Asker, group: bytes) -> bool:
         """As `Siblings.end_group`."""
         return bool((await self._ask_node(node, asker, "end_group", [group])).result)
+
+    async def purge(self, node: int, asker: Asker, topic: str) -> None:
+        """As `Siblings.purge`."""
+        await self._ask_node(node, asker, "purge", [topic])
+
+    async def kept(self) -> Mapping[str, Kept]:
+        """As `Siblings.kept`."""
+        found: dict[str, Kept] = {}
+
+        async def one(owner: Owner) -> None:
+            with suppress(errors.BrokerError):
+                reply = await self._ask(owner, Call("kept", []))
+                found.update({name: (a, b, c) for name, a, b, c in reply.result})
+
+        with trio.move_on_after(KEPT_S):
+            async with trio.open_nursery() as nursery:
+                for owner in self._placement.others():
+                    nursery.start_soon(one, owner)
+        return found
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """As `Siblings.relay`."""

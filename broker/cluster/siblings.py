@@ -5,7 +5,7 @@ Knows no socket: `calls.py` carries it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Topic's full name, partition, offset, metadata, time in microseconds.
 Commit = tuple[str, int, int, bytes | None, int]
+# Messages, bytes and segments of a topic.
+Kept = tuple[int, int, int]
 # Offset and metadata as they were given; None: never set.
 Committed = tuple[int, bytes | None] | None
 
@@ -61,6 +63,18 @@ class Siblings:
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """A connection to the listener of that name of another broker. Raises OwnedElsewhere."""
         raise _alone()
+
+    async def purge(self, node: int, asker: Asker, topic: str) -> None:
+        """Drop all records of a topic, by its full name, that another broker owns; done once that
+        is published. Raises OwnedElsewhere where that broker does not answer, NotAuthorized.
+        """
+        raise _alone()
+
+    async def kept(self) -> Mapping[str, Kept]:
+        """What the topics of other brokers hold, by their full names; nothing of those of a broker
+        that does not answer soon. For figures in lists: it says nothing of what a client may see.
+        """
+        return {}
 
     async def follow(self) -> None:
         """Have the catalogue be as it is now at its owner."""

@@ -110,6 +110,17 @@ class Topic:
         """Raises OwnedElsewhere for a topic of another broker."""
         self.placement.check(self.meta.name)
 
+    def kept(self) -> tuple[int, int, int]:
+        """Messages that may be read (gaps counted in), bytes and segments of all partitions; none
+        where another broker owns the topic.
+        """
+        parts = self.partitions
+        return (
+            sum(one.high_watermark - one.log_start_offset for one in parts),
+            sum(one.size_bytes for one in parts),
+            sum(len(one.segments()) for one in parts),
+        )
+
     def partition(self, index: int) -> Partition:
         """The partition of that number, from 0, if this broker owns it.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from protocols.iggy.names import streams
 from protocols.iggy.replies import Stats
-from protocols.iggy.topics import in_pieces, messages_count
+from protocols.iggy.topics import KeptElsewhere, in_pieces
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -40,23 +40,23 @@ class Stored:
     size_bytes: int = 0
     groups: int = 0
 
-    def add(self, broker: Broker, topic: Topic) -> None:
-        """One more topic."""
+    def add(self, broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> None:
+        """One more topic, with the figures of its owner."""
+        messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
         self.topics += 1
         self.groups += broker.named_groups.count(topic)
-        for partition in topic.partitions:
-            self.partitions += 1
-            self.segments += len(partition.segments())
-            self.messages += messages_count(partition)
-            self.size_bytes += partition.size_bytes
+        self.partitions += len(topic.partitions)
+        self.segments += segments
+        self.messages += messages
+        self.size_bytes += size
 
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     """The record of GET_STATS."""
-    stored = Stored()
+    stored, elsewhere = Stored(), await broker.siblings.kept()
     async for topic in in_pieces(broker.topics.all()):
         if not topic.deleted:
-            stored.add(broker, topic)
+            stored.add(broker, topic, elsewhere)
     disk = shutil.disk_usage(broker.data_dir)
     cpus = os.cpu_count() or 1
     process_s = max(time.clock_gettime(time.CLOCK_MONOTONIC) - _start_s(), 0.001)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
+from broker.cluster.siblings import Asker
 from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
@@ -19,16 +20,18 @@ from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 async def get_stream(context: Context, request: m.GetStream) -> Answer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
-    infos = await topic_infos(context.broker, names.topics(context.broker, stream))
+    broker = context.broker
+    infos = await topic_infos(broker, names.topics(broker, stream), await broker.siblings.kept())
     return Answer([_stream_info(stream, infos), *infos])
 
 
 async def get_streams(context: Context, request: m.GetStreams) -> Answer:
     """All streams."""
     broker = context.broker
+    elsewhere = await broker.siblings.kept()
     records = []
     for stream in names.streams(broker):
-        infos = await topic_infos(broker, names.topics(broker, stream))
+        infos = await topic_infos(broker, names.topics(broker, stream), elsewhere)
         records.append(_stream_info(stream, infos))
         await trio.lowlevel.checkpoint()
     return Answer(records)
@@ -53,7 +56,7 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
     else:
         ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
-    infos = await topic_infos(broker, names.topics(broker, stream))
+    infos = await topic_infos(broker, names.topics(broker, stream), {})
     return Answer([_stream_info(stream, infos)], ticket=ticket)
 
 
@@ -82,13 +85,21 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
 
 
 async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
-    """Delete all messages of all topics of a stream. Raises Absent."""
+    """Delete all messages of all topics of a stream, whichever broker owns them. Raises Absent,
+    OwnedElsewhere.
+    """
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
+    asker = Asker(context.connection.principal, context.connection.at)
     await broker.durability.settled()  # Only what is durable can be dropped.
     for topic in names.topics(broker, stream):
-        if not topic.deleted:
+        if topic.deleted:
+            continue
+        owner = broker.placement.owner(topic.name)
+        if owner is None:
             await broker.retention.purge(topic)
+        else:
+            await broker.siblings.purge(owner.node_id, asker, topic.name.full)
     await broker.durability.settled()
     return Answer()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -48,6 +48,9 @@ RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
 
+KeptElsewhere = Mapping[str, tuple[int, int, int]]
+"""Messages, bytes and segments of topics of other brokers (`Siblings.kept`)."""
+
 # Partitions that a list looks at between two checkpoints: some ms of work.
 PIECE_PARTITIONS = 200
 
@@ -64,7 +67,7 @@ async def get_topics(context: Context, request: m.GetTopics) -> Answer:
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     topics = names.topics(broker, stream)
-    infos = await topic_infos(broker, topics)
+    infos = await topic_infos(broker, topics, await broker.siblings.kept())
     return Answer([r.Count(len(infos)), *infos])
 
 
@@ -176,9 +179,10 @@ async def flush(context: Context, request: m.FlushUnsavedBuffer) -> Answer:
     return Answer()
 
 
-def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
-    """The record of a topic."""
+def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicInfo:
+    """The record of a topic, with the figures of its owner."""
     partitions = topic.partitions
+    messages, size, _ = elsewhere.get(topic.name.full) or topic.kept()
     settings = topic.meta.settings
     retention_ms = settings.get(RETENTION_MS, broker.config.log.retention_ms)
     retention_bytes = settings.get(RETENTION_BYTES, broker.config.log.retention_bytes)
@@ -194,8 +198,8 @@ def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
         compression=compression,
         size_max=size_max,
         replication=int(settings.get(REPLICATION, REPLICATION_DEFAULT)),
-        size_bytes=sum(partition.size_bytes for partition in partitions),
-        messages_count=sum(messages_count(partition) for partition in partitions),
+        size_bytes=size,
+        messages_count=messages,
         name=topic.name.topic,
         options=packed(given),
         derived_options=derived(
@@ -204,9 +208,15 @@ def topic_info(broker: Broker, topic: Topic) -> r.TopicInfo:
     )
 
 
-async def topic_infos(broker: Broker, topics: Sequence[Topic]) -> list[r.TopicInfo]:
-    """The records of many topics, made in pieces."""
-    return [topic_info(broker, topic) async for topic in in_pieces(topics) if not topic.deleted]
+async def topic_infos(
+    broker: Broker, topics: Sequence[Topic], elsewhere: KeptElsewhere
+) -> list[r.TopicInfo]:
+    """The records of many topics, made in pieces; `elsewhere` is what other brokers hold."""
+    return [
+        topic_info(broker, topic, elsewhere)
+        async for topic in in_pieces(topics)
+        if not topic.deleted
+    ]
 
 
 async def in_pieces(topics: Sequence[Topic]) -> AsyncIterator[Topic]:
@@ -298,7 +308,7 @@ def _settings(
 
 def _details(broker: Broker, topic: Topic) -> list[r.TopicInfo | r.PartitionInfo]:
     partitions = [_partition_info(topic, partition) for partition in topic.partitions]
-    return [topic_info(broker, topic), *partitions]
+    return [topic_info(broker, topic, {}), *partitions]
 
 
 def _partition_info(topic: Topic, partition: Partition) -> r.PartitionInfo:

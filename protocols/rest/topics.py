@@ -4,6 +4,7 @@ connection and no file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -42,8 +43,9 @@ class TopicsApi:
             return in_namespace and name.full > after
 
         topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
+        kept = await self._broker.siblings.kept()
         page = messages.TopicPage(
-            topics=[self._summary(topic) async for topic in in_turns(topics[:limit])],
+            topics=[self._summary(topic, kept) async for topic in in_turns(topics[:limit])],
             next=topics[limit - 1].name.full if len(topics) > limit else None,
         )
         return json_response(page)
@@ -86,12 +88,15 @@ class TopicsApi:
         await self._broker.durability.reached(ticket)
         return Response(status_code=204)
 
-    def _summary(self, topic: Topic) -> messages.TopicSummary:
+    def _summary(
+        self, topic: Topic, elsewhere: Mapping[str, tuple[int, int, int]]
+    ) -> messages.TopicSummary:
+        records, size_bytes, _ = elsewhere.get(topic.name.full) or topic.kept()
         return messages.TopicSummary(
             name=topic.name.full,
             partitions=len(topic.partitions),
-            records=sum(one.high_watermark - one.log_start_offset for one in topic.partitions),
-            size_bytes=sum(one.size_bytes for one in topic.partitions),
+            records=records,
+            size_bytes=size_bytes,
             durability=str(self._in_force(topic)["durability"]),
         )
 

@@ -167,6 +167,12 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         assert await home.committed(OTHER, asker, b"h", None) == [(name.full, 0, None)]
         with pytest.raises(errors.OwnedElsewhere):
             await home.commit(9, asker, b"g", commits)
+        partition = second.broker.topics.partition(name, 0)
+        await append(second.broker, partition, "kafka", [b"x", b"y"])
+        assert await home.kept() == {name.full: (2, partition.size_bytes, 1)}
+        await home.purge(OTHER, asker, name.full)
+        assert partition.log_start_offset == partition.high_watermark == 2
+        assert (await home.kept())[name.full][0] == 0
         # A broker that was fenced while it hung brings what its clients had asked before.
         store.ledger.fence(first.shared.session.number, -1)
         await second.membership.step()
