@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from conformance.cluster import servers
 from conformance.cluster.running import Cluster
@@ -15,6 +16,12 @@ NODE_OF = {"kafka": 0, "pulsar": 1, "iggy": 2, "http": 0}
 
 class NoCluster(Exception):
     """What a cluster needs is not on this machine; the text says what."""
+
+
+def knocks_blindly(case: ModuleType) -> bool:
+    """Whether a case sends frames of its own, which do not look for a topic's owner."""
+    wires = ("KafkaWire", "PulsarWire", "IggyWire", "HttpPlace")
+    return any(name in vars(case) for name in wires)
 
 
 @contextmanager

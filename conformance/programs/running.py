@@ -38,6 +38,9 @@ def build_in(place: Path, tool: str, *arguments: str) -> None:
 
 
 def lines_of(command: Sequence[str]) -> list[str]:
-    """The lines that it prints, `ok` or `FAILED` and the step."""
+    """The lines that it prints, `ok` or `FAILED` and the step; of one that broke off, its last
+    words too.
+    """
     done = subprocess.run(command, timeout=RUN_S, capture_output=True, text=True)
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()[-5:]]
+    lines = done.stdout.splitlines()
+    return [*lines, *done.stderr.splitlines()[-5:]] if done.returncode or not lines else lines
