@@ -107,6 +107,7 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
             GET=Served(
                 topics.list_topics,
                 Action.DESCRIBE,
+                lists=True,
                 answer=messages.TopicPage,
                 query=(*PAGE, Query("namespace", "tenant/namespace: its topics alone.", TEXT)),
             ),
@@ -136,6 +137,7 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
             GET=Served(
                 groups.list_groups,
                 Action.DESCRIBE,
+                lists=True,
                 answer=messages.GroupPage,
                 query=(
                     *PAGE,

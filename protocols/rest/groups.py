@@ -4,12 +4,15 @@ read. Knows bodies and the broker, no connection and no file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.access.rights import Resource
+from broker.errors import NotAuthorized
 from protocols.rest import messages
 from protocols.rest.bodies import (
     decoded_group,
@@ -20,6 +23,7 @@ from protocols.rest.bodies import (
     topic_name,
 )
 from protocols.rest.requests import json_response
+from protocols.rest.routes import seen_by
 from protocols.rest.turns import backlog_of, first_topics, in_turns
 
 if TYPE_CHECKING:
@@ -39,17 +43,19 @@ class GroupsApi:
     async def list_groups(self, request: Request) -> Response:
         """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
 
-        A page ends with a whole topic, so it may hold more than was asked for.
+        A page ends with a whole topic, so it may hold more than was asked for. The client is shown
+        the groups that it may see.
         """
         limit = page_limit(request)
         given = request.query_params.get("group")
         wanted = None if given is None else decoded_group(request, given.encode())
+        is_seen = seen_by(self._broker, request)
         groups: list[messages.GroupSummary] = []
         last: str | None = None
         async for topic in in_turns(await self._topics(request)):
             if len(groups) >= limit:
                 return json_response(messages.GroupPage(groups, next=last))
-            groups += await summarize_groups(self._broker, topic, wanted)
+            groups += await summarize_groups(self._broker, topic, wanted, is_seen)
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))
 
@@ -77,20 +83,28 @@ class GroupsApi:
         topics = self._broker.topics
         given = request.query_params.get("topic")
         if given is not None:
-            return [topics.get(parsed_topic(given))]
+            name = parsed_topic(given)
+            if not seen_by(self._broker, request)(Resource.of_topic(name)):
+                raise NotAuthorized(f"topic {name} may not be seen")
+            return [topics.get(name)]
         after = request.query_params.get("after", "")
         every = tuple(topics.all())
         return await first_topics(every, lambda topic: topic.name.full > after, len(every))
 
 
 async def summarize_groups(
-    broker: Broker, topic: Topic, wanted: bytes | None = None
+    broker: Broker,
+    topic: Topic,
+    wanted: bytes | None = None,
+    is_seen: Callable[[Resource], bool] = lambda _: True,
 ) -> list[messages.GroupSummary]:
-    """A line about each group of a topic, or about the one wanted if it is there."""
+    """A line about each group of a topic that is seen, or about the one wanted if it is there."""
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
     found: list[messages.GroupSummary] = []
     async for name in in_turns(names):
         subscription = broker.subscriptions.find(topic, name)
+        if not is_seen(Resource.of_group(name, topic.name)):
+            continue
         if subscription is not None:  # Else it ended meanwhile.
             found.append(await _summary(subscription))
     return found

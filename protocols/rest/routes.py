@@ -5,8 +5,9 @@ Knows no topic but by the names in the path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -51,6 +52,7 @@ class Served:
     statuses: Sequence[int] = (200,)
     other_formats: Sequence[str] = ()
     needs_body: bool = True
+    lists: bool = False  # It shows what its client may see: whoever has logged in may ask.
 
 
 Described = tuple[str, Mapping[str, Served]]
@@ -77,12 +79,12 @@ class Routes:
         async def serve(request: Request) -> Response:
             method = "GET" if request.method == "HEAD" else request.method
             if (action := methods[method].action) is not None:
-                await self._admit(request, action)
+                await self._admit(request, action, lists=methods[method].lists)
             return await handlers[method](request)
 
         return Route(path, serve, methods=list(methods))
 
-    async def _admit(self, request: Request, action: Action) -> None:
+    async def _admit(self, request: Request, action: Action, *, lists: bool) -> None:
         """Find out who asks, and check that they may. Raises NotAuthenticated, NotAuthorized,
         LimitExceeded.
         """
@@ -91,6 +93,8 @@ class Routes:
         if identity is not None:
             exchange.principal = identity.principal
         exchange.allowance = _allowance(broker, exchange.principal, request)
+        if lists and identity is not None:
+            return
         resource, at = named_in(request), origin(request)
 
         def check_again() -> None:
@@ -113,6 +117,14 @@ def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowa
     size = request.headers.get("content-length", "")
     allowance.spend(1, int(size) if size.isdecimal() else 0)
     return allowance
+
+
+def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
+    """Whether a list shows its client something."""
+    principal, allows = request.scope["exchange"].principal, broker.access.allows
+    if allows(principal, Action.DESCRIBE, CLUSTER):
+        return lambda _: True
+    return partial(allows, principal, Action.DESCRIBE)
 
 
 def named_in(request: Request) -> Resource:

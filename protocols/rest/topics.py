@@ -16,6 +16,7 @@ from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
 from protocols.rest.groups import summarize_groups
 from protocols.rest.requests import json_response
+from protocols.rest.routes import seen_by
 from protocols.rest.turns import first_topics, in_turns
 
 if TYPE_CHECKING:
@@ -32,15 +33,18 @@ class TopicsApi:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`."""
+        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`; of
+        those that the client may see.
+        """
         limit = page_limit(request)
         after = request.query_params.get("after", "")
         namespace = request.query_params.get("namespace")
+        is_seen = seen_by(self._broker, request)
 
         def wanted(topic: Topic) -> bool:
             name = topic.name
             in_namespace = namespace in (None, f"{name.tenant}/{name.namespace}")
-            return in_namespace and name.full > after
+            return in_namespace and name.full > after and is_seen(topic.resource)
 
         topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
         kept = await self._broker.siblings.kept()

@@ -5,6 +5,7 @@ import base64
 import pytest
 import trio
 
+from storage.metadata.names import TopicName
 from storage.metadata.user_records import Grant
 from tests.protocols.rest.asgi import call
 from tests.waiting import until
@@ -66,6 +67,42 @@ async def test_a_user_may_do_what_was_granted(app, broker):
     assert (await call(app, "PUT", TOPIC, headers=anna)).status == 201
     assert (await call(app, "DELETE", TOPIC, headers=anna)).status == 403
     assert (await call(app, "GET", "/api/v1/users", headers=anna)).status == 403
+
+
+async def test_lists_show_what_the_user_may_see_and_nothing_else(app, broker, root):
+    for name in ("hidden", "orders", "other"):
+        path = f"/api/v1/topics/public/default/{name}"
+        await call(app, "PUT", path, headers=basic("root:secret:one"))
+        topic = broker.topics.get(TopicName("public", "default", name))
+        for group in (b"billing", b"shipping"):
+            broker.subscriptions.open(topic, group).open()
+    await broker.users.create("anna", "secret")
+    anna = basic("anna:secret")
+
+    async def shown(path, key):
+        answer = await call(app, "GET", path, headers=anna)
+        assert answer.status == 200
+        return [one[key] for one in answer.json[path.split("/")[3].partition("?")[0]]]
+
+    assert await shown("/api/v1/topics", "name") == []
+    assert await shown("/api/v1/groups", "group") == []
+    await broker.permissions.grant(Grant("anna", "produce", "public/default/orders"))
+    await broker.permissions.grant(Grant("anna", "consume", "public/default/other@billing"))
+    assert await shown("/api/v1/topics", "name") == [
+        "public/default/orders",
+        "public/default/other",
+    ]
+    assert await shown("/api/v1/groups", "group") == ["billing", "shipping", "billing"]
+    assert (
+        await shown("/api/v1/groups?topic=public/default/orders", "topic")
+        == ["public/default/orders"] * 2
+    )
+    refusals = [
+        await call(app, "GET", f"/api/v1/groups?topic=public/default/{name}", headers=anna)
+        for name in ("hidden", "none")
+    ]
+    assert [answer.status for answer in refusals] == [403, 403]
+    assert (await call(app, "GET", "/api/v1/topics")).status == 401
 
 
 async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker, root):
