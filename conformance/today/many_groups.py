@@ -77,18 +77,23 @@ class Member:
         self._shares = shares.of[number]
         self._id = string(b"")
         self._stream: trio.SocketStream
+        self.life = trio.CancelScope()
 
     async def live(self, host: str, port: int) -> None:
-        """Until cancelled: then its connection ends, as when its process dies."""
+        """Until its life is cancelled: then its connection ends, as when its process dies."""
         self._stream = await trio.open_tcp_stream(host, port)
-        async with self._stream:
-            while True:
-                generation = await self._joined()
-                self._shares[self._place] = generation
-                mine = self._name + struct.pack(">i", generation) + self._id
-                while not (await self._ask(HEARTBEAT, mine)).number(">h"):
-                    await trio.sleep(HEARTBEAT_S)
-                del self._shares[self._place]
+        with self.life:
+            async with self._stream:
+                await self._live()
+
+    async def _live(self) -> None:
+        while True:
+            generation = await self._joined()
+            self._shares[self._place] = generation
+            mine = self._name + struct.pack(">i", generation) + self._id
+            while not (await self._ask(HEARTBEAT, mine)).number(">h"):
+                await trio.sleep(HEARTBEAT_S)
+            del self._shares[self._place]
 
     async def _joined(self) -> int:
         """The generation in which it has a share."""
@@ -129,20 +134,22 @@ class Member:
 async def live_and_die(groups: int, host: str, port: int) -> None:
     """All members join; one of each group dies; the others share again."""
     shares = Shares(groups)
-    async with trio.open_nursery() as others, trio.open_nursery() as dying:
+    members = [
+        Member(number, place, shares) for number in range(groups) for place in range(MEMBERS)
+    ]
+    async with trio.open_nursery() as nursery:
         began = time.monotonic()
-        for number in range(groups):
-            for place in range(MEMBERS):
-                nursery = others if place else dying
-                nursery.start_soon(Member(number, place, shares).live, host, port)
+        for member in members:
+            nursery.start_soon(member.live, host, port)
         await _until(lambda: shares.is_done(range(MEMBERS), [0] * groups))
         print(f"{groups} groups joined in {time.monotonic() - began:.1f} s", flush=True)
         last = [found.pop(0) for found in shares.of]
-        dying.cancel_scope.cancel()
+        for member in members[::MEMBERS]:
+            member.life.cancel()
         began = time.monotonic()
         await _until(lambda: shares.is_done(range(1, MEMBERS), last))
         print(f"shared out again in {time.monotonic() - began:.1f} s", flush=True)
-        others.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
 
 
 async def _until(holds: Callable[[], bool]) -> None:

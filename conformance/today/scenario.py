@@ -148,7 +148,7 @@ def check_group(client: Client, topic: str, group: str) -> float:
         took = time.monotonic() - died
         client.call("produce", topic, "none")
         count = len(RECORDS)
-        _until(members, lambda: _taken(members) == count and any(m.committed for m in members))
+        _until(members, lambda: _taken(members) == count and _committed(members))
     finally:
         for one in members:
             one.kill()
@@ -176,6 +176,10 @@ def check_refusal(client: Client, topic: str) -> str:
 
 def _covers(members: Sequence[Member]) -> bool:
     return sorted(part for one in members for part in one.assigned) == list(range(PARTITIONS))
+
+
+def _committed(members: Sequence[Member]) -> bool:
+    return all(one.committed or not one.values for one in members)
 
 
 def _taken(members: Sequence[Member]) -> int:

@@ -5,9 +5,13 @@ import { createRequire } from "node:module";
 
 const require = createRequire(import.meta.url);
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = kafkajs;
+const Lz4 = require("kafkajs-lz4");
 CompressionCodecs[CompressionTypes.Snappy] = require("kafkajs-snappy");
+CompressionCodecs[CompressionTypes.LZ4] = new Lz4().codec;
+CompressionCodecs[CompressionTypes.ZSTD] = require("@kafkajs/zstd")();
 
-const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
+const { None: none, GZIP: gzip, Snappy: snappy, LZ4: lz4, ZSTD: zstd } = CompressionTypes;
+const CODECS = { none, gzip, snappy, lz4, zstd };
 const [command, address, topic, ...rest] = process.argv.slice(2);
 const kafka = new Kafka({ brokers: [address], logLevel: logLevel.NOTHING });
 const say = (what) => console.log(JSON.stringify(what));

@@ -5,8 +5,12 @@ topic is made with one partition, as the console producer chooses partitions its
 """
 
 import base64
+import ctypes
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from lines import RECORDS, say
 
@@ -14,6 +18,18 @@ FOLDER, COMMAND, ADDRESS, TOPIC = sys.argv[1:5]
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{FOLDER}/*"]
 TOOLS = "org.apache.kafka.tools."
 NULL = "(none)"
+CONSUMER = "consumer.ConsoleConsumer"
+PR_SET_PDEATHSIG = 1
+# What its members tell is in their logs: their shares, and what they have committed.
+LOGS = """rootLogger.level = warn
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = log %m%n
+rootLogger.appenderRef.out.ref = out
+logger.a.name = org.apache.kafka.clients.consumer.internals.ConsumerCoordinator
+logger.a.level = debug
+"""
 
 
 def tool(name, *arguments, given=""):
@@ -48,29 +64,72 @@ def produce(codec):
     say(done=True)
 
 
+SHOWN = properties(
+    "--formatter-property",
+    print_key="true",
+    print_headers="true",
+    print_offset="true",
+    print_partition="true",
+    null_literal=NULL,
+)
+
+
 def consume(*arguments):
-    how = properties(
-        "--formatter-property",
-        print_key="true",
-        print_headers="true",
-        print_offset="true",
-        print_partition="true",
-        null_literal=NULL,
-    )
-    return tool("consumer.ConsoleConsumer", "--topic", TOPIC, *arguments, *how).splitlines()
+    return tool(CONSUMER, "--topic", TOPIC, *arguments, *SHOWN).splitlines()
+
+
+def record(line):
+    partition, offset, headers, key, value = line.split("\t")
+    pairs = [] if headers == "NO_HEADERS" else [one.split(":") for one in headers.split(",")]
+    return {
+        "partition": int(partition.partition(":")[2]),
+        "offset": int(offset.partition(":")[2]),
+        "key": b64(key),
+        "value": b64(value),
+        "headers": [[name, b64(one)] for name, one in pairs],
+    }
 
 
 def read(count):
     for line in consume("--partition", "0", "--offset", "earliest", "--max-messages", count):
-        partition, offset, headers, key, value = line.split("\t")
-        pairs = [] if headers == "NO_HEADERS" else [one.split(":") for one in headers.split(",")]
-        say(
-            partition=int(partition.partition(":")[2]),
-            offset=int(offset.partition(":")[2]),
-            key=b64(key),
-            value=b64(value),
-            headers=[[name, b64(one)] for name, one in pairs],
-        )
+        say(**record(line))
+
+
+def member(group):
+    """A consumer with a group, which commits by itself, and what it and its log say."""
+    logs = Path(FOLDER) / "member.properties"
+    logs.write_text(LOGS)
+    how = properties(
+        "--command-property",
+        session_timeout_ms="6000",
+        heartbeat_interval_ms="1000",
+        auto_commit_interval_ms="500",
+        auto_offset_reset="earliest",
+    )
+    command = [*JAVA, f"-Dlog4j2.configurationFile={logs}", TOOLS + CONSUMER]
+    command += ["--bootstrap-server", ADDRESS, "--topic", TOPIC, "--group", group, *how, *SHOWN]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent
+    )
+    taken, committed = {}, {}
+    for line in running.stdout:
+        if shares := re.search(r"the new Assignment\(partitions=\[(.*?)\]", line):
+            found = re.findall(r"-(\d+)(?:,|$)", shares[1])
+            say(assigned=[int(number) for number in found])
+        elif done := re.search(r"Committed offset (\d+) for partition .*-(\d+)", line):
+            committed[int(done[2])] = int(done[1])
+            if all(committed.get(at) == end for at, end in taken.items()):
+                say(committed=True)
+        elif line.startswith("Partition:"):
+            one = record(line.rstrip("\n"))
+            taken[one["partition"]] = one["offset"] + 1
+            say(**one)
+    sys.exit(f"the consumer ended with {running.wait()}")
+
+
+def die_with_parent():
+    """Who kills this script kills the member."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def b64(text):
@@ -105,5 +164,5 @@ def admin():
 
 
 if __name__ == "__main__":
-    commands = {"produce": produce, "read": read, "admin": admin}
+    commands = {"produce": produce, "read": read, "member": member, "admin": admin}
     commands[COMMAND](*sys.argv[5:])
