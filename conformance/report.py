@@ -134,8 +134,8 @@ def _beside(run: Run, beside: Sequence[Run]) -> list[tuple[Outcome, list[Outcome
 
 BESIDE = "Beside other brokers"
 BESIDE_PROMISE = (
-    "The cells of one protocol alone, asked of real brokers of that protocol with the clients that"
-    " speak to them."
+    "What other runs gave in the same cells: real brokers of one protocol, asked with the clients"
+    " that speak to them alone, and our own, three over one store, each protocol at another."
 )
 
 

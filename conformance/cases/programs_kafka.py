@@ -1,13 +1,20 @@
 """Programs in Java, Go, JavaScript and Python with today's Kafka clients and their defaults: every
-codec, a group of three of which one dies, admin calls.
+codec, a group of three of which one dies, admin calls, and refusals of what is not served.
 """
 
 from conformance.runner import Context, Skip
 from conformance.today.programs import PROGRAMS, Unavailable
-from conformance.today.scenario import PARTITIONS, Client, check_codec, check_group
+from conformance.today.scenario import (
+    PARTITIONS,
+    Client,
+    check_codec,
+    check_group,
+    check_refusal,
+)
 
 NAMES = {f"{one.name} {one.version}".strip(): one for one in PROGRAMS}
 CLIENTS = list(NAMES)
+LOOKING = ("kcat",)  # They make no topics.
 
 
 def run(context: Context) -> None:
@@ -18,9 +25,16 @@ def run(context: Context) -> None:
     except Unavailable as reason:
         raise Skip(str(reason)) from None
     topic = context.topic()
-    for name, partitions in ((topic, 1), (f"{topic}-g", PARTITIONS)):
-        context.make_topic(name, partitions)
+    if not program.makes_topics:
+        context.make_topic(topic)
     for number, codec in enumerate(program.codecs):
         check_codec(client, topic, codec, number)
-    check_group(client, f"{topic}-g", f"g-{topic}")
-    client.call("admin", f"{topic}-a")
+    if "group" in program.tries:
+        context.make_topic(f"{topic}-g", PARTITIONS)
+        check_group(client, f"{topic}-g", f"g-{topic}")
+    if "admin" in program.tries:
+        if program.name in LOOKING:
+            context.make_topic(f"{topic}-a", PARTITIONS)
+        client.call("admin", f"{topic}-a")
+    if not program.codecs:
+        check_refusal(client, topic)
