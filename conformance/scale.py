@@ -1,6 +1,6 @@
-"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--delayed N]`: many of
-everything that Pulsar's clients can have on one broker. Prints its memory after each step and the
-turns of its loop that took more than 50 ms of processor time.
+"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N]
+[--delayed N]`: many of everything that Pulsar's clients can have on one broker. Prints its memory
+after each step and the turns of its loop that took more than 50 ms of processor time.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from collections.abc import Callable
 import crc32c
 
 from conformance.raw.pulsar import (
+    ACK,
     FLOW,
     MESSAGE,
     PRODUCER,
@@ -19,7 +20,9 @@ from conformance.raw.pulsar import (
     SUCCESS,
     Fields,
     PulsarWire,
+    Value,
     encode,
+    field_of,
     frame,
 )
 from conformance.server import RunningBroker
@@ -27,7 +30,7 @@ from conformance.server import RunningBroker
 SETTINGS = ("loop_turn_log_ms=50",)
 IN_FLIGHT = 1000
 MADE_TOGETHER = 500
-SHARED, PRODUCER_SUCCESS = 1, 17
+SHARED, PRODUCER_SUCCESS, ACK_RESPONSE = 1, 17, 38
 PERMITS = 1_000_000_000
 
 
@@ -36,10 +39,10 @@ def full(topic: str) -> bytes:
     return f"persistent://public/default/{topic}".encode()
 
 
-def send_frame(number: int, metadata: Fields) -> bytes:
-    """A SEND of one small message."""
+def send_frame(number: int, metadata: Fields, payload: bytes = b"x") -> bytes:
+    """A SEND of one message."""
     head = encode([(1, b"scale"), (2, number), (3, int(time.time() * 1000)), *metadata])
-    rest = struct.pack(">I", len(head)) + head + b"x"
+    rest = struct.pack(">I", len(head)) + head + payload
     body = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
     return frame(SEND, [(1, 0), (2, number)], body)
 
@@ -114,6 +117,40 @@ def delay(address: tuple[str, int], count: int, tell: Callable[[], None]) -> Non
         tell()
 
 
+def large_frame(number: int) -> bytes:
+    """A SEND of a message of a megabyte."""
+    return send_frame(number, [], bytes(1_000_000))
+
+
+def acknowledge_behind_one(address: tuple[str, int], count: int) -> None:
+    """So many messages of a megabyte, all but the first acknowledged; that one is all that a
+    consumer is given who comes afterwards, twice.
+    """
+    with PulsarWire(address) as wire:
+        wire.open_producer("acked")
+        for number in range(count):
+            wire.send(large_frame(number))
+            wire.take_command()
+    with PulsarWire(address) as wire:
+        subscribe(wire, "acked", 0, count)
+        given = [_message(wire) for _ in range(count)]
+        for one in given[1:]:
+            wire.command(ACK, [(1, 0), (2, 0), (3, one), (8, 1)])
+        for _ in given[1:]:
+            wire.expect(ACK_RESPONSE)
+    for _ in range(2):
+        with PulsarWire(address) as wire:
+            subscribe(wire, "acked", 0, count)
+            assert _message(wire) == given[0]
+
+
+def _message(wire: PulsarWire) -> Value:
+    """The id of the next one that is delivered."""
+    found = field_of(wire.expect(MESSAGE), 2)
+    assert found is not None
+    return found
+
+
 def main() -> None:
     """Print what was seen."""
     parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
@@ -121,6 +158,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=most)
     for name, most in (("unacked", 100_000), ("delayed", 1_000_000)):
         parser.add_argument(f"--{name}", type=int, default=most)
+    parser.add_argument("--acked", type=int, default=1000, help="messages of a megabyte")
     wanted = parser.parse_args()
     with RunningBroker(settings=SETTINGS) as broker:
         address = broker.address("pulsar")
@@ -137,6 +175,9 @@ def main() -> None:
         tell(f"{wanted.connections} connections")
         take_unacked(address, wanted.unacked)
         tell(f"{wanted.unacked} unacknowledged messages on one subscription")
+        if wanted.acked:
+            acknowledge_behind_one(address, wanted.acked)
+            tell(f"{wanted.acked} MB acknowledged behind one open message")
         delay(address, wanted.delayed, lambda: tell(f"{wanted.delayed} delayed messages"))
         for wire in wires:
             wire.close()
