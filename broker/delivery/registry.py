@@ -23,6 +23,7 @@ from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.delivery.surroundings import Surroundings, wall_clock_us
+from broker.errors import OwnedElsewhere
 from broker.server.output_budget import OutputBudget
 from broker.subscriptions.members import Member
 from broker.subscriptions.subscriptions import CursorEvent
@@ -133,6 +134,10 @@ class Dispatchers:
         with scope:
             try:
                 await dispatcher.run()
+            except (
+                OwnedElsewhere
+            ):  # Its shard was given up while it read: clients look for it anew.
+                dispatcher.close_consumers()
             except Exception:  # A bug ends this delivery and its consumers, nothing else.
                 log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
                 dispatcher.close_consumers()

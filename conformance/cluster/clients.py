@@ -158,8 +158,13 @@ class ByPulsar:
         """As `Sending.send`."""
         producer = self._producers.get(topic)
         if producer is None:
+            # Without a first sequence the library begins at 0 again where it connects anew before
+            # any answer: its second message then has the first one's sequence, and is a repeat.
             producer = self._producers[topic] = self._client.create_producer(
-                topic, producer_name=self._name, send_timeout_millis=int(ANSWER_S * 1000)
+                topic,
+                producer_name=self._name,
+                initial_sequence_id=0,
+                send_timeout_millis=int(ANSWER_S * 1000),
             )
         for value in values:
             producer.send(value)

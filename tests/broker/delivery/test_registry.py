@@ -1,10 +1,12 @@
 """The register of dispatchers: found by name, linked to cursors, readers awaited after a seek."""
 
 import trio
+from structlog.testing import capture_logs
 
 from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import MemoryCursor, SubscriptionCursor
 from broker.delivery.registry import KEPT_S, Dispatchers
+from broker.errors import OwnedElsewhere
 from storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.delivery.entry_fakes import FakePartition
@@ -30,6 +32,22 @@ async def test_dispatcher_is_found_while_it_has_consumers():
     assert dispatchers.find(partition, b"s") is None
     dispatchers.detach(dispatcher, consumer)
     assert len(dispatchers) == 0
+
+
+async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_error():
+    dispatchers = Dispatchers()
+    dispatcher, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
+
+    async def read():
+        raise OwnedElsewhere("no broker owns it now", 0)
+
+    dispatcher.run = read
+    with capture_logs() as logged:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatchers.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert consumer.was_disconnected and not logged
 
 
 async def test_kind_may_change_once_nobody_is_there():
