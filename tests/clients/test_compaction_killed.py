@@ -17,17 +17,24 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 TOPIC = "persistent://public/default/compacted"
 KILLS = 3
 KEYS = 50
+PATIENCE_S = 120  # Of the client's own timeouts, on a machine that is busy with other tests.
 SENT = 1000  # Before each kill; compacting them takes longer than the wait for the kill.
 
 
 def open_client(broker: RunningBroker) -> Any:
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    return pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=quiet)
+    url = f"pulsar://{broker.addresses['pulsar']}"
+    return pulsar.Client(url, operation_timeout_seconds=PATIENCE_S, logger=quiet)
 
 
 def send(client: Any, rng: random.Random, sent: list[tuple[str, bytes]]) -> None:
     """All of it is acknowledged when this returns."""
-    producer = client.create_producer(TOPIC, batching_enabled=True, block_if_queue_full=True)
+    producer = client.create_producer(
+        TOPIC,
+        batching_enabled=True,
+        block_if_queue_full=True,
+        send_timeout_millis=1000 * PATIENCE_S,
+    )
     for _ in range(SENT):
         key = f"k{rng.randrange(KEYS)}"
         value = b"" if rng.random() < 0.1 else b"%d" % len(sent)
@@ -41,7 +48,7 @@ def read_all(client: Any, *, compacted: bool) -> list[tuple[str, bytes]]:
     reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=compacted)
     found = []
     while reader.has_message_available():
-        message = reader.read_next(60_000)
+        message = reader.read_next(1000 * PATIENCE_S)
         found.append((message.partition_key(), message.data()))
     reader.close()
     return found
@@ -58,9 +65,9 @@ def test_a_broker_that_is_killed_while_it_compacts_has_everything() -> None:
             send(client, rng, sent)
             client.close()
             path = f"{broker.url}/admin/v2/persistent/public/default/compacted/compaction"
-            assert httpx.put(path, timeout=60).status_code == 204
+            assert httpx.put(path, timeout=PATIENCE_S).status_code == 204
             for _ in range(rng.randrange(4)):  # The kill comes with one of the answers.
-                httpx.get(path, timeout=60)
+                httpx.get(path, timeout=PATIENCE_S)
             broker.kill()
             broker.start()
             client = open_client(broker)
