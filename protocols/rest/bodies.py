@@ -53,14 +53,15 @@ class BodyBudget:
     def __init__(self) -> None:
         self._left = BODIES_BYTES_ALL_MAX
 
-    def take(self, request: Request, have: int, more: int) -> None:
-        """Count a piece of a body until its request has ended. Raises Refused: try again later."""
+    def take(self, request: Request, have: int, more: int) -> bool:
+        """Count a piece of a body until its request has ended; whether there is room for it."""
         if have + more <= BODY_BYTES_SMALL:
-            return
+            return True
         if more > self._left:
-            raise Refused(TOO_BUSY, "too many large requests at the same time")
+            return False
         self._left -= more
         request.scope["exchange"].at_end.append(partial(self._give_back, more))
+        return True
 
     def _give_back(self, size: int) -> None:
         self._left += size
@@ -112,23 +113,26 @@ class BodyReader:
         if self.stopping.is_set():
             raise Refused(SHUTTING_DOWN, "the broker is stopping")
         body = bytearray()
-        with trio.move_on_after(PROMPT_S):
-            await self._collect(request, body)
-            return self._checked(body)
-        with trio.move_on_after(self.timeout_s - PROMPT_S):
+        prompt_s = min(PROMPT_S, self.timeout_s)
+        with trio.move_on_after(prompt_s):
+            has_room = await self._collect(request, body)
+            return self._checked(body, has_room=has_room)
+        has_ended = has_room = False
+        with trio.move_on_after(self.timeout_s - prompt_s):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
-                is_whole = False
-                await self._collect(request, body)
-                is_whole = True
+                has_room = await self._collect(request, body)
+                has_ended = True
                 nursery.cancel_scope.cancel()
-            if is_whole:
-                return self._checked(body)
+        if has_ended:
+            return self._checked(body, has_room=has_room)
         if self.stopping.is_set():
             raise Refused(SHUTTING_DOWN, "the broker is stopping")
         raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
 
-    def _checked(self, body: bytearray) -> bytes:
+    def _checked(self, body: bytearray, *, has_room: bool) -> bytes:
+        if not has_room:
+            raise Refused(TOO_BUSY, "too many large requests at the same time")
         if len(body) > self.bytes_max:
             raise self._too_large()
         return bytes(body)
@@ -136,20 +140,23 @@ class BodyReader:
     def _too_large(self) -> Refused:
         return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
-    async def _collect(self, request: Request, body: bytearray) -> None:
-        """Add the rest of the body, or as much of it as shows that it is too large. What was added
-        stays where this is cancelled.
+    async def _collect(self, request: Request, body: bytearray) -> bool:
+        """Add the rest of the body, or as much of it as shows that it is too large; False where
+        there is no room for it. What was added stays where this is cancelled. Raises nothing: out
+        of a nursery it would come in a group.
         """
         while len(body) <= self.bytes_max:
             message = await request.receive()
             if message["type"] == "http.disconnect":
                 body.clear()  # Nobody is there to be answered.
-                return
+                return True
             piece = message.get("body", b"")
-            self.budget.take(request, len(body), len(piece))
+            if not self.budget.take(request, len(body), len(piece)):
+                return False
             body += piece
             if not message.get("more_body", False):
-                return
+                return True
+        return True
 
     async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
         await self.stopping.wait()

@@ -4,6 +4,7 @@ import trio
 from starlette.requests import Request
 
 from protocols.rest.bodies import (
+    PROMPT_S,
     Bodies,
     BodyReader,
     decoded_group,
@@ -114,6 +115,29 @@ async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
     request = Request(scope_of("PUT", "/"), receive)
     assert await reader().read(request, Wanted) == Wanted(123456789)
     assert trio.current_time() > 4.0
+
+
+@pytest.mark.parametrize("pause_s", [0, 2 * PROMPT_S])
+async def test_a_body_that_there_is_no_room_for_is_refused_when_it_comes_late_too(
+    autojump_clock, monkeypatch, pause_s
+):
+    monkeypatch.setattr("protocols.rest.bodies.BODY_BYTES_SMALL", 4)
+    monkeypatch.setattr("protocols.rest.bodies.BODIES_BYTES_ALL_MAX", 8)
+    request = request_of(b'{"number": 5}')
+    receive = request.receive
+
+    async def late():
+        await trio.sleep(pause_s)
+        return await receive()
+
+    assert await refused(Request(request.scope, late)) == "limit_exceeded"
+
+
+@pytest.mark.parametrize("timeout_s", [0.1, PROMPT_S])
+async def test_a_timeout_may_be_shorter_than_what_is_prompt(autojump_clock, timeout_s):
+    short = BodyReader(100, timeout_s, trio.Event())
+    assert await refused(request_of(b"{", end=False), short) == "body_timeout"
+    assert trio.current_time() == pytest.approx(timeout_s)
 
 
 async def test_a_prompt_body_costs_no_task():
