@@ -137,8 +137,10 @@ class Metrics:
         self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # That count by topic.
-        self._of_topic: dict[str, list[tuple[str, tuple[str, ...]]]] = {}  # Keys of the numbers.
-        self._deleted: set[str] = set()  # Topics of which something is still to be forgotten.
+        # Keys of a topic's numbers, as a set that is in order.
+        self._of_topic: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {}
+        # Gauges of deleted topics that clients still count down.
+        self._left: set[tuple[str, tuple[str, ...]]] = set()
         self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
@@ -165,23 +167,29 @@ class Metrics:
                 self._protocols.add(labels[0])
             number = self._numbers[key] = Number()
             if "topic" in names:
-                self._of_topic.setdefault(labels[names.index("topic")], []).append(key)
+                self._of_topic.setdefault(labels[names.index("topic")], {})[key] = None
         return number
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: or clients that make and delete topics would fill the memory."""
-        self._deleted.add(topic)
-        for name in tuple(self._deleted):
-            left = []
-            for key in self._of_topic.pop(name, ()):
-                if key[0] in GAUGES and self._numbers[key].value:
-                    left.append(key)  # Counted down as clients leave: forgotten with the next one.
-                else:
-                    del self._numbers[key]
-            if left:
-                self._of_topic[name] = left
+        for key in [key for key in self._left if not self._numbers[key].value]:
+            self._forget(key)
+        for key in tuple(self._of_topic.get(topic, ())):
+            if key[0] in GAUGES and self._numbers[key].value:
+                self._left.add(key)  # Forgotten with another topic, once it is counted down.
             else:
-                self._deleted.discard(name)
+                self._forget(key)
+
+    def _forget(self, key: tuple[str, tuple[str, ...]]) -> None:
+        name, labels = key
+        _, names = COUNTERS.get(name) or GAUGES[name]
+        topic = labels[names.index("topic")]
+        keys = self._of_topic[topic]
+        del keys[key]
+        if not keys:
+            del self._of_topic[topic]
+        del self._numbers[key]
+        self._left.discard(key)
 
     def histogram(self, name: str) -> Histogram:
         """The histogram of that name (`HISTOGRAMS`)."""

@@ -53,6 +53,21 @@ def test_a_deleted_topics_figures_go_and_those_that_count_down_do_so_later():
     assert len([key for key in rendered(metrics) if '"gone"' in key]) == 2
 
 
+def test_a_topic_made_again_keeps_its_figures_as_others_are_deleted():
+    metrics = Metrics()
+    metrics.number("braidlog_producers", "pulsar", "again").inc()
+    metrics.forget_topic("again")  # Its producer has not left yet.
+    metrics.records_in("kafka", "again", 3, 100)
+    metrics.number("braidlog_producers", "pulsar", "again").inc()
+    metrics.number("braidlog_producers", "pulsar", "again").dec()
+    metrics.forget_topic("another")
+    assert metrics.topic_total("braidlog_records_in", "again") == 3
+    assert metrics.topic_total("braidlog_producers", "again") == 1
+    metrics.number("braidlog_producers", "pulsar", "again").dec()
+    metrics.forget_topic("again")
+    assert not [key for key in rendered(metrics) if '"again"' in key]
+
+
 def test_histogram_counts_each_value_in_every_bucket_above_it():
     metrics = Metrics()
     histogram = metrics.histogram("braidlog_fsync_seconds")
