@@ -7,6 +7,7 @@ import pytest
 from broker.metrics import Metrics
 from broker.server.endings import EndConnection
 from protocols.pulsar import client as served
+from protocols.pulsar import patterns
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.options import PulsarOptions
@@ -30,7 +31,7 @@ async def test_protocol_version_is_the_smaller_one(open_client, theirs, agreed):
     assert connected.protocol_version == agreed
     assert connected.max_message_size == 5_242_880
     assert connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation
-    assert connected.feature_flags.supports_topic_watchers
+    assert connected.feature_flags.supports_topic_watchers is patterns.ARE_SERVED
     assert connected.server_version.startswith("Braidlog ")
 
 

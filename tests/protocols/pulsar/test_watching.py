@@ -12,6 +12,8 @@ from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.protocols.pulsar.talk import Client
 
+pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
+
 ALL = "persistent://public/default/.*"
 
 
