@@ -108,9 +108,11 @@ class Dispatchers:
         """The consumers of a subscription of the topic, each with its partitions."""
         self._forget()
         found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
-        for dispatcher in self._named.get(name, {}).values():
-            partition = dispatcher.partition
-            if partition.topic.topic_id == topic.meta.topic_id and dispatcher.cursor.is_durable:
+        named = self._named.get(name)
+        # One name may be that of subscriptions on very many topics.
+        for partition in topic.partitions if named else ():
+            dispatcher = self._dispatchers.get((partition.partition_id, name))
+            if dispatcher is not None and dispatcher.cursor.is_durable:
                 for one in dispatcher.consumers:
                     _, partitions = found.setdefault((one.protocol, one.identity), (one, []))
                     partitions.append(partition.index)

@@ -34,16 +34,24 @@ class Members:
 
     def __init__(self) -> None:
         """Nobody tells of any yet."""
-        self._sources: list[Source] = []
+        self._sources: list[tuple[Source, str]] = []
 
-    def add_source(self, source: Source) -> None:
-        """Ask there, too: by topic and the subscription's name. It must not wait or raise."""
-        self._sources.append(source)
+    def add_source(self, source: Source, protocol: str = "") -> None:
+        """Ask there, too: by topic and the subscription's name. It must not wait or raise. It
+        tells of members of that protocol, or of several.
+        """
+        self._sources.append((source, protocol))
 
     def of(self, topic: Topic, name: bytes) -> list[Member]:
         """Everybody who reads that topic under that name."""
-        return [one for source in self._sources for one in source(topic, name)]
+        return [one for source, _ in self._sources for one in source(topic, name)]
 
     def others(self, topic: Topic, name: bytes, protocol: str) -> list[Member]:
         """Those of other protocols."""
-        return [one for one in self.of(topic, name) if one.protocol != protocol]
+        return [
+            one
+            for source, its_own in self._sources
+            if its_own != protocol
+            for one in source(topic, name)
+            if one.protocol != protocol
+        ]

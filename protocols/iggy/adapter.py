@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from broker.config.settings import is_loopback
 from broker.server.connection import address_text
-from protocols.iggy.context import Shared
+from protocols.iggy.context import PROTOCOL, Shared
 from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from protocols.iggy.relaying import RelayedSession, RelayingSession
 from protocols.iggy.root import make_root
@@ -48,7 +48,7 @@ class IggyAdapter:
         shared = self._shared.get(broker)
         if shared is None:
             shared = self._shared[broker] = Shared()
-            broker.members.add_source(shared.members)
+            broker.members.add_source(shared.members, PROTOCOL)
         return shared
 
     async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:

@@ -33,6 +33,7 @@ from protocols.kafka.scatter import all_elsewhere, end_elsewhere
 from protocols.turns import in_turns
 
 if TYPE_CHECKING:
+    from broker.subscriptions.members import Member
     from broker.topics.topic import Topic
 
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
@@ -54,11 +55,11 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         return DescribedGroup(Code.NOT_COORDINATOR, name)
     try:
         topics = await _topics_of(context, name or b"")
-        others = described_others(
-            (topic, one)
-            for topic in topics
-            for one in context.broker.members.others(topic, name or b"", PROTOCOL)
-        )
+        found: list[tuple[Topic, Member]] = []
+        async for topic in in_turns(topics, TOPICS_PER_TURN):
+            there = context.broker.members.others(topic, name or b"", PROTOCOL)
+            found += [(topic, one) for one in there]
+        others = described_others(found)
         group = context.groups.find(name or b"")
         if group is not None and group.members:
             members = [*group.described(), *others]

@@ -11,6 +11,7 @@ from protocols.kafka.errors import Code
 from protocols.kafka.long_polls import LongPolls
 from protocols.kafka.members import KafkaMembers
 from protocols.kafka.membership import Group, Refused
+from protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,5 +116,5 @@ def groups_of(broker: Broker, namespace: str, initial_delay_s: float = 0.0) -> G
     table = tables.get(namespace)
     if table is None:
         table = tables[namespace] = GroupTable(initial_delay_s)
-        broker.members.add_source(KafkaMembers(table.find, namespace).of)
+        broker.members.add_source(KafkaMembers(table.find, namespace).of, PROTOCOL)
     return table

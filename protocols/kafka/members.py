@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from protocols.kafka.membership import Group
 
 
+STRING_BYTES_MAX = (1 << 15) - 1  # Of Kafka's; names of other protocols may be longer.
+
+
 class KafkaMembers:
     """The members of one namespace's Kafka groups."""
 
@@ -40,13 +43,24 @@ class KafkaMembers:
         group = self._find(name)
         if group is None or group.protocol_type != PROTOCOL_TYPE:
             return
-        wanted = topic.name.topic.encode()
+        wanted, count = topic.name.topic.encode(), len(topic.partitions)
         for one in group.described():
-            partitions = assigned_partitions(one.assignment).get(wanted)
-            if partitions is not None or wanted in wanted_topics(one.metadata):
+            given = _given(one.assignment, wanted)
+            if given is not None or _wants(one.metadata, wanted):
                 name_text = one.member_id.decode(errors="backslashreplace")
                 address = one.client_host.decode(errors="backslashreplace")
-                yield Member(PROTOCOL, name_text, address, partitions or ())
+                # The leader, a client, may assign what is not there.
+                partitions = [index for index in sorted({*(given or ())}) if 0 <= index < count]
+                yield Member(PROTOCOL, name_text, address, partitions)
+
+
+def _given(assignment: bytes, topic: bytes) -> list[int] | None:
+    # To search the bytes is quick: most topics of a group are not those of a member.
+    return assigned_partitions(assignment).get(topic) if topic in assignment else None
+
+
+def _wants(metadata: bytes, topic: bytes) -> bool:
+    return topic in metadata and topic in wanted_topics(metadata)
 
 
 def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedMember]:
@@ -57,10 +71,10 @@ def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedMem
         topics.setdefault(key, {})[topic.name.topic.encode()] = one.partitions
     return [
         DescribedMember(
-            name.encode(),
+            name.encode()[:STRING_BYTES_MAX],
             None,
             protocol.encode(),
-            address.encode(),
+            address.encode()[:STRING_BYTES_MAX],
             subscription_of(partitions),
             assignment_of(partitions),
         )

@@ -19,3 +19,11 @@ def test_members_come_from_every_source():
     assert members.of(TOPIC, b"g") == [kafka, pulsar]
     assert members.others(TOPIC, b"g", "kafka") == [pulsar]
     assert asked == [(TOPIC, b"g")] * 2
+
+
+def test_who_tells_of_the_askers_protocol_alone_is_not_asked_for_others():
+    members = Members()
+    members.add_source(lambda topic, name: 1 / 0, "kafka")
+    iggy = Member("iggy", "7", "", ())
+    members.add_source(lambda topic, name: [iggy], "iggy")
+    assert members.others(TOPIC, b"g", "kafka") == [iggy]

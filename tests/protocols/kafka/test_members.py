@@ -1,0 +1,65 @@
+"""Members of Kafka groups as other tools see them, and those of others as Kafka's do."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from broker.subscriptions.members import Member
+from protocols.kafka.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
+from protocols.kafka.encoding import string
+from protocols.kafka.group_messages import DescribedMember
+from protocols.kafka.members import KafkaMembers, described_others
+from storage.metadata.names import TopicName
+
+PARTITIONS = 3
+TOPIC = SimpleNamespace(name=TopicName("public", "default", "t"), partitions=[None] * PARTITIONS)
+
+
+def members(*described, kind=PROTOCOL_TYPE):
+    """Partitions by member of the topic, as other tools are told."""
+    group = SimpleNamespace(protocol_type=kind, described=lambda: described)
+    told = KafkaMembers(lambda name: group if name == b"g" else None, "public/default")
+    return {one.name: list(one.partitions) for one in told.of(TOPIC, b"g")}
+
+
+def described(name, wants=(), **given):
+    given = {topic.encode(): partitions for topic, partitions in given.items()}
+    return DescribedMember(
+        name, metadata=subscription_of(wants), assignment=assignment_of(given) if given else b""
+    )
+
+
+def test_members_are_those_who_want_a_topic_or_have_partitions_of_it():
+    assert members(
+        described(b"a", [b"t", b"u"], t=[0, 2]),
+        described(b"b", [b"t"]),
+        described(b"c", [b"u", b"tt"], tt=[1]),
+        described(b"d", t=[1]),
+    ) == {"a": [0, 2], "b": [], "d": [1]}
+    assert members(described(b"a", [b"t"]), kind=b"connect") == {}
+
+
+@pytest.mark.parametrize(
+    "given", [[-1, 1], [1, PARTITIONS], [1, 1], [(1 << 31) - 1, 1, -(1 << 31)]]
+)
+def test_partitions_that_are_not_there_are_not_told_whatever_the_leader_assigns(given):
+    assert members(described(b"a", t=given)) == {"a": [1]}
+
+
+def test_members_of_other_protocols_are_one_each_with_all_their_topics():
+    other = SimpleNamespace(name=TopicName("public", "default", "u"))
+    found = [
+        (TOPIC, Member("pulsar", "p", "::1", (0, 1))),
+        (other, Member("pulsar", "p", "::1", (2,))),
+        (TOPIC, Member("iggy", "7", "", ())),
+    ]
+    first, second = described_others(found)
+    assert (first.member_id, first.client_id, first.client_host) == (b"p", b"pulsar", b"::1")
+    assert first.assignment == assignment_of({b"t": (0, 1), b"u": (2,)})
+    assert first.metadata == subscription_of([b"t", b"u"])
+    assert second.member_id == b"7"
+
+
+def test_a_name_too_long_for_kafka_is_cut():
+    (one,) = described_others([(TOPIC, Member("pulsar", "n" * 40_000, "", (0,)))])
+    assert len(string(one.member_id)) == 2 + (1 << 15) - 1
