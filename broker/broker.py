@@ -22,6 +22,7 @@ from broker.access.bearer import TokenVerifier
 from broker.access.quotas import Quotas
 from broker.access.rules import GrantedRules
 from broker.access.users import Users
+from broker.closing import Closing
 from broker.cluster.placement import Placement
 from broker.cluster.siblings import Siblings
 from broker.commit.durability import Durability
@@ -86,7 +87,10 @@ class Broker:
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters()
-        self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output)  # of all listeners
+        self.closing = Closing()
+        self.dispatchers = Dispatchers(  # of all listeners
+            now_us=self.now_us, output=self.output, closing=self.closing
+        )
         self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
         self.durability = Durability(
             self.committer,
@@ -241,6 +245,7 @@ class Broker:
                 nursery.start_soon(self._partitions.memories.run)
                 nursery.start_soon(self.producers.run)
                 nursery.start_soon(self.dispatchers.run)
+                nursery.start_soon(self.closing.run)
                 nursery.start_soon(self.live.run)
                 nursery.start_soon(self.audit.run)
                 await self.durability.run()

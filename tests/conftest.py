@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import structlog
 import trio
 from trio._core import _run as scheduler
 
@@ -36,6 +37,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 # Brokers in processes of their own say more than they would to an operator.
 os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
+
+
+# As in a broker's process: `rich` takes half a second to show a traceback, which counts as a turn.
+_plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
 
 
 def pytest_addoption(parser):

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable
 
 import structlog
+from structlog.typing import ExcInfo
+
+from broker.config.tracebacks import traceback_text
 
 # Between two lines of one event and cause: an operator sees that it goes on, and the log is no
 # second load on the broker.
@@ -27,11 +30,15 @@ def configure(*, level: str, log_format: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.ExceptionRenderer(_exception_text),
     ]
-    if text:
-        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+    if text:  # By itself it formats tracebacks with `rich`: half a second, and with values.
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=plain
+        )
+        processors.append(renderer)
     else:
-        processors.append(structlog.processors.format_exc_info)
         processors.append(structlog.processors.JSONRenderer(default=repr))
     structlog.configure(
         processors=processors,
@@ -40,7 +47,21 @@ def configure(*, level: str, log_format: str) -> None:
         cache_logger_on_first_use=True,
     )
     # Libraries that log by the standard way (Hypercorn) come out beside ours, warnings and up.
-    logging.basicConfig(level=max(LEVELS[level], logging.WARNING), stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LibraryFormatter(logging.BASIC_FORMAT))
+    logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[handler])
+
+
+def _exception_text(exc_info: ExcInfo) -> str:
+    return traceback_text(exc_info[1])
+
+
+class _LibraryFormatter(logging.Formatter):
+    """Lines of libraries, with tracebacks of bounded size."""
+
+    def formatException(self, ei: ExcInfo | tuple[None, None, None]) -> str:
+        """See `logging.Formatter`."""
+        return traceback_text(ei[1]) if ei[1] is not None else ""
 
 
 class ThrottledLog:

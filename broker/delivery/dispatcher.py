@@ -129,8 +129,8 @@ class Dispatcher(abc.ABC):
     # The pump.
 
     async def run(self) -> None:
-        """Read ahead and give out, until cancelled."""
-        while True:
+        """Read ahead and give out, until cancelled or the partition is gone."""
+        while not self.partition.removed:
             await trio.lowlevel.checkpoint()
             can_give = self._can_give()
             if self.partition.is_terminated:
@@ -264,7 +264,7 @@ class Dispatcher(abc.ABC):
                 self._below_start()
             return None
         except BrokerError as error:
-            if generation == self._generation:
+            if generation == self._generation and not self.partition.removed:
                 self._stop_at(position, error)
             return None
         return read if generation == self._generation else None

@@ -7,13 +7,14 @@ protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
+from broker.closing import Closing
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import DispatchCursor, SubscriptionCursor
 from broker.delivery.exclusive import ExclusiveDispatcher
@@ -23,7 +24,7 @@ from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.delivery.surroundings import Surroundings, wall_clock_us
-from broker.errors import OwnedElsewhere
+from broker.errors import BrokerError, OwnedElsewhere
 from broker.server.output_budget import OutputBudget
 from broker.subscriptions.members import Member
 from broker.subscriptions.subscriptions import CursorEvent
@@ -54,7 +55,8 @@ class CursorLink:
         if index != self.index:
             return
         if event is CursorEvent.DELETED:
-            self.dispatcher.close_consumers()
+            if not self.dispatcher.partition.removed:  # Else `topic_changed` sees to them.
+                self.dispatcher.close_consumers()
         else:
             self.dispatcher.foreign_move(is_seek=event is CursorEvent.SOUGHT)
 
@@ -71,10 +73,18 @@ class Dispatchers:
     """Every dispatcher of one broker."""
 
     def __init__(
-        self, *, now_us: Callable[[], int] = wall_clock_us, output: OutputBudget | None = None
+        self,
+        *,
+        now_us: Callable[[], int] = wall_clock_us,
+        output: OutputBudget | None = None,
+        closing: Closing | None = None,
     ) -> None:
-        """`output` is the budget that what is read ahead counts in."""
+        """`output` is the budget that what is read ahead counts in; `closing` ends the consumers
+        of what is deleted.
+        """
         self._now_us = now_us
+        self.closing = closing or Closing()
+        self._ending: set[Dispatcher] = set()  # Of partitions that are gone.
         self._budget = ReadAhead(output=output)
         self._nursery: trio.Nursery | None = None  # Of the pumps; None: none runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
@@ -87,17 +97,37 @@ class Dispatchers:
         return len(self._dispatchers)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted topic's consumers have to go; those of a terminated one hear of its end."""
-        if event not in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
-            return
-        numbers = {partition.partition_id for partition in topic.partitions}
-        for dispatcher in [*self._dispatchers.values()]:
-            if dispatcher.partition.partition_id in numbers:
-                if event is not TopicEvent.TERMINATED:
-                    dispatcher.close_consumers()
-                dispatcher.wake()
-                if event is TopicEvent.MOVED:  # It may come back, with another partition.
+        """The consumers of partitions that are gone go too, soon: nobody joins them from now on,
+        and nothing more is read for them. Those of a terminated topic hear of its end.
+        """
+        if event is TopicEvent.TERMINATED:
+            numbers = {partition.partition_id for partition in topic.partitions}
+            for dispatcher in self._dispatchers.values():
+                if dispatcher.partition.partition_id in numbers:
+                    dispatcher.wake()
+        elif event in (TopicEvent.DELETED, TopicEvent.SHRUNK, TopicEvent.MOVED):
+            gone = [
+                dispatcher
+                for dispatcher in self._dispatchers.values()
+                if dispatcher.partition.removed and dispatcher not in self._ending
+            ]
+            if event is TopicEvent.MOVED:  # It may come back, with another partition.
+                for dispatcher in gone:
                     self._drop(_key(dispatcher))
+            self._ending.update(gone)
+            self.closing.add(self._end(gone))
+
+    def _end(self, gone: Sequence[Dispatcher]) -> Iterator[None]:
+        """Take the consumers off, a dispatcher at a time, and tell them, one a step."""
+        for dispatcher in gone:
+            self._ending.discard(dispatcher)
+            consumers = _let_off(dispatcher)
+            if self._dispatchers.get(_key(dispatcher)) is dispatcher:
+                self._drop(_key(dispatcher))
+            yield
+            for consumer in consumers:
+                consumer.disconnect()
+                yield
 
     def find(self, partition: Partition, name: bytes) -> Dispatcher | None:
         """The dispatcher of a subscription on a partition, if consumers are attached or awaited."""
@@ -195,7 +225,16 @@ class Dispatchers:
                 )
 
     def attach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
-        """Attach a consumer. Raises SubscriptionBusy, InvalidRequest."""
+        """Attach a consumer.
+
+        Raises SubscriptionBusy, InvalidRequest, and TopicNotFound, OwnedElsewhere where the
+        partition is gone.
+        """
+        try:
+            dispatcher.partition.check_here()
+        except BrokerError:
+            self.release(dispatcher)
+            raise
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
 
@@ -244,6 +283,17 @@ class Dispatchers:
         link = self._links.pop(key, None)
         if link is not None and isinstance(dispatcher.cursor, SubscriptionCursor):
             dispatcher.cursor.subscription.listeners.discard(link)
+
+
+def _let_off(dispatcher: Dispatcher) -> Sequence[Consumer]:
+    """Take every consumer off a dispatcher that delivers no more: nobody is to have what they
+    hold, so it is not worked out who would.
+    """
+    consumers, dispatcher.consumers = dispatcher.consumers, []
+    for consumer in consumers:
+        consumer.is_attached = False
+        consumer.pending.clear()
+    return consumers
 
 
 def _key(dispatcher: Dispatcher) -> Key:

@@ -222,7 +222,8 @@ class SharedDispatcher(Dispatcher):
         except OffsetOutOfRange:
             read = ids.EntryRead([], first)
         except BrokerError as error:
-            self._report(first, error)
+            if not self.partition.removed:
+                self._report(first, error)
             read = ids.EntryRead([], first)
         if generation != self._generation:
             return

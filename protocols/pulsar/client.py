@@ -140,9 +140,13 @@ class Client:
         """End a producer whose topic is gone or takes nothing more, or which the client may not
         have any more: it is to look up the topic again.
         """
-        now = trio.current_time()
-        self._closed = {number: until for number, until in self._closed.items() if until > now}
-        self._closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
+        if self.producers.get(producer.producer_id) is not producer:
+            return  # It left meanwhile, and another one may have its number.
+        now, closed = trio.current_time(), self._closed
+        closed.pop(producer.producer_id, None)
+        while closed and closed[first := next(iter(closed))] <= now:
+            del closed[first]
+        closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
         self.drop_producer(producer)
         if not producer.is_ready:  # Its PRODUCER still waits for its answer.
             self.refuse(producer.request_id, _why_closed(producer, is_forbidden=is_forbidden))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,7 +39,7 @@ class ProducerOwner(Protocol):
         """End the connection."""
 
     def close_producer(self, producer: Producer) -> None:
-        """The broker ends a producer, which is no longer registered."""
+        """The broker ends a producer, which is no longer registered and may have left."""
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now."""
@@ -131,9 +131,13 @@ class ProducerRegistry:
 
     def close_all(self, partition: Partition | LiveTopic) -> None:
         """End every producer of a partition that is gone or takes nothing more."""
-        there = self._partitions.pop(partition.partition_id, None)
-        for producer in list(there.by_name.values()) if there else ():
+        for producer in self.take_all(partition):
             producer.owner.close_producer(producer)
+
+    def take_all(self, partition: Partition | LiveTopic) -> Sequence[Producer]:
+        """Forget every producer of a partition; the caller closes them."""
+        there = self._partitions.pop(partition.partition_id, None)
+        return list(there.by_name.values()) if there else []
 
     def count(self, partition: Partition | LiveTopic) -> int:
         """How many producers a partition has."""

@@ -5,11 +5,12 @@ Knows no command and no bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.live.topic import LiveTopic
 from broker.topics.topic import TopicEvent
-from protocols.pulsar.registry import ProducerRegistry
+from protocols.pulsar.registry import Producer, ProducerRegistry
 from protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
@@ -44,11 +45,21 @@ class SharedState:
         self.topic_lists.topic_changed(topic)
         if event in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
             if isinstance(topic, LiveTopic):
-                self.producers.close_all(topic)
+                self._close(self.producers.take_all(topic))
             for partition in topic.partitions:
-                self.producers.close_all(partition)
+                self._close(self.producers.take_all(partition))
+
+    def _close(self, producers: Sequence[Producer]) -> None:
+        if producers:
+            self.broker.closing.add(_closed(producers))
 
     def producer_name(self) -> str:
         """A name for a producer that brings none: never given out before, over restarts too."""
         self._named += 1
         return f"braidlog-{self._started}-{self._named}"
+
+
+def _closed(producers: Sequence[Producer]) -> Iterator[None]:
+    for producer in producers:
+        producer.owner.close_producer(producer)
+        yield

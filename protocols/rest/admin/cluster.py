@@ -6,12 +6,20 @@ without is remembered until the broker stops.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.errors import NamespaceNotFound, ShuttingDown, StorageFull, TopicInUse
+from broker.errors import (
+    NamespaceNotFound,
+    ShuttingDown,
+    StorageFull,
+    TopicInUse,
+    TopicNotFound,
+)
 from broker.server.connection import address_text
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, text, told
@@ -170,7 +178,9 @@ class ClusterApi:
         self._broker.namespaces.get(tenant, namespace)
         if query.truth(request, ("force",)):
             for topic in self._broker.topics.list(tenant, namespace):
-                await self._broker.topics.delete(topic.name)
+                with suppress(TopicNotFound):  # Another client was quicker.
+                    await self._broker.topics.delete(topic.name)
+                await trio.lowlevel.checkpoint()  # There may be ten thousand.
             await self._broker.live.delete_all(tenant, namespace)
         elif self._broker.live.has_topics(tenant, namespace):
             raise TopicInUse(f"{tenant}/{namespace} has topics")

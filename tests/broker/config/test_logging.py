@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
 import structlog
 
 from broker.config.logging import CAUSES_MAX, PAUSE_S, ThrottledLog
+from broker.config.tracebacks import INNER_FRAMES_MAX, OUTER_FRAMES_MAX
 
 PROGRAM = """
 import structlog
@@ -22,6 +24,20 @@ except ZeroDivisionError:
 import logging
 logging.getLogger("library").warning("of a library")
 """
+DEEP = """
+import logging, structlog
+from broker.config import logging as logs
+logs.configure(level="info", log_format="{log_format}")
+def deep(frames, secret="of-" + "a-client"):
+    if frames:
+        deep(frames - 1)
+    raise ExceptionGroup("many", [ValueError("x" * 1_000_000)] * 1000)
+try:
+    deep(900)
+except ExceptionGroup:
+    structlog.get_logger().exception("connection_failed")
+    logging.getLogger("library").exception("of a library")
+"""
 
 
 class Clock:
@@ -31,8 +47,8 @@ class Clock:
         return self.seconds
 
 
-def run(level="info", log_format="auto"):
-    program = PROGRAM.format(level=level, log_format=log_format)
+def run(level="info", log_format="auto", program=PROGRAM):
+    program = program.replace("{level}", level).replace("{log_format}", log_format)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert ended.stdout == b""
     return ended.stderr.decode()
@@ -59,6 +75,17 @@ def test_text_can_be_asked_for():
     output = run(log_format="text")
     assert "connection_ended" in output
     assert not output.startswith("{")
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_tracebacks_are_bounded_and_show_no_values(log_format):
+    output = run(log_format=log_format, program=DEEP)
+    assert output.count("connection_failed") == output.count("of a library") == 1
+    assert output.count("  File ") == 2 * (OUTER_FRAMES_MAX + INNER_FRAMES_MAX)
+    assert output.count("are left out") == 4 and len(output) < 20_000
+    assert "of-a-client" not in output
+    if log_format == "json":
+        assert "connection_failed" in json.loads(output.splitlines()[0])["event"]
 
 
 def test_a_throttled_event_is_logged_at_once_then_seldom_with_its_count():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import trio
 
-from broker.errors import OffsetOutOfRange
+from broker.errors import OffsetOutOfRange, TopicNotFound
 from broker.reading.unreadable import UnreadablePlaces
 from broker.topics.partition import Partition
 from storage.codecs.api import BatchFlag, BodyFormat
@@ -64,6 +64,10 @@ class FakePartition:
         self.unreadable = UnreadablePlaces()
         self.high_watermark = 0
         self._arrived = trio.lowlevel.ParkingLot()
+
+    def check_here(self):
+        if self.removed:
+            raise TopicNotFound(self.topic.name.full)
 
     @property
     def next_offset(self):

@@ -1,16 +1,20 @@
 """The register of dispatchers: found by name, linked to cursors, readers awaited after a seek."""
 
+import pytest
 import trio
 from structlog.testing import capture_logs
 
+from broker.closing import STEPS_TOGETHER
 from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import MemoryCursor, SubscriptionCursor
 from broker.delivery.registry import KEPT_S, Dispatchers
-from broker.errors import OwnedElsewhere
+from broker.errors import OwnedElsewhere, TopicNotFound
+from broker.topics.topic import TopicEvent
 from storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.metadata_fakes import House
+from tests.broker.pieces import counting
 
 EXCLUSIVE, SHARED = SubscriptionKind.EXCLUSIVE, SubscriptionKind.SHARED
 
@@ -132,3 +136,115 @@ async def test_durable_position_needs_no_waiting():
     await sought(dispatchers, dispatcher, 4)
     assert len(dispatchers) == 0
     assert subscription.position(0) == 4
+
+
+class Crowd:
+    """A topic with consumers of many subscriptions, in `running` dispatchers."""
+
+    def __init__(self, house, topic, nursery):
+        self.topic = topic
+        self.dispatchers = Dispatchers()
+        self.consumers = []
+        house.topics.listeners.add(self.dispatchers)
+        nursery.start_soon(self.dispatchers.run)
+        self.partitions = [
+            FakePartition(partition.partition_id, index)
+            for index, partition in enumerate(topic.partitions)
+        ]
+
+    def join(self, subscriptions, each, kind=SHARED):
+        for number in range(subscriptions):
+            partition = self.partitions[number % len(self.partitions)]
+            name = b"%d" % number
+            dispatcher = self.dispatchers.make(partition, name, kind, MemoryCursor(0))
+            for _ in range(each):
+                self.consumers.append(FakeConsumer("c"))
+                self.dispatchers.attach(dispatcher, self.consumers[-1])
+        return dispatcher
+
+    @property
+    def ended(self):
+        return sum(consumer.was_disconnected for consumer in self.consumers)
+
+
+@pytest.fixture
+async def crowd(nursery):
+    house = House()
+    topic = await house.topics.create(TopicName("public", "default", "t"), 2)
+    return house, Crowd(house, topic, nursery)
+
+
+async def gone(house, crowd):
+    for partition in crowd.partitions:
+        partition.removed = True
+    await house.topics.delete(crowd.topic.name)
+
+
+@pytest.mark.parametrize(("subscriptions", "each"), [(2, 500), (1000, 1), (40, 25)])
+async def test_consumers_of_a_deleted_topic_go_in_pieces(crowd, nursery, subscriptions, each):
+    house, crowd = crowd
+    crowd.join(subscriptions, each)
+    await trio.testing.wait_all_tasks_blocked()
+    await gone(house, crowd)
+    assert crowd.ended == 0  # Nothing is done within the call of whoever deletes it.
+    nursery.start_soon(crowd.dispatchers.closing.run)
+    with counting(lambda: crowd.ended) as pieces:
+        await trio.testing.wait_all_tasks_blocked()
+    assert crowd.ended == len(crowd.consumers) and pieces.largest <= STEPS_TOGETHER
+    assert len(crowd.dispatchers) == 0
+    assert not any(consumer.is_attached for consumer in crowd.consumers)
+
+
+async def test_nobody_joins_a_deleted_topic_before_its_consumers_have_gone(crowd):
+    house, crowd = crowd
+    dispatcher = crowd.join(1, 1)
+    await gone(house, crowd)
+    with pytest.raises(TopicNotFound):
+        crowd.dispatchers.attach(dispatcher, FakeConsumer("late"))
+    assert len(dispatcher.consumers) == 1
+    fresh = crowd.dispatchers.make(crowd.partitions[0], b"fresh", SHARED, MemoryCursor(0))
+    with pytest.raises(TopicNotFound):
+        crowd.dispatchers.attach(fresh, FakeConsumer("late"))
+    assert crowd.dispatchers.find(crowd.partitions[0], b"fresh") is None
+
+
+async def test_nothing_of_a_deleted_topic_is_given_out_or_reported(crowd, nursery):
+    house, crowd = crowd
+    crowd.partitions[0].entries(*[1] * 10)
+    dispatcher = crowd.join(1, 2)
+    first, second = crowd.consumers
+    dispatcher.flow(first, 5)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(first.pending) == 5
+    with capture_logs() as logged:
+        await gone(house, crowd)
+        dispatcher.flow(second, 100)  # What the first one holds would be its own.
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(crowd.dispatchers.closing.run)
+        await trio.testing.wait_all_tasks_blocked()
+    assert not second.inbox and not first.pending
+    assert first.was_disconnected and second.was_disconnected and not logged
+
+
+async def test_a_consumer_that_leaves_before_its_turn_is_not_told(crowd, nursery):
+    house, crowd = crowd
+    dispatcher = crowd.join(1, 2)
+    await gone(house, crowd)
+    crowd.dispatchers.detach(dispatcher, crowd.consumers[0])
+    nursery.start_soon(crowd.dispatchers.closing.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [consumer.was_disconnected for consumer in crowd.consumers] == [False, True]
+
+
+async def test_a_partition_that_has_moved_is_free_for_new_consumers_at_once(crowd, nursery):
+    _, crowd = crowd
+    crowd.join(1, 1)
+    crowd.partitions[0].removed = True
+    crowd.dispatchers.topic_changed(crowd.topic, TopicEvent.MOVED)
+    assert crowd.dispatchers.find(crowd.partitions[0], b"0") is None
+    crowd.partitions[0] = FakePartition(crowd.partitions[0].partition_id)
+    crowd.join(1, 1)
+    nursery.start_soon(crowd.dispatchers.closing.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [consumer.was_disconnected for consumer in crowd.consumers] == [True, False]
+    assert crowd.dispatchers.find(crowd.partitions[0], b"0").consumers == [crowd.consumers[1]]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.closing import STEPS_TOGETHER
 from broker.errors import TopicNotFound, TopicTerminated
 from protocols.pulsar.machine import Type
 from storage.codecs.api import BodyFormat, BodyInfo
@@ -119,3 +120,24 @@ async def test_a_deleted_topics_clients_are_closed_and_do_not_make_it_again(brok
         await broker.topics.auto_create(NAME)
     await broker.topics.create(NAME, 1)
     await client.produce()
+
+
+async def test_each_producer_of_a_deleted_topic_is_closed_once(broker, client):
+    count = 3 * STEPS_TOGETHER
+    for number in range(count):
+        await client.produce(producer_id=number)
+    deleted = broker.topics.get(NAME)
+    await client.stream.send_all(
+        command_bytes(Type.SEND, entry(b"x"), producer_id=count - 1, sequence_id=0)
+    )  # Perhaps before its turn comes: what it finds closes it too.
+    await broker.topics.delete(NAME)
+    closed = []
+    while len(closed) < count:
+        command, _ = taken_apart(await client.frame())
+        if command.type != Type.SEND_RECEIPT:
+            closed.append(command.close_producer.producer_id)
+    assert sorted(closed) == list(range(count))
+    await client.silent()
+    await client.produce(producer_id=count - 1)
+    assert broker.topics.get(NAME) is not deleted
+    await client.silent()

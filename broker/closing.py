@@ -1,0 +1,49 @@
+"""What a change leaves to be done, in pieces: a deleted topic may have ten thousand consumers and
+producers, each of which is told. Knows nobody who is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+import trio
+
+log = structlog.get_logger()
+
+# Between two checkpoints: telling one client takes some 5 us, letting a thousand consumers of one
+# dispatcher off 100 us.
+STEPS_TOGETHER: Final = 100
+
+
+class Closing:
+    """Works off what is added, in order. As much as there is to be closed, and no more."""
+
+    def __init__(self) -> None:
+        self._left: deque[Iterator[None]] = deque()
+        self._arrived = trio.lowlevel.ParkingLot()
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Go through these steps soon, others being served between them."""
+        self._left.append(steps)
+        self._arrived.unpark_all()
+
+    async def run(self) -> None:
+        """Work off, until cancelled."""
+        while True:
+            while self._left:
+                self._go_on(self._left[0])
+                await trio.lowlevel.checkpoint()
+            await self._arrived.park()
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        try:
+            for _ in range(STEPS_TOGETHER):
+                next(steps)
+        except StopIteration:
+            self._left.popleft()
+        except Exception:  # A bug leaves what these steps had left, and nothing else.
+            log.exception("closing_failed")
+            self._left.popleft()
