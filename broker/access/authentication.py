@@ -33,8 +33,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try to prove who one is: how (password, token, certificate), the protocol and the client's
-    host, and who; a token that is not valid tells nobody's name.
+    """A try to prove who one is: how (password, token, certificate; listener, of one whose clients
+    are all the same user), the protocol and the client's host, and who; a token that is not valid
+    tells nobody's name.
     """
 
     way: str
@@ -116,9 +117,15 @@ class Authentication:
         for part in (certificate or {}).get("subject", ()):
             for name, value in part:
                 if name == "commonName" and value:
-                    return self._certified(value, at)
+                    return self._vouched("certificate", value, at)
         self._told(Attempt("certificate", at, "", succeeded=False))
         raise NotAuthenticated("no certificate with a common name")
+
+    def listener(self, name: str, at: str) -> Identity:
+        """By the listener, whose clients are all that user; `at` as with a password. Raises
+        NotAuthenticated.
+        """
+        return self._vouched("listener", name, at)
 
     def renewed(self, identity: Identity) -> Principal:
         """Whom a client acts for now, that logged in before users were changed.
@@ -138,13 +145,13 @@ class Authentication:
             raise NotAuthenticated(f"the token of {user.name} was taken back")
         return principal_of(user)
 
-    def _certified(self, name: str, at: str) -> Identity:
+    def _vouched(self, way: str, name: str, at: str) -> Identity:
         try:
             identity = Identity(self._named(name))
         except NotAuthenticated:
-            self._told(Attempt("certificate", at, name, succeeded=False))
+            self._told(Attempt(way, at, name, succeeded=False))
             raise
-        self._told(Attempt("certificate", at, name, succeeded=True))
+        self._told(Attempt(way, at, name, succeeded=True))
         return identity
 
     def _named(self, name: str) -> Principal:

@@ -10,6 +10,7 @@ import trio
 from broker import errors
 from broker.access.rights import Action, Principal, Resource
 from broker.cluster.calls import SPREAD_S, Call, Reply
+from broker.cluster.change_rights import rights_for
 from broker.cluster.links import LinkLost, receive_message, send_message
 from broker.cluster.placement import elsewhere
 from broker.cluster.siblings import Committed, named_error
@@ -66,6 +67,8 @@ class Answers:
         owner = broker.placement.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
+        for action, resource in rights_for(broker.namespaces, call.name, call.arguments):
+            self._check(call, action, resource)
         ticket = await carry_out(broker.topics, broker.namespaces, call.name, call.arguments)
         await broker.spread(ticket)
         return None

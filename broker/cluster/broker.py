@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.access.acting import asks
 from broker.broker import Broker
 from broker.cluster.calls import Home
 from broker.cluster.cursors import ShardCursors
 from broker.cluster.links import Hello
 from broker.cluster.placement import ClusterPlacement, Placement
+from broker.cluster.siblings import Asker
 from broker.cluster.topics import ClusterNamespaces, ClusterTopics
 from broker.config.settings import ConfigError
 from broker.topics.catalogue import LocalCatalogue
@@ -142,7 +144,7 @@ class ClusterBroker(Broker):
         return self.catalogue.is_owned
 
     async def _ask(self, change: str, *arguments: object) -> None:
-        await self.home.change(change, *arguments)
+        await self.home.change(Asker(*asks()), change, *arguments)
 
     def _recover(self) -> None:
         """Nothing: shards come while the broker runs."""

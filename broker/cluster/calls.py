@@ -77,9 +77,9 @@ class Home(Siblings):
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
         self._limit = trio.CapacityLimiter(CALLS_MAX)
 
-    async def change(self, name: str, *arguments: object) -> None:
+    async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Have the owner of the catalogue make a change; it is followed on return. Raises the
-        broker error that it raised; OwnedElsewhere.
+        broker error that it raised, NotAuthorized where the asker may not do that; OwnedElsewhere.
         """
         deadline = trio.current_time() + FIND_S
         while True:
@@ -87,7 +87,7 @@ class Home(Siblings):
             try:
                 if owner is None:
                     raise elsewhere("the catalogue", NOBODY)  # It has just become ours.
-                reply = await self._ask(owner, Call(name, list(arguments)))
+                reply = await self._ask(owner, _call(asker, name, list(arguments)))
                 break
             except errors.OwnedElsewhere:
                 if trio.current_time() > deadline:
@@ -172,9 +172,7 @@ class Home(Siblings):
                 await trio.aclose_forcefully(stream)
 
     async def _ask_node(self, node: int, asker: Asker, name: str, arguments: list[Any]) -> Reply:
-        principal = asker.principal
-        who = (principal.name, sorted(principal.roles), principal.is_anonymous)
-        return await self._ask(self._owner(node), Call(name, arguments, who, asker.at))
+        return await self._ask(self._owner(node), _call(asker, name, arguments))
 
     def _owner(self, node: int) -> Owner:
         for owner in self._placement.others():
@@ -219,6 +217,12 @@ class Home(Siblings):
         else:
             await stream.aclose()
         return reply
+
+
+def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
+    principal = asker.principal
+    who = (principal.name, sorted(principal.roles), principal.is_anonymous)
+    return Call(name, arguments, who, asker.at)
 
 
 def _error(told: Sequence[str]) -> errors.BrokerError:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 import trio
 
+from broker.access.acting import work_for
 from broker.access.rights import ANONYMOUS, Action, Principal, Resource
 from broker.errors import LimitExceeded, NotAuthenticated
 from broker.limits import (
@@ -222,6 +223,7 @@ class Connection:
         """Serve the connection until it is over, whatever the reason. Only cancellation leaves as
         an exception.
         """
+        work_for(self)
         with self._sock:
             try:
                 async with trio.open_nursery() as io:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.rights import ANONYMOUS, Principal
+from broker.access.rights import ANONYMOUS
 from broker.config.settings import (
     OFF,
     Config,
@@ -38,6 +38,7 @@ from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 
 if TYPE_CHECKING:
     from broker.access.authentication import Identity
+    from broker.access.rights import Principal
     from broker.broker import Broker
 
 
@@ -52,7 +53,7 @@ class Listener:
     listen: tuple[str, int]
     advertised: tuple[str, int] | None
     tls: TlsSettings | None = None
-    principal: Principal | None = None  # whom its clients act for until they say more
+    principal: str | None = None  # the user whom its clients act for until they say more
     socket: socket.socket | None = None
     bound: tuple[str, int] = ("", 0)  # host and port where it listens, once it does
 
@@ -194,7 +195,10 @@ def _first_principal(
     if isinstance(stream, TlsSocket) and stream.certificate is not None:
         identity = broker.authentication.certificate(stream.certificate, at)
         return identity.principal, identity
-    return listener.principal or ANONYMOUS, None
+    if listener.principal is not None:
+        identity = broker.authentication.listener(listener.principal, at)
+        return identity.principal, identity
+    return ANONYMOUS, None
 
 
 def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
@@ -230,7 +234,7 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
         listen=address,
         advertised=configured.advertised,
         tls=tls,
-        principal=None if configured.principal is None else Principal(configured.principal),
+        principal=configured.principal,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.access.acting import work_for
 from broker.server.endings import ProtocolError
 from protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
@@ -65,6 +66,7 @@ class Lanes:
         self.in_order(lane, later)
 
     async def _work_off(self, lane: Lane) -> None:
+        work_for(self._connection)  # Who starts us may be the poller.
         waiting = self._waiting[lane]
         while waiting:
             await waiting[0]()

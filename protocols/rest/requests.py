@@ -65,6 +65,7 @@ class Exchange:
         path = _origin_form(scope["raw_path"].decode("ascii"))
         self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
+        self.at = ""  # where its client is, for the audit log
         self.allowance: Allowance | None = None  # what limits the principal
         # For an answer without end: raises what the request would be refused with now.
         self.check_again: Callable[[], None] = _allowed

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker.access.acting import work_for
 from broker.access.rights import CLUSTER, Action, Principal, Resource
 from broker.errors import LimitExceeded
 from protocols.rest.admin.names import name_of as admin_name
@@ -92,10 +93,12 @@ class Routes:
         identity = await identity_of(broker.authentication, request)
         if identity is not None:
             exchange.principal = identity.principal
+        exchange.at = at = origin(request)
+        work_for(exchange)
         exchange.allowance = _allowance(broker, exchange.principal, request)
         if lists and identity is not None:
             return
-        resource, at = named_in(request), origin(request)
+        resource = named_in(request)
 
         def check_again() -> None:
             if identity is not None:

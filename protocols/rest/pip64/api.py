@@ -9,6 +9,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.access.rights import Action, Resource
 from broker.errors import TopicNotFound
 from protocols.rest.bodies import topic_name
 from protocols.rest.errors import (
@@ -142,7 +143,11 @@ class MessagesApi:
         except TopicNotFound:
             if not self._auto_create:
                 raise
-        return await self._broker.topics.auto_create(topic_name(request))
+        name = topic_name(request)
+        exchange = request.scope["exchange"]
+        resource = Resource.of_topic(name)
+        self._broker.access.check(exchange.principal, Action.CREATE, resource, exchange.at)
+        return await self._broker.topics.auto_create(name)
 
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:

@@ -184,3 +184,9 @@ async def test_before_a_login_no_command_is_served_but_those_that_lead_there(bro
             assert status == ErrorCode.UNAUTHENTICATED, kind.__name__
     assert not rules.rules.asked
     assert not broker.topics.all()
+
+
+async def test_a_topic_is_made_for_its_client(talk, makers):
+    for name in ("one", "two"):
+        await talk.create_topic(name)
+    assert makers == [("iggy", "iggy 127.0.0.1")] * 2

@@ -176,3 +176,9 @@ async def test_a_later_refusal_does_not_tell_whether_the_topic_is_there(
     present = await client.call_with_table(*LATER[kind])
     await broker.topics.delete(FOO_NAME)
     assert await client.call_with_table(*LATER[kind]) == present
+
+
+async def test_a_topic_is_made_for_its_client(client, makers):
+    for name in (b"one", b"two"):
+        await client.call(m.MetadataRequest([name]))
+    assert makers[-2:] == [("anonymous", "kafka 127.0.0.1")] * 2

@@ -11,6 +11,7 @@ from protocols.kafka import messages as m
 from protocols.kafka import sasl_messages as s
 from protocols.kafka.errors import Code
 from protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
+from storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka.frames import Client, table_request
 from tests.protocols.kafka.talk import FOO, another
@@ -180,6 +181,54 @@ async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
     await broker.users.alter(broker.users.get("anna"), is_active=False)
     connection.access_changed()
     assert await stranger.frame() is None
+
+
+@pytest.fixture
+async def legacy(broker, open_client, stranger):
+    """A client of a listener whose clients are all one user, who is of the readers."""
+    await broker.users.create("legacy", None, roles=["readers"])
+    await broker.access.rules.grant(Grant("role:readers", "admin", "*"))
+    broker.listeners["kafka"].principal = "legacy"
+    return await another(open_client)
+
+
+async def may_see(client) -> bool:
+    error = (await client.call(m.MetadataRequest([FOO]))).topics[0].error
+    assert error in (Code.TOPIC_AUTHORIZATION_FAILED, Code.NONE), error
+    return error == Code.NONE
+
+
+async def taken(change, broker):
+    user = broker.users.get("legacy")
+    if change == "the role from the user":
+        await broker.users.alter(user, roles=[])
+    elif change == "the right from the role":
+        await broker.access.rules.revoke(Grant("role:readers", "admin", "*"))
+    else:
+        await broker.users.delete(user)
+
+
+@pytest.mark.parametrize(
+    "change", ["the role from the user", "the right from the role", "the user from all"]
+)
+async def test_the_user_of_a_listener_keeps_no_right_that_is_taken(legacy, broker, change):
+    assert await may_see(legacy)
+    await taken(change, broker)
+    for connection in broker.connections:  # Within ACCESS_SWEEP_S; see `watch_access`.
+        connection.access_changed()
+    assert not await may_see(legacy)
+
+
+async def test_the_user_of_a_listener_has_no_connection_left_once_not_active(
+    legacy, broker, open_client
+):
+    assert await may_see(legacy)
+    await broker.users.alter(broker.users.get("legacy"), is_active=False)
+    for connection in broker.connections:
+        connection.access_changed()
+    assert await legacy.frame() is None
+    later = await another(open_client)
+    assert await later.frame() is None
 
 
 async def test_logins_refusals_and_connections_are_counted_by_user(stranger, broker):

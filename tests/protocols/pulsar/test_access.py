@@ -154,3 +154,9 @@ async def test_before_a_login_no_command_is_served(broker, open_client, kind):
         pass  # What it is told before the end is Pulsar's own error.
     assert not rules.asked
     assert not broker.topics.all()
+
+
+async def test_a_topic_is_made_for_its_client_in_the_lane_of_a_producer_too(client, makers):
+    for producer_id, topic in enumerate(("one", "two")):
+        await client.produce(f"persistent://public/default/{topic}", producer_id)
+    assert makers == [("anonymous", "pulsar 127.0.0.1")] * 2

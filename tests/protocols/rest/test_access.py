@@ -94,3 +94,21 @@ async def test_a_refusal_does_not_tell_whether_the_topic_is_there(app, broker):
     present = await refusals()
     await broker.topics.delete(ORDERS)
     assert await refusals() == present
+
+
+async def test_a_topic_is_made_for_its_client(app, makers):
+    for name in ("one", "two"):
+        await call(app, "PUT", f"/api/v1/topics/public/default/{name}")
+    assert [name for name, _ in makers] == ["anonymous"] * 2
+    assert all(at.startswith("http ") for _, at in makers)
+
+
+@pytest.mark.parametrize("app", [{"auto_create_topics": True}], indirect=True)
+async def test_a_message_makes_no_topic_for_whom_may_only_produce(app, broker, makers):
+    message = {"messages": [{"value": "x"}]}
+    broker.access = Access(Nothing(Action.PRODUCE))
+    answer = await call(app, "POST", "/topics/public/default/new", message)
+    assert (answer.status, answer.json["code"], makers) == (403, "not_authorized", [])
+    broker.access = Access(Nothing(Action.PRODUCE, Action.CREATE))
+    answer = await call(app, "POST", "/topics/public/default/new", message)
+    assert (answer.status, len(makers)) == (200, 1)

@@ -1,0 +1,39 @@
+"""For which client a task works: what it has another broker do is checked there for that client.
+
+A task says so once, at its start. Tasks that it starts work for the same client, unless they say
+otherwise; one that works for nobody gets an anonymous client's rights elsewhere.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
+from weakref import ref
+
+from broker.access.rights import ANONYMOUS
+
+if TYPE_CHECKING:
+    from broker.access.rights import Principal
+
+
+class Client(Protocol):
+    """Who asks: a connection, or a request."""
+
+    principal: Principal
+    at: str  # Its protocol and host, for the audit log.
+
+
+# Weak: a task that was started for all may outlive the client by which it was.
+_CLIENT: ContextVar[ref[Client] | None] = ContextVar("client", default=None)
+
+
+def work_for(client: Client) -> None:
+    """The running task works for that client from now on, whoever it logs in as."""
+    _CLIENT.set(ref(client))
+
+
+def asks() -> tuple[Principal, str]:
+    """Whom the running task works for, as that is now, and where it is; ANONYMOUS for nobody."""
+    found = _CLIENT.get()
+    client = None if found is None else found()
+    return (ANONYMOUS, "") if client is None else (client.principal, client.at)

@@ -1,0 +1,78 @@
+"""What a client must be allowed to have a change of topics and namespaces made, by another broker
+than the one that it is connected to: no more and no less than there.
+
+Knows no broker and no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.access.rights import Action, Resource
+from broker.live.topics import PARTITIONS_OF
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.topics.namespaces import Namespaces
+
+Right = tuple[Action, Resource]
+
+ON_TOPIC: Final[Mapping[str, Action]] = {
+    "create": Action.CREATE,
+    "add_partitions": Action.ALTER,
+    "remove_partitions": Action.DELETE,  # With the records in them.
+    "alter_settings": Action.ALTER,
+    "terminate": Action.ALTER,
+    "delete": Action.DELETE,
+}
+
+
+def rights_for(namespaces: Namespaces, change: str, arguments: Sequence[Any]) -> Iterator[Right]:
+    """Each right that a change takes; names and arguments as in `topics.carry_out`.
+
+    Raises LookupError, TypeError, ValueError for what nobody asks for.
+    """
+    if change in ON_TOPIC:
+        yield ON_TOPIC[change], Resource.of_topic(TopicName(*arguments[0]))
+    else:
+        yield from ON_NAMESPACE[change](namespaces, *arguments)
+
+
+def _create(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> Iterator[Right]:
+    yield Action.CREATE, Resource.of_namespace(tenant, namespace)
+
+
+def _renumber(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> Iterator[Right]:
+    """Iggy's streams come and go so, where the namespace stays."""
+    action = Action.DELETE if iggy_id is None else Action.CREATE
+    yield action, Resource.of_namespace(tenant, namespace)
+
+
+def _delete(_: Namespaces, tenant: str, namespace: str) -> Iterator[Right]:
+    yield Action.DELETE, Resource.of_namespace(tenant, namespace)
+
+
+def _alter(
+    namespaces: Namespaces, tenant: str, namespace: str, changes: Mapping[str, object]
+) -> Iterator[Right]:
+    """Non-persistent topics with partitions are kept among a namespace's settings."""
+    found = namespaces.find(tenant, namespace)
+    for key, value in changes.items():
+        if not key.startswith(PARTITIONS_OF):
+            yield Action.ALTER, Resource.of_namespace(tenant, namespace)
+            continue
+        topic = TopicName(tenant, namespace, key.removeprefix(PARTITIONS_OF))
+        is_there = found is not None and key in found.settings
+        made = Action.ALTER if is_there else Action.CREATE
+        yield Action.DELETE if value is None else made, Resource.of_topic(topic)
+    if not changes:
+        yield Action.ALTER, Resource.of_namespace(tenant, namespace)
+
+
+ON_NAMESPACE: Final[Mapping[str, Callable[..., Iterator[Right]]]] = {
+    "create_namespace": _create,
+    "renumber_namespace": _renumber,
+    "delete_namespace": _delete,
+    "alter_namespace": _alter,
+}

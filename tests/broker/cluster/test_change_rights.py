@@ -1,0 +1,139 @@
+"""Changes of topics that another broker makes: it checks the client's rights, whoever asked it."""
+
+import pytest
+import trio
+
+from broker import errors
+from broker.access.access import Access
+from broker.access.acting import asks, work_for
+from broker.access.rights import ANONYMOUS, Principal
+from broker.cluster.calls import Call
+from broker.cluster.change_rights import ON_NAMESPACE, ON_TOPIC
+from broker.cluster.siblings import Asker
+from broker.cluster.topics import OF_NAMESPACES, OF_TOPICS
+from broker.live.topics import PARTITIONS_OF
+from storage.metadata.names import TopicName
+from tests.broker.cluster.nodes import Node, balanced
+from tests.broker.cluster.test_membership import ONE, OTHER, stepping_on
+from tests.storage.shared.shared_dirs import SharedStore
+
+ORDERS = ["acme", "shop", "orders"]
+LIVE = PARTITIONS_OF + "news"
+EVE = Principal("eve", frozenset({"clerks"}))
+# In an order in which all of them can be made.
+CHANGES = (
+    (("create_namespace", "acme", "shop", None), "create namespace acme/shop"),
+    (("create", ORDERS, 2, None, {}, None), "create topic acme/shop/orders"),
+    (("add_partitions", ORDERS, 3), "alter topic acme/shop/orders"),
+    (("remove_partitions", ORDERS, 1), "delete topic acme/shop/orders"),
+    (("alter_settings", ORDERS, {"deduplication": True}), "alter topic acme/shop/orders"),
+    (("alter_namespace", "acme", "shop", {"deduplication": True}), "alter namespace acme/shop"),
+    (("alter_namespace", "acme", "shop", {}), "alter namespace acme/shop"),
+    (("alter_namespace", "acme", "shop", {LIVE: 2}), "create topic acme/shop/news"),
+    (("alter_namespace", "acme", "shop", {LIVE: 3}), "alter topic acme/shop/news"),
+    (("alter_namespace", "acme", "shop", {LIVE: None}), "delete topic acme/shop/news"),
+    (("terminate", ORDERS), "alter topic acme/shop/orders"),
+    (("delete", ORDERS, False), "delete topic acme/shop/orders"),
+    (("renumber_namespace", "acme", "shop", 77), "create namespace acme/shop"),
+    (("renumber_namespace", "acme", "shop", None), "delete namespace acme/shop"),
+    (("delete_namespace", "acme", "shop"), "delete namespace acme/shop"),
+)
+
+
+class Client:
+    """Who asks."""
+
+    def __init__(self, principal):
+        self.principal = principal
+        self.at = "test"
+
+
+class Only:
+    """Allows one thing at a time, to one client."""
+
+    def __init__(self):
+        self.allowed = ""
+
+    def allows(self, principal, action, resource):
+        return principal == EVE and f"{action.value} {resource}" == self.allowed
+
+
+def test_every_change_has_its_right():
+    assert ON_TOPIC.keys() == OF_TOPICS.keys()
+    assert ON_NAMESPACE.keys() == {*OF_NAMESPACES, "alter_namespace"}
+    tried = {change[0] for change, _ in CHANGES}
+    assert tried == {*ON_TOPIC, *ON_NAMESPACE}
+
+
+async def refused(home, rules, principal, change, allowed):
+    rules.allowed = allowed
+    with pytest.raises(errors.NotAuthorized):
+        await home.change(Asker(principal, "test"), *change)
+
+
+async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(tmp_path):
+    store = SharedStore(tmp_path)
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await balanced(store, first, second)
+        owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
+        rules = Only()
+        owner.broker.access = Access(rules)
+        home, state = asker.broker.home, owner.broker.catalogue.state
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                for change, right in CHANGES:
+                    before = state.place
+                    await refused(home, rules, EVE, change, "")
+                    await refused(home, rules, ANONYMOUS, change, right)
+                    assert state.place == before, change
+                    await home.change(Asker(EVE, "test"), *change)
+                    assert state.place > before or not change[-1], change
+                # As a broker of an older version sends it: for nobody.
+                node = owner.broker.placement.node_id
+                told = Call("create_namespace", ["acme", "old", None])
+                rules.allowed = "create namespace acme/old"
+                with pytest.raises(errors.NotAuthorized):
+                    await home._ask(home._owner(node), told)
+                assert owner.broker.namespaces.find("acme", "old") is None
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_change_is_made_for_whom_the_task_works(tmp_path):
+    store = SharedStore(tmp_path)
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await balanced(store, first, second)
+        owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
+        rules = Only()
+        rules.allowed = "create topic public/default/orders"
+        owner.broker.access = Access(rules)
+        topics, name = asker.broker.topics, TopicName("public", "default", "orders")
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                with pytest.raises(errors.NotAuthorized):
+                    await topics.create(name, 1)
+                assert owner.broker.topics.find(name) is None
+                client = Client(ANONYMOUS)
+                work_for(client)
+                with pytest.raises(errors.NotAuthorized):
+                    await topics.create(name, 1)
+                client.principal = EVE  # It logs in.
+                assert (await topics.create(name, 1)).name == name
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_task_works_for_the_client_that_its_starter_works_for_while_that_is_there():
+    found = []
+
+    async def look():
+        found.append(asks())
+
+    client = Client(EVE)
+    assert asks() == (ANONYMOUS, "")
+    work_for(client)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+    del client
+    await look()
+    assert found == [(EVE, "test"), (ANONYMOUS, "")]
