@@ -125,14 +125,15 @@ class HttpConsumer(Consumer):
         """The entry was acknowledged."""
         self.sent.pop(entry, None)
 
-    async def pass_over(self, skipped: Sequence[tuple[int, int]]) -> None:
-        """Acknowledge what the topic's settings let no reader have: nobody else ever will.
+    async def pass_over(self, skipped: Sequence[int]) -> None:
+        """Acknowledge what it holds at these offsets and the topic's settings let it not have:
+        nobody else ever will.
 
         Earlier pieces of a chunked message go with its last one.
         """
         ledger = self.partition.partition_id
         done: list[int] = []
-        for start, _ in skipped:
+        for start in skipped:
             span = await entry_at_or_before(self.partition, start)
             if span is not None:
                 done += [span.offset, *await piece_offsets(self.partition, span.offset)]

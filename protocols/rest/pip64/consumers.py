@@ -288,10 +288,8 @@ class ConsumersApi:
                 if given:
                     self._count(subscriber, given)
                     return given, room
-                # A seek, pieces of a message that is not whole yet: go on waiting.
-                fetch.came = trio.Event()
-                await subscriber.join()
-                subscriber.open_parts(fetch)
+                # A seek, pieces of a message that is not whole yet, what is skipped: go on waiting.
+                await subscriber.go_on(fetch, wanted.messages, wanted.bytes)
             return (), None
         finally:
             subscriber.finish(fetch)

@@ -198,11 +198,11 @@ class Subscriber:
         """Open a fetch; one that is open is answered at once. Raises what `join` raises."""
         self.touch()
         self.end_fetch()
-        held = sum(part.unacked for part in self._parts.values())
-        if held >= CONSUMER_UNACKED_MAX:
-            text = f"{held} messages of this consumer are not acknowledged"
+        room = self._room()
+        if room <= 0:
+            text = f"{CONSUMER_UNACKED_MAX - room} messages of this consumer are not acknowledged"
             raise LimitExceeded(f"{text}, at most {CONSUMER_UNACKED_MAX} may be")
-        fetch = self.fetch = Fetch(min(messages, CONSUMER_UNACKED_MAX - held), size)
+        fetch = self.fetch = Fetch(min(messages, room), size)
         try:
             await self.join()
         except BaseException:  # Cancelled too: no fetch stays open.
@@ -213,6 +213,18 @@ class Subscriber:
         elif not fetch.ended.is_set():
             self.open_parts(fetch)
         return fetch
+
+    def _room(self) -> int:
+        return CONSUMER_UNACKED_MAX - sum(part.unacked for part in self._parts.values())
+
+    async def go_on(self, fetch: Fetch, messages: int, size: int) -> None:
+        """What came cannot be given out: take as much once more. Raises what `join` raises."""
+        fetch.came = trio.Event()
+        await self.join()
+        if not self._held:
+            fetch.messages_left = max(min(messages, self._room()), 0)
+            fetch.bytes_left = size
+        self.open_parts(fetch)
 
     def open_parts(self, fetch: Fetch) -> None:
         """Let entries come for a fetch."""
@@ -292,8 +304,10 @@ class Subscriber:
             pass  # Retention took it: nothing is left to be given out.
         else:
             placed = read.records
-            if read.skipped:
-                await consumer.pass_over(read.skipped)
+            # A read goes on behind what was skipped, over entries that others hold.
+            passed = [start for start, _ in read.skipped if any(h.taken.has(start) for h in run)]
+            if passed:
+                await consumer.pass_over(passed)
             if read.next_offset > first.offset + first.skip:
                 reached = min(read.next_offset, reached)
         if not self._held or self._held[0] is not run[0]:
