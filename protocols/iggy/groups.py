@@ -28,9 +28,13 @@ async def get_group(context: Context, request: m.GetGroup) -> Answer:
 
 
 async def get_groups(context: Context, request: m.GetGroups) -> Answer:
-    """All groups of a topic. Raises Refusal."""
+    """The groups of a topic that the client may see. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    groups = names.groups(context.broker, topic)
+    groups = [
+        group
+        for group in names.groups(context.broker, topic)
+        if context.allows(Action.DESCRIBE, Resource.of_group(group.name.encode(), topic.name))
+    ]
     return Answer([_group_info(context, topic, group) for group in groups])
 
 

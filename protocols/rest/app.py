@@ -163,7 +163,7 @@ def _raw_log(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
     partition = f"{API}/log/{TOPIC}/{{partition}}"
     stored = ("application/octet-stream",)
     return [
-        route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE)),
+        route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE, lists=True)),
         route(partition, GET=Served(raw_log.state, Action.CONSUME)),
         route(
             f"{partition}/batches",

@@ -27,6 +27,7 @@ from protocols.rest.requests import Handler
 if TYPE_CHECKING:
     from broker.access.quotas import Allowance
     from broker.broker import Broker
+    from broker.topics.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,12 @@ def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
     if allows(principal, Action.DESCRIBE, CLUSTER):
         return lambda _: True
     return partial(allows, principal, Action.DESCRIBE)
+
+
+def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:
+    """The names of a topic's groups that the client may see."""
+    is_seen, names = seen_by(broker, request), broker.subscriptions.names(topic)
+    return [name for name in names if is_seen(Resource.of_group(name, topic.name))]
 
 
 def named_in(request: Request) -> Resource:

@@ -56,7 +56,8 @@ class TopicsApi:
 
     async def show(self, request: Request) -> Response:
         """Everything about one topic."""
-        return json_response(await self._detail(self._broker.topics.get(topic_name(request))))
+        topic = self._broker.topics.get(topic_name(request))
+        return json_response(await self._detail(request, topic))
 
     async def create(self, request: Request) -> Response:
         """Make a topic; answered once it is on disk."""
@@ -67,7 +68,7 @@ class TopicsApi:
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = await self._broker.topics.create(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
-        return json_response(await self._detail(topic), 201)
+        return json_response(await self._detail(request, topic), 201)
 
     async def alter(self, request: Request) -> Response:
         """Change settings, or grow; answered once it is on disk."""
@@ -84,7 +85,7 @@ class TopicsApi:
             await self._broker.topics.alter_settings(name, changes)
             await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
-        return json_response(await self._detail(topic))
+        return json_response(await self._detail(request, topic))
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic with its records and groups; answered once that is on disk."""
@@ -104,7 +105,7 @@ class TopicsApi:
             durability=str(self._in_force(topic)["durability"]),
         )
 
-    async def _detail(self, topic: Topic) -> messages.TopicDetail:
+    async def _detail(self, request: Request, topic: Topic) -> messages.TopicDetail:
         kept = self._in_force(topic)
         partitions = [_partition_info(one) async for one in in_turns(tuple(topic.partitions))]
         return messages.TopicDetail(
@@ -116,7 +117,9 @@ class TopicsApi:
             settings=topic.meta.settings,
             in_force=kept,
             partitions=partitions,
-            groups=await summarize_groups(self._broker, topic),
+            groups=await summarize_groups(
+                self._broker, topic, is_seen=seen_by(self._broker, request)
+            ),
         )
 
     def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:

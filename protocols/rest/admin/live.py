@@ -6,11 +6,13 @@ What a topic that keeps nothing cannot do (positions, single messages, policies)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.access.rights import Resource
 from broker.errors import SubscriptionNotFound, TopicExists, TopicNotFound
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, told
@@ -24,6 +26,7 @@ from protocols.rest.errors import (
     TOPIC_BUSY,
     Refused,
 )
+from protocols.rest.routes import seen_by
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -124,7 +127,7 @@ class AdminLive:
 
     async def stats(self, request: Request) -> Response:
         """Figures of one, or of one partition."""
-        return told(_stats([self._one(request)]))
+        return told(_stats([self._one(request)], seen_by(self._broker, request)))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of all partitions together, and of each where that is wanted."""
@@ -132,10 +135,11 @@ class AdminLive:
         if not self._live.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
         found = self._all(name)
-        answer = _stats(found)
+        is_seen = seen_by(self._broker, request)
+        answer = _stats(found, is_seen)
         answer["metadata"] = {"partitions": self._live.partitions(name), "deleted": False}
         wanted = query.truth(request, ("perPartition",))
-        answer["partitions"] = {one.full: _stats([one]) for one in found} if wanted else {}
+        answer["partitions"] = {one.full: _stats([one], is_seen) for one in found} if wanted else {}
         return told(answer)
 
     async def internal_stats(self, request: Request) -> Response:
@@ -144,12 +148,20 @@ class AdminLive:
         nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
         answer: Json = dict.fromkeys(nothing, 0)
         answer["entriesAddedCounter"] = topic.messages_in
-        answer["cursors"] = {_text(name): {"active": False} for name in topic.subscriptions}
+        answer["cursors"] = {name: {"active": False} for name in self._groups_seen(request)}
         return told(answer)
 
     async def subscriptions(self, request: Request) -> Response:
-        """The names of its subscriptions."""
-        return told([_text(name) for name in self._one(request).subscriptions])
+        """The names of its subscriptions that the client may see."""
+        return told(self._groups_seen(request))
+
+    def _groups_seen(self, request: Request) -> list[str]:
+        topic, is_seen = self._one(request), seen_by(self._broker, request)
+        return [
+            _text(name)
+            for name in topic.subscriptions
+            if is_seen(Resource.of_group(name, topic.name))
+        ]
 
     async def delete_subscription(self, request: Request) -> Response:
         """End a subscription; with `force` also while consumers are connected."""
@@ -189,11 +201,15 @@ def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-def _stats(topics: list[LiveTopic]) -> Json:
-    """Figures of one topic, or of several partitions together."""
+def _stats(topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+    """Figures of one topic, or of several partitions together, and of the subscriptions that the
+    client may see.
+    """
     subscriptions: Json = {}
     for topic in topics:
         for name, subscription in topic.subscriptions.items():
+            if not is_seen(Resource.of_group(name, topic.name)):
+                continue
             _add(subscriptions.setdefault(_text(name), _subscription()), subscription)
     sent = [one for topic in topics for one in topic.subscriptions.values()]
     return dict.fromkeys((*RATES, "msgDropRate", "averageMsgSize"), 0.0) | {

@@ -24,11 +24,13 @@ RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 NO_ENTRY = -1
 
 
-async def topic_stats(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> Json:
-    """Figures of a topic, or of one partition of it."""
+async def topic_stats(
+    broker: Broker, topic: Topic, partitions: Sequence[Partition], names: Sequence[bytes]
+) -> Json:
+    """Figures of a topic, or of one partition of it, and of the subscriptions that are named."""
     stored = sum(partition.size_bytes for partition in partitions)
     subscriptions: Json = {}
-    for name in broker.subscriptions.names(topic):
+    for name in names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Else it ended meanwhile.
             told = name.decode(errors="backslashreplace")
@@ -43,7 +45,7 @@ async def topic_stats(broker: Broker, topic: Topic, partitions: Sequence[Partiti
         "averageMsgSize": 0.0,
         "msgChunkPublished": False,
         "storageSize": stored,
-        "backlogSize": await _backlog_bytes(broker, topic, partitions),
+        "backlogSize": await _backlog_bytes(broker, topic, partitions, names),
         "publishers": [],
         "waitingPublishers": 0,
         "subscriptions": subscriptions,
@@ -55,21 +57,24 @@ async def topic_stats(broker: Broker, topic: Topic, partitions: Sequence[Partiti
     }
 
 
-async def partitioned_stats(broker: Broker, topic: Topic, *, per_partition: bool) -> Json:
+async def partitioned_stats(
+    broker: Broker, topic: Topic, names: Sequence[bytes], *, per_partition: bool
+) -> Json:
     """Figures of all partitions together, and of each where that is wanted."""
-    told = await topic_stats(broker, topic, tuple(topic.partitions))
+    told = await topic_stats(broker, topic, tuple(topic.partitions), names)
     told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
     told["partitions"] = {}
     if per_partition:
         async for partition in in_turns(tuple(topic.partitions)):
-            one = await topic_stats(broker, topic, (partition,))
+            one = await topic_stats(broker, topic, (partition,), names)
             told["partitions"][full_name(topic, partition.index)] = one
     return told
 
 
-async def _backlog_bytes(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> int:
+async def _backlog_bytes(
+    broker: Broker, topic: Topic, partitions: Sequence[Partition], names: Sequence[bytes]
+) -> int:
     """Bytes from the slowest subscription's position on."""
-    names = broker.subscriptions.names(topic)
     if not names:
         return 0
     size = 0
@@ -170,13 +175,15 @@ def consumer_stats(name: str) -> Json:
     }
 
 
-async def internal_stats(broker: Broker, topic: Topic, partition: Partition) -> Json:
-    """One partition's ledger and cursors, by Pulsar's ids."""
+async def internal_stats(
+    broker: Broker, topic: Topic, partition: Partition, names: Sequence[bytes]
+) -> Json:
+    """One partition's ledger, and the cursors that are named, by Pulsar's ids."""
     last = await entries.last_entry(partition)
     ledger = partition.partition_id
     count = partition.next_offset - partition.log_start_offset
     cursors: Json = {}
-    for name in broker.subscriptions.names(topic):
+    for name in names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:
             told = name.decode(errors="backslashreplace")

@@ -25,6 +25,7 @@ from protocols.rest.errors import (
 )
 from protocols.rest.pip64.cursor import CursorApi
 from protocols.rest.pip64.names import subscription_name
+from protocols.rest.routes import groups_seen
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -49,9 +50,9 @@ class AdminSubscriptions:
         self._topics = topics
 
     async def list_subscriptions(self, request: Request) -> Response:
-        """The names of a topic's subscriptions."""
+        """The names of a topic's subscriptions that the client may see."""
         topic, _ = topic_of(self._broker, request)
-        names = self._broker.subscriptions.names(topic)
+        names = groups_seen(self._broker, request, topic)
         return told([name.decode(errors="backslashreplace") for name in names])
 
     async def create(self, request: Request) -> Response:

@@ -23,6 +23,7 @@ from protocols.rest.errors import (
     TOPIC_BUSY,
     Refused,
 )
+from protocols.rest.routes import groups_seen
 from storage.codecs.headers import header_text
 
 if TYPE_CHECKING:
@@ -144,19 +145,23 @@ class AdminTopics:
     async def stats(self, request: Request) -> Response:
         """Figures of a topic or partition."""
         topic, partitions = topic_of(self._broker, request)
-        return told(await statistics.topic_stats(self._broker, topic, partitions))
+        names = groups_seen(self._broker, request, topic)
+        return told(await statistics.topic_stats(self._broker, topic, partitions, names))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
         topic, _ = topic_of(self._broker, request)
         wanted = query.truth(request, ("perPartition",))
-        return told(await statistics.partitioned_stats(self._broker, topic, per_partition=wanted))
+        names = groups_seen(self._broker, request, topic)
+        found = await statistics.partitioned_stats(self._broker, topic, names, per_partition=wanted)
+        return told(found)
 
     async def internal_stats(self, request: Request) -> Response:
         """Ledger and cursors of a topic's partition."""
         topic, _ = topic_of(self._broker, request)
         partition = self.one_partition(request)
-        return told(await statistics.internal_stats(self._broker, topic, partition))
+        names = groups_seen(self._broker, request, topic)
+        return told(await statistics.internal_stats(self._broker, topic, partition, names))
 
     async def unload(self, request: Request) -> Response:
         """There is no other broker to go to, and nothing to be unloaded."""

@@ -275,3 +275,11 @@ async def test_a_user_who_is_gone_has_no_connection_left(talk, bob, broker, how)
     told_of_changes(broker)
     assert await bob.answer() is None
     assert await talk.status(1) == 0
+
+
+async def test_of_a_topics_groups_those_are_listed_that_the_user_may_see(talk, bob, broker):
+    for number, name in enumerate(("billing", "shipping"), 1):
+        await talk.ask(602, **TP, group_id=number, name=name)
+    await broker.permissions.grant(Grant("bob", "consume", "public/st/tp@billing"))
+    assert [one["name"] for one in (await bob.ask(601, **TP))["groups"]] == ["billing"]
+    assert len((await talk.ask(601, **TP))["groups"]) == 2

@@ -5,6 +5,7 @@ import base64
 import pytest
 import trio
 
+from broker.delivery.consumer import SubscriptionKind
 from storage.metadata.names import TopicName
 from storage.metadata.user_records import Grant
 from tests.protocols.rest.asgi import call
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.parametrize(
     "broker", [{"access.required": "true", "access.superusers": "root"}], indirect=True, ids=[""]
 )
 TOPIC = "/api/v1/topics/public/default/orders"
+ADMIN = "/admin/v2/persistent/public/default/"
 
 
 def basic(text):
@@ -103,6 +105,38 @@ async def test_lists_show_what_the_user_may_see_and_nothing_else(app, broker, ro
     ]
     assert [answer.status for answer in refusals] == [403, 403]
     assert (await call(app, "GET", "/api/v1/topics")).status == 401
+
+
+async def test_a_topic_shows_the_groups_that_the_user_may_see_and_no_other(app, broker, root):
+    live = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
+    for path in (f"{ADMIN}orders", f"{ADMIN}hidden", live):
+        made = await call(app, "PUT", path, headers=basic("root:secret:one"))
+        assert made.status == 204
+    orders = TopicName("public", "default", "orders")
+    news = broker.live.get(TopicName("public", "default", "news"), None, make=False)
+    for group in (b"billing", b"shipping"):
+        broker.subscriptions.open(broker.topics.get(orders), group).open()
+        news.subscribe(group, SubscriptionKind.SHARED)
+    await broker.users.create("anna", "secret")
+    for topic in ("orders", "news"):
+        grant = Grant("anna", "consume", f"public/default/{topic}@billing")
+        await broker.permissions.grant(grant)
+
+    async def shown(path):
+        answer = await call(app, "GET", path, headers=basic("anna:secret"))
+        assert answer.status == 200, path
+        return answer.json
+
+    for path in (f"{ADMIN}orders", live):
+        assert await shown(f"{path}/subscriptions") == ["billing"]
+        assert list((await shown(f"{path}/stats"))["subscriptions"]) == ["billing"]
+        assert list((await shown(f"{path}/internalStats"))["cursors"]) == ["billing"]
+    told = await shown(f"{ADMIN}orders/partitioned-stats?perPartition=true")
+    assert list(told["subscriptions"]) == ["billing"]
+    assert [list(one["subscriptions"]) for one in told["partitions"].values()] == [["billing"]]
+    groups = (await shown("/api/v1/topics/public/default/orders"))["groups"]
+    assert [one["group"] for one in groups] == ["billing"]
+    assert {one["topic"] for one in (await shown("/api/v1/log"))["partitions"]} == {orders.full}
 
 
 async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker, root):
