@@ -21,7 +21,7 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.broker import ClusterBroker
 
-TURN_TOPICS = 100  # Looked at between two checkpoints: a millisecond or two with some partitions.
+TURN_PARTITIONS = 200  # Looked at between two checkpoints: a millisecond or two.
 
 
 class Answers:
@@ -135,11 +135,13 @@ class Answers:
 
     async def _kept(self, call: Call) -> list[tuple[str, int, int, int]]:
         broker = self._broker
-        found = []
-        for number, topic in enumerate(broker.topics.all(), 1):
-            if broker.placement.is_here(topic.name):
+        found, seen = [], 0
+        for topic in broker.topics.all():
+            if broker.placement.is_here(topic.name) and not topic.deleted:
                 found.append((topic.name.full, *topic.kept()))
-            if number % TURN_TOPICS == 0:
+            seen += 1 + len(topic.partitions)
+            if seen >= TURN_PARTITIONS:
+                seen = 0
                 await trio.lowlevel.checkpoint()
         return found
 

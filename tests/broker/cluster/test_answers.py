@@ -1,0 +1,41 @@
+"""What a broker tells others of itself."""
+
+from types import SimpleNamespace
+
+import trio
+
+from broker.cluster.answers import TURN_PARTITIONS, Answers
+from broker.cluster.calls import Call
+from storage.metadata.names import TopicName
+
+
+def topic(number, *, deleted=False):
+    name = TopicName("public", "default", f"t{number}")
+    partitions = [None] * TURN_PARTITIONS
+    return SimpleNamespace(
+        name=name, partitions=partitions, deleted=deleted, kept=lambda: (number, 2, 3)
+    )
+
+
+async def test_what_topics_hold_is_told_with_turns_for_others_by_their_partitions():
+    topics = [*map(topic, range(5)), topic(5, deleted=True), topic(6)]
+    elsewhere = topics[6].name
+    answers = Answers(
+        SimpleNamespace(
+            topics=SimpleNamespace(all=lambda: topics),
+            placement=SimpleNamespace(is_here=lambda name: name != elsewhere),
+        )
+    )
+    turns, found = 0, []
+
+    async def ask():
+        found.extend(await answers._kept(Call("kept", [])))
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+    assert found == [(one.name.full, number, 2, 3) for number, one in enumerate(topics[:5])]
+    assert turns >= 5
