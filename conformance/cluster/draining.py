@@ -145,6 +145,9 @@ def _kafka_group(
 def _pulsar_client(cluster: Cluster) -> Any:
     return pulsar.Client(
         "pulsar://" + ",".join(cluster.addresses("pulsar")),
+        operation_timeout_seconds=int(
+            GOES_ON_S
+        ),  # A slow machine is no error; the longest call is told.
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
 
@@ -153,7 +156,7 @@ def _pulsar_producer(
     cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
 ) -> None:
     client = _pulsar_client(cluster)
-    producer = client.create_producer(topics[0])
+    producer = client.create_producer(topics[0], send_timeout_millis=int(1000 * GOES_ON_S))
 
     def send() -> int:
         producer.send(b"pulsar")
