@@ -292,7 +292,7 @@ class Broker:
 
     async def has_room(self) -> bool:
         """Whether a small record can be stored, as last seen a moment ago."""
-        return await self._partitions.look_for_room()
+        return await self._partitions.has_room()
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""

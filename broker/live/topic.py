@@ -85,9 +85,6 @@ class LiveTopic(Topic):
         """Whether nobody produces or consumes."""
         return not self.producers and not any(s.consumers for s in self.subscriptions.values())
 
-    def check_room(self) -> None:
-        """There always is: nothing is kept."""
-
     def check_open(self) -> None:
         """Raises TopicNotFound once it was deleted."""
         if self.deleted:

@@ -9,7 +9,7 @@ timer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -50,8 +50,8 @@ class Callbacks:
     """After an append that is not durable yet; returns the ticket that its answer waits for."""
     report: Report
     """Hears of every storage error."""
-    has_room: Callable[[int], bool]
-    """Whether the disk takes so many bytes more."""
+    has_room: Callable[[int], Awaitable[bool]]
+    """Whether the disk takes so many bytes more. Raises errors of storage."""
 
 
 class Partition:
@@ -241,13 +241,21 @@ class Partition:
         self._appended_ticket = ticket = self._calls.on_append(self)
         return Appended(base_offset, ticket)
 
-    def check_room(self) -> None:
-        """Raises StorageFull if the disk was full for the last append and still is.
+    @property
+    def lacked_room(self) -> bool:
+        """Whether the disk was full for the last append: `check_room` tells whether it still is."""
+        return self._no_room_for > 0
+
+    async def check_room(self) -> None:
+        """Raises StorageFull if the disk was full for the last append and still is, StorageFailed.
 
         For clients that reconnect and retry forever when a record is refused (Pulsar).
         """
-        if self._no_room_for and not self._calls.has_room(self._no_room_for):
-            raise self._failed(storage.errors.StorageFull(f"no room yet in {self.log.folder}"))
+        try:
+            if self._no_room_for and not await self._calls.has_room(self._no_room_for):
+                raise storage.errors.StorageFull(f"no room yet in {self.log.folder}")
+        except storage.errors.StorageError as error:
+            raise self._failed(error) from error
 
     async def read(self, offset: int, bytes_max: int) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.

@@ -51,6 +51,7 @@ class Partitions:
         self.memories = ProducerMemories(data_dir.files)
         self._discarded: deque[Partition] = deque()
         self._has_discarded = trio.Event()
+        self._looking: trio.Event | None = None  # Set once the look that is under way is over.
         self._looked_at: float | None = None
         self._found_room = True
         self._known_settings: dict[tuple[tuple[str, Setting], ...], LogSettings] = {}
@@ -96,22 +97,22 @@ class Partitions:
         waiters = self._durability.waiters
         return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of that size can be stored, as last seen a moment ago."""
-        now = trio.current_time()
-        if self._looked_at is None or now - self._looked_at >= LOOK_S:
-            size_bytes += ROOM_BESIDE_BYTES
-            self._found_room = self._data_dir.reserve.has_room(size_bytes)
-            self._looked_at = now
-        return self._found_room
-
-    async def look_for_room(self) -> bool:
-        """As `has_room` of a small record; it is looked for in a thread."""
-        now = trio.current_time()
-        if self._looked_at is None or now - self._looked_at >= LOOK_S:
-            self._looked_at = now
-            look = self._data_dir.reserve.has_room
-            self._found_room = await trio.to_thread.run_sync(look, ROOM_BESIDE_BYTES)
+    async def has_room(self, size_bytes: int = 0) -> bool:
+        """Whether a record of that size can be stored, as last seen a moment ago; looked for in a
+        thread, once for all who ask meanwhile. Raises StorageFailed.
+        """
+        while self._looking is not None:
+            await self._looking.wait()
+        looked_at = self._looked_at
+        if looked_at is None or trio.current_time() - looked_at >= LOOK_S:
+            over = self._looking = trio.Event()
+            try:
+                look, wanted = self._data_dir.reserve.has_room, size_bytes + ROOM_BESIDE_BYTES
+                self._found_room = await trio.to_thread.run_sync(look, wanted)
+                self._looked_at = trio.current_time()
+            finally:
+                self._looking = None
+                over.set()
         return self._found_room
 
     def is_open(self, partition: Partition) -> bool:

@@ -53,15 +53,35 @@ async def _open_remembered(client: Client, command: CommandProducer) -> None:
     """Open a producer whose messages are not to be stored twice."""
     try:
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
+        await named.partition.check_room()
         table = await named.partition.sequences()
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command, table)
+        _open(client, command, table, has_room=True)
 
 
-def _open(client: Client, command: CommandProducer, stored: SequenceTable | None = None) -> None:
-    """`stored`: what the partition's producers have stored, where nothing may be stored twice."""
+async def _open_with_room(
+    client: Client, command: CommandProducer, stored: SequenceTable | None, partition: Partition
+) -> None:
+    try:
+        await partition.check_room()
+    except BrokerError as error:
+        client.refuse(command.request_id, error)
+    else:
+        _open(client, command, stored, has_room=True)
+
+
+def _open(
+    client: Client,
+    command: CommandProducer,
+    stored: SequenceTable | None = None,
+    *,
+    has_room: bool = False,
+) -> None:
+    """`stored`: what the partition's producers have stored, where nothing may be stored twice;
+    `has_room`: it was looked for.
+    """
     known = client.producers.get(command.producer_id)
     if known is not None:
         if command.epoch <= known.epoch:
@@ -73,7 +93,15 @@ def _open(client: Client, command: CommandProducer, stored: SequenceTable | None
         if len(client.producers) >= PRODUCERS_MAX:
             text = f"a connection has at most {PRODUCERS_MAX} producers"
             raise Refused(ServerError.NotAllowedError, text)
-        opened, ticket = _prepare(client, command)
+        place = _place(client, command.topic)
+        partition = place[1]
+        # A client whose SEND is refused connects again, and its own timeout begins anew with every
+        # success (C++ and all that are made of it): it would never hear that the disk is full.
+        if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
+            work = partial(_open_with_room, client, command, stored, partition)
+            client.lanes.in_order((LANE, command.producer_id), work)
+            return
+        opened, ticket = _prepare(client, command, *place)
         if client.shared.producers.in_the_way(opened) is not None:
             work = partial(_open_after_probe, client, command, opened, stored)
             client.lanes.in_order((LANE, command.producer_id), work)
@@ -96,12 +124,14 @@ async def _open_after_probe(
         _open(client, command, stored)
 
 
-def _prepare(client: Client, command: CommandProducer) -> tuple[Producer, int]:
+def _prepare(
+    client: Client,
+    command: CommandProducer,
+    topic: Topic,
+    partition: Partition | LiveTopic,
+    holds_layout: bool,
+) -> tuple[Producer, int]:
     """The producer that is asked for, not yet let in, and what its answer waits for."""
-    topic, partition, holds_layout = _place(client, command.topic)
-    # A client whose SEND is refused connects again, and its own timeout begins anew with every
-    # success (C++ and all that are made of it): it would never hear that the disk is full.
-    partition.check_room()
     partition.check_open()
     _check_backlog(client, topic, partition)
     opened = Producer(

@@ -102,17 +102,17 @@ async def test_what_only_needs_room_is_refused(house):
 
 
 async def test_who_asks_for_room_is_told_when_there_is_some(house, autojump_clock):
-    house.partition.check_room()
+    await house.partition.check_room()
     await house.fill()
     with pytest.raises(errors.StorageFull):
         house.append()
     with pytest.raises(errors.StorageFull):
-        house.partition.check_room()
+        await house.partition.check_room()
     house.disk.blocks += 1000
     with pytest.raises(errors.StorageFull):
-        house.partition.check_room()  # Nobody looks again and again.
+        await house.partition.check_room()  # Nobody looks again and again.
     await trio.sleep(2 * LOOK_S)  # To the digit it could be a hair less.
-    house.partition.check_room()
+    await house.partition.check_room()
 
 
 async def test_a_topic_is_deleted_and_its_room_is_free_and_the_reserve_whole_again(house):

@@ -24,7 +24,7 @@ KAFKA = codec_named("kafka").format
 NAME = parse_topic("t")
 
 
-def has_room(size):
+async def has_room(size):
     return True
 
 
@@ -190,19 +190,19 @@ async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broke
     log = RefusingLog(storage.errors.StorageFull("no space"))
     asked = []
 
-    def has_room(size):
+    async def has_room(size):
         asked.append(size)
         return len(asked) > 1
 
     partition = partition_over(log, broker.durability, has_room)
-    partition.check_room()
+    await partition.check_room()
     with pytest.raises(errors.StorageFull):
         partition.append([b"abc", b"de"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with pytest.raises(errors.StorageFull, match=f"^{NAME}/0: No space left on device$"):
-        partition.check_room()
-    partition.check_room()
+        await partition.check_room()
+    await partition.check_room()
     assert asked == [5, 5]
     log.error = None
     partition.append([b"abc"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
-    partition.check_room()
+    await partition.check_room()
     assert asked == [5, 5]

@@ -3,12 +3,16 @@
 import contextlib
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from broker.broker import Broker
+from broker.config.settings import LogConfig
 from broker.errors import Conflict, InvalidRequest, TopicNotFound
+from broker.topics.partition_factory import LOOK_S, ROOM_BESIDE_BYTES, Partitions
+from storage.errors import StorageFailed
 from storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
 from tests.waiting import HANG_S, until
@@ -147,3 +151,57 @@ async def test_retiring_thousands_gives_everybody_turns(broker):
             seen.add(sum(name.endswith(".deleted") for name in names))
             await trio.lowlevel.checkpoint()
     assert len(seen & set(range(1, 50))) > 20
+
+
+class SlowReserve:
+    """A disk that answers once it is let; `answers` are those of its looks, in order."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.wanted = []
+        self.let = threading.Semaphore(0)
+
+    def has_room(self, size):
+        assert threading.current_thread() is not threading.main_thread()
+        self.wanted.append(size)
+        assert self.let.acquire(timeout=HANG_S)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def over_reserve(broker, reserve):
+    data_dir = SimpleNamespace(files=None, reserve=reserve)
+    return Partitions(data_dir, LogConfig(), broker.durability)
+
+
+async def test_all_who_ask_for_room_wait_for_one_look_and_nobody_else_does(broker):
+    reserve = SlowReserve(False)
+    partitions, told = over_reserve(broker, reserve), []
+
+    async def ask():
+        told.append(await partitions.has_room(100))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(50):
+            nursery.start_soon(ask)
+        await until(lambda: reserve.wanted)
+        for _ in range(10):  # The disk takes its time, and the loop goes on.
+            await trio.lowlevel.checkpoint()
+        assert told == []
+        reserve.let.release()
+    assert told == [False] * 50
+    assert reserve.wanted == [100 + ROOM_BESIDE_BYTES]
+
+
+async def test_a_look_is_good_for_a_moment_and_one_that_fails_for_nobody(broker, autojump_clock):
+    reserve = SlowReserve(StorageFailed("EIO"), True, False)
+    partitions = over_reserve(broker, reserve)
+    reserve.let.release(3)
+    with pytest.raises(StorageFailed):
+        await partitions.has_room()
+    assert await partitions.has_room()
+    await trio.sleep(2 * LOOK_S)
+    assert not await partitions.has_room()
+    assert len(reserve.wanted) == 3

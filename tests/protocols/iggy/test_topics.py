@@ -1,12 +1,15 @@
 """Topics and partitions as Iggy's clients see them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 
+from protocols.iggy.topics import PIECE_PARTITIONS, in_pieces
 from storage.metadata.catalogue_records import MADE_ID_FIRST
 from storage.metadata.names import TopicName
+from tests.broker.pieces import counting
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import FIRST, NEVER, to_partition
 from tests.waiting import HANG_S, PAUSE_S
@@ -194,3 +197,13 @@ async def test_settings_are_changed_and_shown(talk):
     assert await talk.status(304, **TOPIC, name="other", **changed) == 5
     await talk.create_topic("other")
     assert await talk.status(304, **TOPIC, name="other", **changed) == 2013
+
+
+async def test_lists_and_statistics_look_at_many_topics_in_pieces():
+    topics = [SimpleNamespace(partitions=[None] * 9) for _ in range(500)]
+    seen = []
+    with counting(lambda: 10 * len(seen)) as pieces:
+        async for topic in in_pieces(topics):
+            seen.append(topic)  # noqa: PERF401 (each is counted as it comes)
+    assert seen == topics
+    assert pieces.largest == PIECE_PARTITIONS

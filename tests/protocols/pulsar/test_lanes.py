@@ -1,0 +1,74 @@
+"""Lanes of one connection: work of each in order, and only so much of it waits."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.server.endings import ProtocolError
+from protocols.pulsar.lanes import Lanes
+from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+
+
+class Work:
+    """Waits to be let, and notes who ended."""
+
+    def __init__(self):
+        self.let = trio.Event()
+        self.done = []
+
+    def of(self, name):
+        async def work():
+            await self.let.wait()
+            self.done.append(name)
+
+        return work
+
+
+@pytest.fixture
+def work():
+    return Work()
+
+
+@pytest.fixture
+def lanes(nursery):
+    return Lanes(SimpleNamespace(nursery=nursery))
+
+
+async def test_work_of_one_lane_is_done_in_order_what_needs_no_wait_too(lanes, work):
+    lane = ("producer", 1)
+    lanes.in_order(lane, work.of("a"))
+    lanes.promptly(lane, lambda: work.done.append("b"))
+    lanes.promptly(("producer", 2), lambda: work.done.append("at once"))
+    lanes.in_order(lane, work.of("c"))
+    work.let.set()
+    await wait_all_tasks_blocked()
+    assert work.done == ["at once", "a", "b", "c"]
+
+
+async def test_more_than_a_lane_takes_ends_the_connection(lanes, work):
+    lanes.in_order(("consumer", 1), work.of("first"))
+    for _ in range(LANE_MAX - 1):
+        lanes.in_order(("consumer", 1), work.of("next"))
+    with pytest.raises(ProtocolError, match="consumer"):
+        lanes.in_order(("consumer", 1), work.of("last"))
+
+
+async def test_nothing_more_is_read_while_all_lanes_have_work(lanes, work, nursery):
+    for number in range(LANES_MAX):
+        assert not lanes.is_full
+        lanes.in_order(("request", number), work.of(number))
+    assert lanes.is_full
+    read = []
+
+    async def read_on():
+        await lanes.room()
+        read.append(True)
+
+    nursery.start_soon(read_on)
+    await wait_all_tasks_blocked()
+    assert not read
+    work.let.set()
+    await wait_all_tasks_blocked()
+    assert read and not lanes.is_full
