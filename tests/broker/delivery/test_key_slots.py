@@ -52,6 +52,45 @@ def test_only_slots_of_the_one_that_leaves_change_hands():
             assert ring.owner(slot) is owner
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_whoever_came_and_went_those_who_are_left_own_what_is_theirs(seed):
+    rng = random.Random(seed)
+    ring, asked, there = KeyRing(), KeyRing(), []
+    for number in range(60):
+        if there and rng.random() < 0.5:
+            consumer = there.pop(rng.randrange(len(there)))
+            ring.remove(consumer)
+            asked.remove(consumer)
+        else:
+            there.append(FakeConsumer(f"c{number}"))
+            ring.add(there[-1])
+            asked.add(there[-1])
+        assert asked.owner(1) in there or not there  # The other one is not asked until the end.
+    slots = range(1, SLOTS, 50)
+    assert [ring.owner(slot) for slot in slots] == [asked.owner(slot) for slot in slots]
+
+
+class CountedRing(KeyRing):
+    def __init__(self):
+        super().__init__()
+        self.walks = 0
+
+    def _take_out(self):
+        self.walks += 1
+        super()._take_out()
+
+
+def test_the_ring_is_walked_seldom_when_all_leave_at_once():
+    ring = CountedRing()
+    consumers = [FakeConsumer(f"c{number}") for number in range(100)]
+    for consumer in consumers:
+        ring.add(consumer)
+    for consumer in consumers:
+        ring.remove(consumer)
+    assert ring.owner(1) is None
+    assert ring.walks < 10
+
+
 def test_ranges_include_both_ends_and_what_nobody_has_is_nobodys():
     ranges = KeyRanges()
     first = FakeConsumer("a", key_ranges=[(0, 100), (200, 65535)])
