@@ -1,7 +1,5 @@
 """Lanes of one connection: work of each in order, and only so much of it waits."""
 
-from types import SimpleNamespace
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -9,6 +7,13 @@ from trio.testing import wait_all_tasks_blocked
 from broker.server.endings import ProtocolError
 from protocols.pulsar.lanes import Lanes
 from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+
+
+class Connection:
+    """What lanes need of one."""
+
+    def __init__(self, nursery):
+        self.nursery = nursery
 
 
 class Work:
@@ -33,7 +38,7 @@ def work():
 
 @pytest.fixture
 def lanes(nursery):
-    return Lanes(SimpleNamespace(nursery=nursery))
+    return Lanes(Connection(nursery))
 
 
 async def test_work_of_one_lane_is_done_in_order_what_needs_no_wait_too(lanes, work):
