@@ -347,6 +347,7 @@ class Topics:
         if holds_name:
             self._hold_name(name)
         self._forget(topic)
+        await trio.lowlevel.checkpoint()  # One request may delete ten thousand.
         return topic.ticket
 
     # What follows a change of the catalogue, here or at another broker.

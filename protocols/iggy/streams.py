@@ -77,8 +77,9 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     for topic in names.topics(context.broker, stream):
-        forget_topic(context, topic)
-        await broker.topics.delete(topic.name)
+        if not topic.deleted:  # By another client, meanwhile.
+            forget_topic(context, topic)
+            await broker.topics.delete(topic.name)
     if stream.name == DEFAULT_NAMESPACE:
         return Answer(ticket=await broker.namespaces.renumber(names.TENANT, stream.name, None))
     return Answer(ticket=await broker.namespaces.delete(names.TENANT, stream.name))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -180,7 +179,6 @@ class ClusterApi:
             for topic in self._broker.topics.list(tenant, namespace):
                 with suppress(TopicNotFound):  # Another client was quicker.
                     await self._broker.topics.delete(topic.name)
-                await trio.lowlevel.checkpoint()  # There may be ten thousand.
             await self._broker.live.delete_all(tenant, namespace)
         elif self._broker.live.has_topics(tenant, namespace):
             raise TopicInUse(f"{tenant}/{namespace} has topics")

@@ -6,6 +6,7 @@ from broker.topics.topic import TopicEvent
 from broker.topics.topics import TOPIC_PARTITIONS_MAX
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
+from tests.broker.pieces import counting
 
 ORDERS = TopicName("public", "default", "orders")
 SHOP = TopicName("public", "shop", "orders")
@@ -325,3 +326,14 @@ async def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(hou
         await house.namespaces.renumber("public", "nowhere", 4)
     await house.namespaces.renumber("public", "default", 4)
     assert house.namespaces.get("public", "default").iggy_id == 4
+
+
+async def test_who_deletes_many_gives_everybody_turns(topics):
+    names = [TopicName("public", "default", str(number)) for number in range(20)]
+    for name in names:
+        await topics.create(name, 1)
+    with counting(lambda: -len(topics)) as pieces:
+        for name in names:
+            await topics.delete(name)
+    assert len(topics) == 0
+    assert pieces.largest == 1
