@@ -9,8 +9,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import h11
 import trio
-from hypercorn.events import Event
+from hypercorn.events import Closed, Event
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
@@ -18,6 +19,7 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.worker_context import EventWrapper
 
 from broker.server.connection import forget_frames
+from protocols.rest.errors import BAD_REQUEST
 from protocols.rest.refusals import raw_refusal
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 HALF_CLOSED_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+
+HEAD = b"HEAD"
 
 
 class PeerLeft(Exception):
@@ -66,6 +70,17 @@ class Pause(EventWrapper):
 
 class Http1(H11Protocol):
     """HTTP/1.1, whose refusals of its own are JSON, too."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        """Begin an answer, unless the method is HEAD in other letters: methods are told apart by
+        case (RFC 9110 section 9.1), which h11 does and Hypercorn does not, so that one would
+        announce a body that the other never sends.
+        """
+        if request.method != HEAD and request.method.upper() == HEAD:
+            await self._send_error_response(BAD_REQUEST.status)
+            await self.send(Closed())
+            return
+        await super()._create_stream(request)
 
     async def _send_error_response(self, status_code: int) -> None:
         """A request that is none: its head is too long, or breaks the rules of HTTP.

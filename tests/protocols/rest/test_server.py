@@ -96,6 +96,8 @@ def head_and_body(answer: bytes) -> tuple[list[str], bytes]:
         (b"rubbish\r\n\r\n", 400, 40000),
         (b"GET / HTTP/1.1\r\n\r\n", 400, 40000),  # Without a host.
         (b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400, 40000),
+        (b"HeAD /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", 400, 40000),
+        (b"head / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", 400, 40000),
         (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: rot13\r\n\r\n", 501, 50102),
     ],
 )
