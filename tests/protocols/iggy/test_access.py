@@ -123,6 +123,7 @@ def test_only_these_are_for_everybody():
 )
 async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     rules = Nothing()
+    await broker.durability.settled()  # A lazy write of before is none of what follows.
     ticket = broker.durability.ticket
     broker.access = Access(rules)
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == ErrorCode.UNAUTHORIZED

@@ -50,6 +50,7 @@ def filled(path):
 
 async def test_no_route_answers_whom_the_rules_refuse(app, broker):
     await call(app, "PUT", "/api/v1/topics/public/default/orders")
+    await broker.durability.settled()  # A lazy write of before is none of what follows.
     ticket = broker.durability.ticket
     found = list(routes(broker))
     assert len(found) > len(FOR_ANYBODY)
