@@ -1,5 +1,7 @@
 """What strangers send disturbs no client, loses nothing and leaves nothing: the short form."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.hostile.attack import attack
@@ -11,8 +13,11 @@ from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow
 
-FRAMES = {"kafka": 20_000, "pulsar": 20_000, "iggy": 20_000, "http": 1000}
+FRAMES = {"kafka": 20_000, "pulsar": 20_000, "http": 1000}
 SEED = 1
+# Those of Iggy's first dialect come with a login and without.
+DIALECTS = ("D0", "D1a", "D1b", "D2", "D3", "D4", "D5", "V")
+DIALECT_FRAMES = 20_000  # Of each.
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +35,17 @@ def test_mutated_frames(broker, name):
         sent = attack(broker, protocols()[name], FRAMES[name], SEED)
     assert not sent.hung
     assert sent.handled.total() >= sent.total / (2 if name != "http" else 10), sent
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_mutated_frames_of_each_dialect_of_iggy(broker, dialect):
+    iggy = protocols()["iggy"]
+    family = replace(iggy, talks=[talk for talk in iggy.talks if talk.dialect.split()[0] == dialect])
+    prepare(broker)
+    with judged(broker):
+        sent = attack(broker, family, DIALECT_FRAMES, SEED)
+    assert not sent.hung
+    assert sent.handled.total() >= sent.total / 3, sent
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
