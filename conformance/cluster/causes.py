@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from conformance.cluster.running import Cluster
 
 HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`,
-LONG_S: Final = 9.0  # and beyond the patience of some clients.
+# and beyond the patience of some clients: what those that went elsewhere had asked is still read.
+LONG_S: Final = 9.0
 CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
 DOWN_S: Final = 2.0  # A store.
 
@@ -35,46 +36,39 @@ def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> Non
     broker.stop()
 
 
-def hang(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """SIGSTOP for longer than the lease."""
-    broker.signal(signal.SIGSTOP)
-    time.sleep(HANG_S)
-    broker.signal(signal.SIGCONT)
+def _hangs(seconds: float) -> Cause:
+    """SIGSTOP of a broker for so long."""
+
+    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+        broker.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        broker.signal(signal.SIGCONT)
+
+    return cause
 
 
-def hang_long(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """SIGSTOP until some clients have gone elsewhere: what they had asked is still to be read."""
-    broker.signal(signal.SIGSTOP)
-    time.sleep(LONG_S)
-    broker.signal(signal.SIGCONT)
+def _server_hangs(name: str) -> Cause:
+    """A server (`seaweed`, `postgres`) answers nobody for a while."""
+
+    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+        server = getattr(cluster, name)
+        server.send(signal.SIGSTOP)
+        time.sleep(DOWN_S)
+        server.send(signal.SIGCONT)
+
+    return cause
 
 
-def store_hangs(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """The object store answers nobody for a while."""
-    cluster.seaweed.send(signal.SIGSTOP)
-    time.sleep(DOWN_S)
-    cluster.seaweed.send(signal.SIGCONT)
+def _server_restarts(name: str) -> Cause:
+    """A server is gone for a while."""
 
+    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+        server = getattr(cluster, name)
+        server.stop()
+        time.sleep(DOWN_S)
+        server.start()
 
-def store_restarts(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """The object store is gone for a while."""
-    cluster.seaweed.stop()
-    time.sleep(DOWN_S)
-    cluster.seaweed.start()
-
-
-def postgres_hangs(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """PostgreSQL answers nobody for a while."""
-    cluster.postgres.send(signal.SIGSTOP)
-    time.sleep(DOWN_S)
-    cluster.postgres.send(signal.SIGCONT)
-
-
-def postgres_restarts(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """PostgreSQL is gone for a while."""
-    cluster.postgres.stop()
-    time.sleep(DOWN_S)
-    cluster.postgres.start()
+    return cause
 
 
 def backends(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
@@ -115,12 +109,12 @@ CUTS: Mapping[str, Cause] = {
 CAUSES: Mapping[str, Cause] = {
     "kill": kill,
     "stop": stop,
-    "hang": hang,
-    "hang long": hang_long,
-    "store hangs": store_hangs,
-    "store restarts": store_restarts,
-    "postgres hangs": postgres_hangs,
-    "postgres restarts": postgres_restarts,
+    "hang": _hangs(HANG_S),
+    "hang long": _hangs(LONG_S),
+    "store hangs": _server_hangs("seaweed"),
+    "store restarts": _server_restarts("seaweed"),
+    "postgres hangs": _server_hangs("postgres"),
+    "postgres restarts": _server_restarts("postgres"),
     "backends": backends,
     **CUTS,
 }

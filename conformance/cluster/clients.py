@@ -5,6 +5,7 @@ A value is sent once by us. What a library sends again by itself must not be sto
 protocol has sequence numbers for it, as here (Kafka's idempotent producer, Pulsar's deduplication).
 """
 
+import abc
 import random
 import threading
 import time
@@ -41,7 +42,7 @@ class Load:
         self.seed = seed
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, abc.ABC):
     """One client, connected again and again."""
 
     protocol = "kafka"
@@ -65,9 +66,9 @@ class Client(threading.Thread):
                 self.troubles[f"{type(error).__name__}: {error}"[:160]] += 1
             self.load.stopping.wait(AGAIN_S)
 
+    @abc.abstractmethod
     def live(self) -> None:
         """Connect and work until something goes wrong, or the run is to stop."""
-        raise NotImplementedError
 
     def addresses(self) -> list[str]:
         """Where to connect, in any order."""

@@ -39,6 +39,11 @@ class Worked:
             self.errors.append(f"{type(error).__name__}: {error}"[:200])
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
 
+    def go_on(self, work: Callable[[], int], stopping: threading.Event) -> None:
+        """Call it again and again, until the run ends."""
+        while not stopping.is_set():
+            self.call(work)
+
 
 @dataclass
 class Drained:
@@ -119,8 +124,7 @@ def _kafka_producer(
             future.get(GOES_ON_S)
         return 1
 
-    while not stopping.is_set():
-        worked.call(send)
+    worked.go_on(send, stopping)
     producer.close()
 
 
@@ -137,17 +141,15 @@ def _kafka_group(
     def poll() -> int:
         return len(consumer.poll(200))
 
-    while not stopping.is_set():
-        worked.call(poll)
+    worked.go_on(poll, stopping)
     consumer.close()
 
 
 def _pulsar_client(cluster: Cluster) -> Any:
     return pulsar.Client(
         "pulsar://" + ",".join(cluster.addresses("pulsar")),
-        operation_timeout_seconds=int(
-            GOES_ON_S
-        ),  # A slow machine is no error; the longest call is told.
+        # A slow machine is no error; the longest call is told.
+        operation_timeout_seconds=int(GOES_ON_S),
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
 
@@ -162,8 +164,7 @@ def _pulsar_producer(
         producer.send(b"pulsar")
         return 1
 
-    while not stopping.is_set():
-        worked.call(send)
+    worked.go_on(send, stopping)
     client.close()
 
 
@@ -181,6 +182,5 @@ def _pulsar_consumer(
         consumer.acknowledge(message)
         return 1
 
-    while not stopping.is_set():
-        worked.call(receive)
+    worked.go_on(receive, stopping)
     client.close()

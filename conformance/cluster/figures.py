@@ -34,6 +34,9 @@ BULK_DEPTH: Final = 8
 COLD_CACHE_BYTES: Final = 128 << 20
 COLD_FETCH_BYTES: Final = 4 << 20
 DOWN_S: Final = 20.0
+QUIET_S: Final = 3.0  # Nothing put for so long: packs and uploads have ended.
+UNDER_WAY_S: Final = 2.0  # Of a load before a store stops,
+GOES_ON_S: Final = 5.0  # and after it answers again: 3 s are the goal.
 SHARDS: Final = 64
 
 
@@ -110,7 +113,7 @@ def settle(broker: ClusterBroker) -> None:
     deadline, before = time.monotonic() + SETTLE_S, -1.0
     while (now := puts(broker)) != before and time.monotonic() < deadline:
         before = now
-        time.sleep(3.0)
+        time.sleep(QUIET_S)
 
 
 def p50_ms(latencies: Sequence[float]) -> float:
@@ -299,13 +302,13 @@ def stops(made: Stores) -> Iterator[Row]:
     with alone(made, "shared.round_ms=20") as broker:
         for name, server in (("S3", made.seaweed), ("PostgreSQL", made.postgres)):
             load = Load(broker.address("kafka"))
-            time.sleep(2.0)
+            time.sleep(UNDER_WAY_S)
             server.send(SIGSTOP)
             stopped = time.monotonic()
             time.sleep(DOWN_S)
             server.send(SIGCONT)
             again = time.monotonic()
-            time.sleep(5.0)
+            time.sleep(GOES_ON_S)
             load.stop()
             # What was on its way when the store stopped may have had its answer still.
             meanwhile = sum(stopped + 1 < at < again for at in load.acked)
