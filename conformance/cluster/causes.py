@@ -16,6 +16,7 @@ from conformance.cluster.network import OUTSIDE
 if TYPE_CHECKING:
     from conformance.cluster.brokers import ClusterBroker
     from conformance.cluster.running import Cluster
+    from conformance.cluster.servers import Server
 
 HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`,
 # and beyond the patience of some clients: what those that went elsewhere had asked is still read.
@@ -24,6 +25,7 @@ CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
 DOWN_S: Final = 2.0  # A store.
 
 Cause = Callable[["Cluster", "ClusterBroker", random.Random], None]
+Act = Callable[["Cluster", "ClusterBroker"], object]
 
 
 def kill(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
@@ -36,39 +38,42 @@ def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> Non
     broker.stop()
 
 
-def _hangs(seconds: float) -> Cause:
-    """SIGSTOP of a broker for so long."""
+def _for_a_while(seconds: float, begin: Act, end: Act) -> Cause:
+    """Something that passes by itself."""
 
     def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-        broker.signal(signal.SIGSTOP)
+        begin(cluster, broker)
         time.sleep(seconds)
-        broker.signal(signal.SIGCONT)
+        end(cluster, broker)
 
     return cause
 
 
-def _server_hangs(name: str) -> Cause:
-    """A server (`seaweed`, `postgres`) answers nobody for a while."""
-
-    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-        server = getattr(cluster, name)
-        server.send(signal.SIGSTOP)
-        time.sleep(DOWN_S)
-        server.send(signal.SIGCONT)
-
-    return cause
+def _hangs(seconds: float) -> Cause:
+    """A broker does nothing for so long."""
+    return _for_a_while(
+        seconds,
+        lambda _, broker: broker.signal(signal.SIGSTOP),
+        lambda _, broker: broker.signal(signal.SIGCONT),
+    )
 
 
-def _server_restarts(name: str) -> Cause:
-    """A server is gone for a while."""
+def _server_hangs(server: Callable[["Cluster"], "Server"]) -> Cause:
+    """A store answers nobody for a while."""
+    return _for_a_while(
+        DOWN_S,
+        lambda cluster, _: server(cluster).send(signal.SIGSTOP),
+        lambda cluster, _: server(cluster).send(signal.SIGCONT),
+    )
 
-    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-        server = getattr(cluster, name)
-        server.stop()
-        time.sleep(DOWN_S)
-        server.start()
 
-    return cause
+def _server_restarts(server: Callable[["Cluster"], "Server"]) -> Cause:
+    """A store is gone for a while."""
+    return _for_a_while(
+        DOWN_S,
+        lambda cluster, _: server(cluster).stop(),
+        lambda cluster, _: server(cluster).start(),
+    )
 
 
 def backends(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
@@ -111,10 +116,10 @@ CAUSES: Mapping[str, Cause] = {
     "stop": stop,
     "hang": _hangs(HANG_S),
     "hang long": _hangs(LONG_S),
-    "store hangs": _server_hangs("seaweed"),
-    "store restarts": _server_restarts("seaweed"),
-    "postgres hangs": _server_hangs("postgres"),
-    "postgres restarts": _server_restarts("postgres"),
+    "store hangs": _server_hangs(lambda cluster: cluster.seaweed),
+    "store restarts": _server_restarts(lambda cluster: cluster.seaweed),
+    "postgres hangs": _server_hangs(lambda cluster: cluster.postgres),
+    "postgres restarts": _server_restarts(lambda cluster: cluster.postgres),
     "backends": backends,
     **CUTS,
 }
