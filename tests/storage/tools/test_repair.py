@@ -22,6 +22,7 @@ from tests.storage.log.directories import (
 )
 from tests.storage.log.logs import flip
 from tests.storage.tools.conftest import BATCHES, END, SMALL
+from tests.storage.tools.killed import killed_repairs
 from tests.storage.tools.test_verify import files_of, harm, places, random_directory
 
 
@@ -288,29 +289,6 @@ def test_a_running_broker_keeps_repair_out(crashed):
 # Killed repairs.
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
-def kill_after(files, calls):
-    """Let the disk make so many more changes, then none."""
-    disk = files.disk
-    left = [calls]
-
-    def guarded(method):
-        def call(*arguments):
-            if left[0] == 0:
-                raise Killed
-            left[0] -= 1
-            return method(*arguments)
-
-        return call
-
-    for name in ("write", "truncate", "rename", "unlink", "make_folder", "sync_data"):
-        setattr(disk, name, guarded(getattr(disk, name)))
-    return left
-
-
 def harm_everything(path):
     """One harm of each sort; the offsets of partition 1 that are lost for good."""
     one = Directory(path, **SMALL)
@@ -336,25 +314,12 @@ def harm_everything(path):
 @pytest.mark.slow
 def test_a_repair_killed_at_any_change_can_be_run_again(crashed, tmp_path):
     lost = harm_everything(crashed.path)
-    calls, finished = 0, False
-    while not finished:
-        path = tmp_path / f"killed-{calls}"
-        shutil.copytree(crashed.path, path)
-        repair = Repair(path, lambda done, total: None)
-        plan = repair.plan()
-        left = kill_after(repair.files, calls)
-        try:
-            for step in plan.steps:
-                step.apply()
-            finished = True
-        except Killed:
-            left[0] = -1  # Descriptors are closed as the kernel would do.
-        repair.close()
+    kills = 0
+    for path, finished in killed_repairs(crashed.path, tmp_path):
         assert repaired(path)[1] == []
         check_mended(path, lost)
-        shutil.rmtree(path)
-        calls += 1
-    assert calls > 30
+        kills += not finished
+    assert kills > 30
 
 
 @pytest.mark.slow

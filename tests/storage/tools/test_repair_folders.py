@@ -11,7 +11,7 @@ from storage.tools.repair import Repair
 from tests.storage.log.directories import Directory, repaired, snapshot_of, value_of, verified
 from tests.storage.log.logs import flip
 from tests.storage.tools.conftest import SMALL
-from tests.storage.tools.test_repair import Killed, kill_after
+from tests.storage.tools.killed import killed_repairs
 
 BATCHES = {1: 12, 2: 9, 3: 8}
 
@@ -211,24 +211,9 @@ def test_damage_in_a_renamed_folder_is_mended_too(three):
 @pytest.mark.parametrize("moves", MOVES, ids=str)
 def test_a_repair_of_folders_killed_at_any_change_can_be_run_again(three, tmp_path, moves):
     rename(three, moves)
-    calls, finished = 0, False
-    while not finished:
-        path = tmp_path / f"killed-{calls}"
-        shutil.copytree(three.path, path)
-        repair = Repair(path, lambda done, total: None)
-        plan = repair.plan()
-        left = kill_after(repair.files, calls)
-        try:
-            for step in plan.steps:
-                step.apply()
-            finished = True
-        except Killed:
-            left[0] = -1  # Descriptors are closed as the kernel would do.
-        repair.close()
+    for path, finished in killed_repairs(three.path, tmp_path):
         if not finished:
             with pytest.raises(DamagedLog):
                 Directory(path, **SMALL)
         assert repaired(path)[1] == []
         check_all_there(path)
-        shutil.rmtree(path)
-        calls += 1
