@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from conformance.position.machine import Difference, Machine
+from conformance.position.sharing import SharingMachine
 from conformance.server import RunningBroker
 
 STEPS = 40
@@ -18,16 +19,24 @@ KILL_CHANCE, RESTART_CHANCE = 0.05, 0.02
 
 
 def run(broker: RunningBroker, number: int, steps: int, *, kills: bool) -> Counter[str]:
-    """How often each step was made on a topic of its own. Raises Difference."""
-    machine = Machine(broker, f"position-{number}", number)
-    for _ in range(steps):
-        machine.step()
-        chance = machine.random.random()
-        if kills and chance < KILL_CHANCE:
-            machine.kill()
-        elif kills and chance < KILL_CHANCE + RESTART_CHANCE:
-            machine.restart()
-    return Counter(machine.steps)
+    """How often each step was made on a topic of its own, of one partition or, every other time, of
+    several, which an Iggy group shares. Raises Difference.
+    """
+    if number % 2:
+        machine: Machine = SharingMachine(broker, f"position-{number}", number)
+    else:
+        machine = Machine(broker, f"position-{number}", number)
+    try:
+        for _ in range(steps):
+            machine.step()
+            chance = machine.random.random()
+            if kills and chance < KILL_CHANCE:
+                machine.kill()
+            elif kills and chance < KILL_CHANCE + RESTART_CHANCE:
+                machine.restart()
+    finally:
+        machine.leave()
+    return Counter(step.partition(" in partition ")[0] for step in machine.steps)
 
 
 def main() -> int:
@@ -61,7 +70,8 @@ def _report(first: int, done: int, made: Counter[str], differences: list[str]) -
         f"`python -m conformance.position --first {first} --runs {done}`, {today}: {made.total()}"
         f" steps, {len(differences)} differences between the broker and the model"
         " (`conformance/position/model.py`). After each step Kafka's OffsetFetch, Iggy's stored"
-        " offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared.",
+        " offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared in"
+        " every partition, and which member of an Iggy group has which.",
         "",
         "| step | times |",
         "| --- | --- |",

@@ -1,17 +1,18 @@
-"""Random steps of all four protocols on one cursor of a broker, each held against the model.
+"""Random steps of all four protocols on one subscription of a broker, each held against the model.
 
-After a SIGKILL the cursor is where it was after some step between the last answered one and the
-last of all: what was answered is never lost, what comes later may be.
+After a SIGKILL a cursor is where it was after some step between the last answered one and the last
+of all: what was answered is never lost, what comes later may be.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Protocol
 
 from conformance.position import talk
-from conformance.position.model import Cursor, Entry, Log
+from conformance.position.model import Cursor, Entry, Log, Place, Told
 from conformance.position.talk import HttpPlace, PulsarPlace, http_id, pulsar_id
-from conformance.raw.iggy import IggyWire
+from conformance.raw.iggy import IggyWire, to_partition
 from conformance.raw.kafka import KafkaWire, message
 from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
@@ -26,27 +27,42 @@ class Difference(AssertionError):
 
 
 class Machine:
-    """One topic of one partition, one group, one life of steps."""
+    """One topic, one group, one life of steps."""
 
-    def __init__(self, broker: RunningBroker, topic: str, seed: int) -> None:
+    def __init__(
+        self, broker: RunningBroker, topic: str, seed: int, *, partitions: int = 1
+    ) -> None:
         self.broker = broker
         self.topic = topic
         self.random = random.Random(seed)
-        self.log = Log()
-        self.cursor = Cursor(self.log)
-        self.maybe: list[Cursor] = [self._copy()]  # Since the last step that is on disk for sure.
+        self.places = [Place(index) for index in range(partitions)]
+        self.at = self.places[0]  # Where this step is made.
+        self.is_there = False  # Whether there is such a subscription.
         self.steps: list[str] = []
-        self.ledger = -1
-        self._fill()
+        with IggyWire(broker.address("iggy")) as iggy:
+            iggy.create_topic(topic, partitions=partitions)
+        self.is_partitioned = partitions > 1
+        for place in self.places:
+            self.fill(place)
 
     # The log.
 
-    def _fill(self) -> None:
-        with KafkaWire(self.broker.address("kafka")) as kafka:
-            kafka.create(self.topic)
+    def fill(self, place: Place) -> None:
+        """Append to a partition that has just been made."""
+        self.at = place
         for _ in range(BATCHES):
             for append in (self._append_kafka, self._append_pulsar, self._append_iggy):
                 append(self.random.randint(1, BATCH_MAX))
+
+    @property
+    def log(self) -> Log:
+        """Of the partition of this step."""
+        return self.at.log
+
+    @property
+    def cursor(self) -> Cursor:
+        """Of the partition of this step."""
+        return self.at.cursor
 
     def _add(self, count: int, *, batched: bool) -> None:
         entries, start = self.log.entries, self.log.end
@@ -57,20 +73,22 @@ class Machine:
 
     def _append_kafka(self, count: int) -> None:
         with KafkaWire(self.broker.address("kafka")) as wire:
-            code, _ = wire.produce(self.topic, b"".join([message(None, b"k")] * count))
+            messages = b"".join([message(None, b"k")] * count)
+            code, _ = wire.produce(self.topic, messages, partition=self.at.index)
         assert code == 0
         self._add(count, batched=False)
 
     def _append_iggy(self, count: int) -> None:
         with IggyWire(self.broker.address("iggy")) as wire:
-            wire.send_messages(self.topic, [(0, [], b"i")] * count)
+            to = to_partition(self.at.index + 1)
+            wire.send_messages(self.topic, [(0, [], b"i")] * count, to)
         self._add(count, batched=False)
 
     def _append_pulsar(self, count: int) -> None:
         with PulsarWire(self.broker.address("pulsar")) as wire:
-            wire.open_producer(self.topic)
+            wire.open_producer(self._pulsar_topic)
             payload = talk.batch_payload([b"p"] * count)
-            self.ledger, entry = wire.publish(0, [(3, 1_700_000_000_000), (11, count)], payload)
+            self.at.ledger, entry = wire.publish(0, [(3, 1_700_000_000_000), (11, count)], payload)
         assert entry == self.log.end
         self._add(count, batched=True)
 
@@ -78,24 +96,43 @@ class Machine:
 
     def step(self) -> None:
         """One call of some protocol, and what everybody reads back. Raises Difference."""
-        name, (act, _) = self.random.choices(list(STEPS.items()), [w for _, w in STEPS.values()])[0]
-        self.steps.append(name)
+        possible = self.possible()
+        weights = [weight for _, weight in possible.values()]
+        name, (act, _) = self.random.choices(list(possible.items()), weights)[0]
+        self.at = self.random.choice(self.places)
+        where = f" in partition {self.at.index}" if self.is_partitioned else ""
+        self.steps.append(name + where)
         is_on_disk = act(self)
-        self.maybe = [*([] if is_on_disk else self.maybe), self._copy()]
+        self.at.stepped(is_on_disk=is_on_disk)
+        self.is_there = self.is_there or self.is_set
         self.compare()
+
+    def possible(self) -> "Steps":
+        """The steps, and how often each is made."""
+        return STEPS
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the cursor of some partition is."""
+        return any(one.cursor.below is not None for one in self.places)
 
     def compare(self) -> None:
         """Every protocol reads back what the model says. Raises Difference."""
-        found, wanted = talk.told(self.broker, self.topic, GROUP), self.cursor.told()
+        found = self._told()
+        wanted = [one.cursor.told(is_there=self.is_there) for one in self.places]
         if found != wanted:
-            raise Difference(f"{self._where()}: {found}, should be {wanted}")
+            raise Difference(f"{self.where()}: {found}, should be {wanted}")
+
+    def _told(self) -> list[Told]:
+        return talk.told(self.broker, self.topic, GROUP, len(self.places))
 
     def restart(self) -> None:
         """A clean stop loses nothing."""
         self.steps.append("restart")
         assert self.broker.stop() == 0
         self.broker.start()
-        self.maybe = [self._copy()]
+        for place in self.places:
+            place.stepped(is_on_disk=True)
         self.compare()
 
     def kill(self) -> None:
@@ -103,13 +140,23 @@ class Machine:
         self.steps.append("SIGKILL")
         self.broker.kill()
         self.broker.start()
-        found = talk.told(self.broker, self.topic, GROUP)
-        for one in reversed(self.maybe):
-            if one.told() == found:
-                self.cursor = one
-                self.maybe = [self._copy()]
-                return
-        raise Difference(f"{self._where()}: {found}, may be {[one.told() for one in self.maybe]}")
+        found = self._told()
+        is_there = found[0].acked is not None
+        may_be_there = self.is_there or any(
+            one.below is not None for place in self.places for one in place.maybe
+        )
+        if is_there and not may_be_there:
+            raise Difference(f"{self.where()}: the subscription is there again")
+        self.is_there = is_there
+        for place, seen in zip(self.places, found, strict=True):
+            may_be = {one.told(is_there=is_there): one for one in place.maybe}
+            if seen not in may_be:
+                raise Difference(f"{self.where()}, {place.index}: {seen}, may be {list(may_be)}")
+            place.cursor = may_be[seen]
+            place.stepped(is_on_disk=True)
+
+    def leave(self) -> None:
+        """Nothing is held between two steps."""
 
     def deliver(self) -> bool:
         """A Pulsar consumer is sent what is left, and of each entry what Pulsar acknowledged."""
@@ -122,14 +169,12 @@ class Machine:
             (entry.offset, talk.ack_set(entry, acked) if acked else ()) for entry, acked in wanted
         ]
         if found != expected:
-            raise Difference(f"{self._where()}: delivered {found}, should be {expected}")
+            raise Difference(f"{self.where()}: delivered {found}, should be {expected}")
         return True
 
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The topic, and what was done so far."""
         return f"{self.topic}, after {' > '.join(self.steps)}"
-
-    def _copy(self) -> Cursor:
-        return replace(self.cursor)
 
     def _offset(self) -> int:
         return self.random.randrange(self.log.end)
@@ -145,21 +190,36 @@ class Machine:
     def _kafka_member_commit(self) -> bool:
         return self._commit(KafkaWire.commit_as_member)
 
-    def _commit(self, commit: Callable[[KafkaWire, str, str, int], int]) -> bool:
-        repeated = self.cursor.committed is not None and self.random.random() < 0.3
-        offset = self.cursor.committed if repeated else self.random.randrange(self.log.end + 4)
-        assert offset is not None
+    def _commit(self, commit: "Commit") -> bool:
+        offset = self._number(self.at)
         with KafkaWire(self.broker.address("kafka")) as wire:
-            assert commit(wire, GROUP, self.topic, offset) == 0
+            assert commit(wire, GROUP, self.topic, offset, partition=self.at.index) == 0
         self.cursor.commit(offset, kafka=True)
         return True
+
+    def _kafka_commit_several(self) -> bool:
+        """In one request: all of them, on disk before the answer."""
+        places = self.random.sample(self.places, self.random.randint(1, len(self.places)))
+        offsets = {one.index: self._number(one) for one in places}
+        with KafkaWire(self.broker.address("kafka")) as wire:
+            assert set(wire.commit_all(GROUP, self.topic, offsets)) == {0}
+        for one in places:
+            one.cursor.commit(offsets[one.index], kafka=True)
+            one.stepped(is_on_disk=True)
+        return self.at in places
+
+    def _number(self, place: Place) -> int:
+        committed = place.cursor.committed
+        if committed is not None and self.random.random() < 0.3:
+            return committed
+        return self.random.randrange(place.log.end + 4)
 
     # Iggy.
 
     def _iggy_store(self) -> bool:
         offset = self._offset()
         with IggyWire(self.broker.address("iggy")) as wire:
-            wire.store_offset(self.topic, GROUP, offset)
+            wire.store_offset(self.topic, GROUP, offset, partition=self.at.index + 1)
         self.cursor.commit(offset + 1, kafka=False)
         return True
 
@@ -167,9 +227,9 @@ class Machine:
         count = self.random.randint(1, 6)
         wanted = self.cursor.wanted()[:count]
         with IggyWire(self.broker.address("iggy")) as wire:
-            found = wire.poll_next(self.topic, count, GROUP)
+            found = wire.poll_next(self.topic, count, GROUP, partition=self.at.index + 1)
         if found != wanted:
-            raise Difference(f"{self._where()}: polled {found}, should be {wanted}")
+            raise Difference(f"{self.where()}: polled {found}, should be {wanted}")
         self.cursor.given_by_poll(found)
         return False
 
@@ -177,41 +237,53 @@ class Machine:
         if self.cursor.below is None:
             return False
         with IggyWire(self.broker.address("iggy")) as wire:
-            wire.delete_offset(self.topic, GROUP)
+            wire.delete_offset(self.topic, GROUP, partition=self.at.index + 1)
+        return self._end()
+
+    def _end(self) -> bool:
+        """With the last cursor the subscription ends."""
         self.cursor.end()
+        self.is_there = self.is_set
         return True
 
     # Pulsar.
 
     def _pulsar(self) -> PulsarPlace:
-        return PulsarPlace(self.broker.address("pulsar"), self.topic, GROUP)
+        return PulsarPlace(self.broker.address("pulsar"), self._pulsar_topic, GROUP)
+
+    @property
+    def _pulsar_topic(self) -> str:
+        return f"{self.topic}-partition-{self.at.index}" if self.is_partitioned else self.topic
 
     def _set_by_subscribe(self) -> None:
         """A SUBSCRIBE sets a cursor that was never set, and is answered once that is on disk."""
         if self.cursor.below is None:
             self.cursor.start(0)
-            self.maybe = [self._copy()]
+            self.is_there = True
+            self.at.stepped(is_on_disk=True)
 
     def _pulsar_ack(self) -> bool:
         entries = self.random.sample(self.log.entries, self.random.randint(1, 4))
-        ids = [pulsar_id(self.ledger, one) for one in entries]
+        ids = [pulsar_id(self.at.ledger, one) for one in entries]
         return self._ack(talk.INDIVIDUAL, ids, [o for one in entries for o in _offsets(one)])
 
     def _pulsar_ack_index(self) -> bool:
         entry = self.random.choice([one for one in self.log.entries if one.batched])
         acked = self.random.sample(_offsets(entry), self.random.randint(1, entry.count))
-        return self._ack(talk.INDIVIDUAL, [pulsar_id(self.ledger, entry, acked)], acked)
+        return self._ack(talk.INDIVIDUAL, [pulsar_id(self.at.ledger, entry, acked)], acked)
 
     def _pulsar_ack_to(self) -> bool:
         """To an entry's end; half of the times by an id that lies inside of one: whole entries."""
         entry = self._entry()
         named = replace(entry, offset=self.random.choice(_offsets(entry)))
-        return self._ack(talk.CUMULATIVE, [pulsar_id(self.ledger, named)], list(range(entry.end)))
+        return self._ack(
+            talk.CUMULATIVE, [pulsar_id(self.at.ledger, named)], list(range(entry.end))
+        )
 
     def _pulsar_ack_to_index(self) -> bool:
         entry = self.random.choice([one for one in self.log.entries if one.batched])
         acked = _offsets(entry)[: self.random.randint(1, entry.count)]
-        named = pulsar_id(self.ledger, entry, acked)
+        named = pulsar_id(self.at.ledger, entry, acked)
         return self._ack(talk.CUMULATIVE, [named], [*range(entry.offset), *acked])
 
     def _ack(self, kind: int, ids: list[bytes], offsets: list[int]) -> bool:
@@ -228,15 +300,14 @@ class Machine:
         offset = self._offset()
         following = [one.offset for one in self.log.entries if one.offset >= offset]
         with self._pulsar() as place:
-            place.seek(pulsar_id(self.ledger, Entry(offset)))
+            place.seek(pulsar_id(self.at.ledger, Entry(offset)))
         self.cursor.seek(following[0] if following else self.log.end)
         return True
 
     def _pulsar_unsubscribe(self) -> bool:
         with self._pulsar() as place:
             place.unsubscribe()
-        self.cursor.end()
-        return True
+        return self._end()
 
     # HTTP.
 
@@ -244,10 +315,12 @@ class Machine:
         """Whether it was done: only a subscription that is there can be changed."""
         place = HttpPlace(self.broker.address("http"), self.topic, GROUP)
         status = place.change(kind, **fields)
-        is_there = self.cursor.below is not None
-        if status != (200 if is_there else 404):
-            raise Difference(f"{self._where()}: status {status}")
-        return is_there
+        if status != (200 if self.is_there else 404):
+            raise Difference(f"{self.where()}: status {status}")
+        return self.is_there
+
+    def _http_id(self, offset: int, index: int = -1) -> str:
+        return http_id(self.at.ledger, offset, index, partition=self.at.index)
 
     def _http_ack(self) -> bool:
         entries = self.random.sample(self.log.entries, self.random.randint(1, 3))
@@ -255,27 +328,34 @@ class Machine:
         for one in entries:
             offset = self.random.choice(_offsets(one))
             is_part = one.batched and self.random.random() < 0.5
-            ids.append(http_id(self.ledger, one.offset, offset - one.offset if is_part else -1))
+            ids.append(self._http_id(one.offset, offset - one.offset if is_part else -1))
             offsets += [offset] if is_part else _offsets(one)
         if done := self._http("Individual", messageIds=ids):
+            self.cursor.start(0)  # Where those of other partitions alone were set.
             self.cursor.ack(offsets)
         return done
 
     def _http_ack_to(self) -> bool:
         entry = self._entry()
         index = self.random.randrange(entry.count) if entry.batched else -1
-        named = http_id(self.ledger, entry.offset, index)
+        named = self._http_id(entry.offset, index)
         if done := self._http("Cumulative", messageIds=[named]):
+            self.cursor.start(0)
             self.cursor.ack_to(entry.end if index < 0 else entry.offset + index + 1)
         return done
 
     def _http_seek(self) -> bool:
         place = self.random.choice(("earliest", "latest", None))
         entry = self._entry()
-        how = {"position": place} if place else {"messageIds": [http_id(self.ledger, entry.offset)]}
-        if done := self._http("Seek", **how):
-            self.cursor.seek({"earliest": 0, "latest": self.log.end}.get(place or "", entry.offset))
-        return done
+        how = {"position": place} if place else {"messageIds": [self._http_id(entry.offset)]}
+        if not self._http("Seek", **how):
+            return False
+        if place is None:
+            self.cursor.seek(entry.offset)
+        for one in self.places if place else ():
+            one.cursor.seek(0 if place == "earliest" else one.log.end)
+            one.stepped(is_on_disk=True)
+        return True
 
     # More of the log.
 
@@ -289,9 +369,20 @@ def _offsets(entry: Entry) -> list[int]:
     return list(range(entry.offset, entry.end))
 
 
-STEPS: dict[str, tuple[Callable[[Machine], bool], int]] = {
+class Commit(Protocol):
+    """A way to commit."""
+
+    def __call__(
+        self, wire: KafkaWire, group: str, topic: str, offset: int, *, partition: int
+    ) -> int:
+        """The error code."""
+
+
+Steps = dict[str, tuple[Callable[[Any], bool], int]]  # Whether it is on disk, and how often.
+STEPS: Steps = {
     "Kafka commits": (Machine._kafka_commit, 5),
     "a member of a Kafka group commits": (Machine._kafka_member_commit, 3),
+    "Kafka commits several": (Machine._kafka_commit_several, 2),
     "Iggy stores": (Machine._iggy_store, 4),
     "Iggy polls": (Machine._iggy_poll, 6),
     "Iggy deletes": (Machine._iggy_delete, 1),

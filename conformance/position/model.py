@@ -5,7 +5,7 @@ committed. Each protocol's call is a method; `told` is what each protocol reads 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +140,15 @@ class Cursor:
                 found.append((entry, told))
         return found
 
-    def told(self) -> Told:
-        """What everybody reads back."""
+    def told(self, *, is_there: bool) -> Told:
+        """What everybody reads back; `is_there`: the subscription is, whether this cursor is set or
+        only those of other partitions.
+        """
         position = self.position
         if position is None:
-            return Told(-1, None, None, None, None)
+            return Told(
+                -1, None, () if is_there else None, self.log.end if is_there else None, None
+            )
         kafka = position if self.committed is None else self.committed
         acked = [one for one in sorted(self.above) if one > position]
         backlog = sum(offset >= position for offset in self.wanted())
@@ -156,6 +160,25 @@ class Cursor:
             return None
         entry = self.log.holding(last)
         return entry.offset, -1 if last == entry.end - 1 else last - entry.offset
+
+
+@dataclass(slots=True)
+class Place:
+    """One partition of a topic: its log, and a subscription's cursor there."""
+
+    index: int
+    log: Log = field(default_factory=Log)
+    cursor: Cursor = field(init=False)
+    maybe: list[Cursor] = field(init=False)  # Since the last step that is on disk for sure.
+    ledger: int = -1
+
+    def __post_init__(self) -> None:
+        self.cursor = Cursor(self.log)
+        self.maybe = [replace(self.cursor)]
+
+    def stepped(self, *, is_on_disk: bool) -> None:
+        """A step was made: it may be gone after a SIGKILL, unless it is on disk."""
+        self.maybe = [*([] if is_on_disk else self.maybe), replace(self.cursor)]
 
 
 def runs(offsets: list[int]) -> tuple[tuple[int, int], ...]:

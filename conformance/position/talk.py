@@ -132,13 +132,13 @@ class HttpPlace:
         """The status of a POST."""
         return self._ask("POST", {"type": kind, **fields})[0]
 
-    def told(self) -> dict[str, Any] | None:
-        """The cursor of partition 0; None: there is no such subscription."""
+    def told(self) -> list[dict[str, Any]] | None:
+        """The cursors of all partitions; None: there is no such subscription."""
         status, answer = self._ask("GET", None)
         if status == 404:
             return None
         assert status == 200, answer
-        found: dict[str, Any] = answer["cursor"]["partitions"][0]
+        found: list[dict[str, Any]] = answer["cursor"]["partitions"]
         return found
 
     def whole(self) -> dict[str, Any]:
@@ -159,26 +159,32 @@ class HttpPlace:
             connection.close()
 
 
-def http_id(ledger: int, entry: int, index: int = -1) -> str:
+def http_id(ledger: int, entry: int, index: int = -1, *, partition: int = 0) -> str:
     """A message id as text."""
-    fields: Fields = [(1, ledger), (2, entry)]
+    fields: Fields = [(1, ledger), (2, entry), (3, partition)]
     if index >= 0:
         fields.append((4, index))
     return base64.b64encode(encode(fields)).decode()
 
 
-def told(broker: Addressed, topic: str, group: str) -> Told:
-    """What every protocol reads back of the position."""
+def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list[Told]:
+    """What every protocol reads back of the position in each partition."""
+    indexes = range(partitions)
     with KafkaWire(broker.address("kafka")) as kafka:
-        committed = kafka.committed(group, topic)
+        committed = [kafka.committed(group, topic, partition=at) for at in indexes]
     with IggyWire(broker.address("iggy")) as iggy:
-        stored = iggy.stored_offset(topic, group)
-    found = HttpPlace(broker.address("http"), topic, group).told()
-    if found is None:
-        return Told(committed, stored, None, None, None)
-    acked = tuple((first, last) for first, last in found["individually_acked"])
-    mark = None if found["mark_delete"] is None else _place_of(found["mark_delete"])
-    return Told(committed, stored, acked, found["backlog"], mark)
+        stored = [iggy.stored_offset(topic, group, partition=at + 1) for at in indexes]
+    cursors = HttpPlace(broker.address("http"), topic, group).told()
+    if cursors is None:
+        return [Told(committed[at], stored[at], None, None, None) for at in indexes]
+    assert [one["partition"] for one in cursors] == list(indexes)
+    return [_told(*found) for found in zip(committed, stored, cursors, strict=True)]
+
+
+def _told(committed: int, stored: int | None, cursor: dict[str, Any]) -> Told:
+    acked = tuple((first, last) for first, last in cursor["individually_acked"])
+    mark = None if cursor["mark_delete"] is None else _place_of(cursor["mark_delete"])
+    return Told(committed, stored, acked, cursor["backlog"], mark)
 
 
 def _place_of(text: str) -> tuple[int, int]:

@@ -9,11 +9,16 @@ from conformance.raw.wire import TIMEOUT_S, Wire
 
 PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
 CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
+CREATE_PARTITIONS, DELETE_PARTITIONS = 402, 403
+GET_GROUP, CREATE_GROUP, DELETE_GROUP, JOIN_GROUP, LEAVE_GROUP = 600, 602, 603, 604, 605
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
 POLL_HEAD_BYTES = 16  # Partition, current offset and count, before the messages.
-TO_PARTITION_1 = b"\x02\x04\x01\x00\x00\x00"
+GROUP_HEAD = struct.Struct("<IIIB")  # Number, partitions, members, length of the name.
+MEMBER_HEAD = struct.Struct("<II")  # Number, partitions.
+CONSUMER, GROUP = b"\x01", b"\x02"  # Who polls and stores.
+BY_TURN = 0  # In place of a partition: the next of a member's own.
 
 
 def identifier(name: str) -> bytes:
@@ -24,6 +29,14 @@ def identifier(name: str) -> bytes:
 def text8(value: str) -> bytes:
     """u8 length, then UTF-8."""
     return struct.pack("<B", len(value.encode())) + value.encode()
+
+
+def to_partition(number: int) -> bytes:
+    """A SEND's partitioning; partitions count from 1."""
+    return struct.pack("<BBI", 2, 4, number)
+
+
+TO_PARTITION_1 = to_partition(1)
 
 
 def headers_block(headers: list[tuple[bytes, int, bytes]]) -> bytes:
@@ -109,26 +122,69 @@ class IggyWire(Wire):
         answer = self.ok(POLL, poll_body(topic, count, strategy, value, consumer))
         return polled_messages(answer[POLL_HEAD_BYTES:])
 
-    def poll_next(self, topic: str, count: int, consumer: str) -> list[int]:
+    def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
         """Offsets of the next messages of a consumer, which are stored as consumed."""
-        body = poll_body(topic, count, NEXT, 0, consumer, commits=True)
-        return [one.offset for one in polled_messages(self.ok(POLL, body)[POLL_HEAD_BYTES:])]
+        return self._poll_next(CONSUMER + identifier(consumer), topic, partition, count)[1]
 
-    def store_offset(self, topic: str, consumer: str, offset: int) -> None:
-        """The last consumed offset of partition 1."""
-        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
-        self.ok(STORE_OFFSET, body + struct.pack("<IQ", 1, offset))
+    def poll_in_turn(self, topic: str, count: int, group: str) -> tuple[int, list[int]]:
+        """The partition whose turn it is for this member of a group, 0 for none, and the offsets of
+        its next messages, which are stored as consumed.
+        """
+        return self._poll_next(GROUP + identifier(group), topic, BY_TURN, count)
 
-    def stored_offset(self, topic: str, consumer: str) -> int | None:
-        """The last consumed offset of partition 1, None when there is none."""
-        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
-        answer = self.ok(GET_OFFSET, body + struct.pack("<I", 1))
+    def _poll_next(
+        self, who: bytes, topic: str, partition: int, count: int
+    ) -> tuple[int, list[int]]:
+        body = who + identifier("default") + identifier(topic)
+        body += struct.pack("<IBQIB", partition, NEXT, 0, count, True)
+        answer = self.ok(POLL, body)
+        found = [one.offset for one in polled_messages(answer[POLL_HEAD_BYTES:])]
+        return int(struct.unpack_from("<I", answer)[0]), found
+
+    def store_offset(
+        self, topic: str, consumer: str, offset: int, *, partition: int = 1, kind: bytes = CONSUMER
+    ) -> None:
+        """The last consumed offset."""
+        body = kind + identifier(consumer) + identifier("default") + identifier(topic)
+        self.ok(STORE_OFFSET, body + struct.pack("<IQ", partition, offset))
+
+    def stored_offset(self, topic: str, consumer: str, *, partition: int = 1) -> int | None:
+        """The last consumed offset, None when there is none."""
+        body = CONSUMER + identifier(consumer) + identifier("default") + identifier(topic)
+        answer = self.ok(GET_OFFSET, body + struct.pack("<I", partition))
         return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
 
-    def delete_offset(self, topic: str, consumer: str) -> None:
+    def delete_offset(self, topic: str, consumer: str, *, partition: int = 1) -> None:
         """Back to nothing stored."""
-        body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
-        self.ok(DELETE_OFFSET, body + struct.pack("<I", 1))
+        body = CONSUMER + identifier(consumer) + identifier("default") + identifier(topic)
+        self.ok(DELETE_OFFSET, body + struct.pack("<I", partition))
+
+    def ask_of_group(self, code: int, topic: str, group: str) -> bytes:
+        """The answer to a command that names a group of a topic and nothing more."""
+        return self.ok(code, identifier("default") + identifier(topic) + identifier(group))
+
+    def create_group(self, topic: str, group: str) -> None:
+        """A group whose number the broker picks."""
+        place = identifier("default") + identifier(topic)
+        self.ok(CREATE_GROUP, place + struct.pack("<I", 0) + text8(group))
+
+    def change_partitions(self, code: int, topic: str, count: int) -> None:
+        """Make so many more partitions, or delete the last ones."""
+        place = identifier("default") + identifier(topic)
+        self.ok(code, place + struct.pack("<I", count))
+
+    def members_of(self, topic: str, group: str) -> list[list[int]]:
+        """The partitions of each member, in the order in which they are told."""
+        answer = self.ask_of_group(GET_GROUP, topic, group)
+        _, _, count, size = GROUP_HEAD.unpack_from(answer)
+        pos, found = GROUP_HEAD.size + size, []
+        while pos < len(answer):
+            _, owned = MEMBER_HEAD.unpack_from(answer, pos)
+            pos += MEMBER_HEAD.size
+            found.append(list(struct.unpack_from(f"<{owned}I", answer, pos)))
+            pos += 4 * owned
+        assert len(found) == count
+        return found
 
 
 def polled_messages(answer: bytes) -> list[Polled]:

@@ -4,6 +4,7 @@ OffsetFetch).
 
 import struct
 import zlib
+from collections.abc import Mapping
 
 from conformance.raw.wire import Wire
 
@@ -90,9 +91,12 @@ class KafkaWire(Wire):
         """Metadata, which creates the topic."""
         self.ask(METADATA, 0, struct.pack(">i", 1) + string(topic.encode()))
 
-    def produce(self, topic: str, message_set: bytes, acks: int = 1) -> tuple[int, int]:
-        """(error code, base offset) of one set to partition 0."""
-        answer = self.ask(PRODUCE, 0, produce_body(topic, message_set, acks=acks))
+    def produce(
+        self, topic: str, message_set: bytes, acks: int = 1, *, partition: int = 0
+    ) -> tuple[int, int]:
+        """(error code, base offset) of one set."""
+        body = produce_body(topic, message_set, partition=partition, acks=acks)
+        answer = self.ask(PRODUCE, 0, body)
         return struct.unpack_from(">hq", answer, len(answer) - 10)
 
     def fetch(self, topic: str, offset: int, wait_ms: int = 5000) -> tuple[int, int, bytes]:
@@ -102,13 +106,22 @@ class KafkaWire(Wire):
         error, watermark, size = struct.unpack_from(">hqi", answer, place)
         return error, watermark, answer[len(answer) - size :]
 
-    def commit(self, group: str, topic: str, offset: int) -> int:
-        """Error code of an OffsetCommit v1 for partition 0."""
-        body = string(group.encode()) + struct.pack(">i", -1) + string(b"") + struct.pack(">i", 1)
-        body += string(topic.encode()) + struct.pack(">iiqq", 1, 0, offset, -1) + string(b"")
-        return int(struct.unpack(">h", self.ask(OFFSET_COMMIT, 1, body)[-2:])[0])
+    def commit(self, group: str, topic: str, offset: int, *, partition: int = 0) -> int:
+        """Error code of an OffsetCommit v1."""
+        (code,) = self.commit_all(group, topic, {partition: offset})
+        return code
 
-    def commit_as_member(self, group: str, topic: str, offset: int) -> int:
+    def commit_all(self, group: str, topic: str, offsets: Mapping[int, int]) -> list[int]:
+        """Error codes of one OffsetCommit v1 for these partitions, in their order."""
+        body = string(group.encode()) + struct.pack(">i", -1) + string(b"") + struct.pack(">i", 1)
+        body += string(topic.encode()) + struct.pack(">i", len(offsets))
+        for partition, offset in offsets.items():
+            body += struct.pack(">iqq", partition, offset, -1) + string(b"")
+        answer = self.ask(OFFSET_COMMIT, 1, body)
+        told = dict(struct.iter_unpack(">ih", answer[-6 * len(offsets) :]))
+        return [int(told[partition]) for partition in offsets]
+
+    def commit_as_member(self, group: str, topic: str, offset: int, *, partition: int = 0) -> int:
         """Error code of an OffsetCommit v2 by the only member of a group of today's clients, which
         joins for it and leaves.
         """
@@ -125,15 +138,15 @@ class KafkaWire(Wire):
         answer = self.ask(SYNC_GROUP, 0, name + mine + struct.pack(">i", 1) + member + data(b""))
         assert answer[:2] == b"\0\0", "SyncGroup"
         body = name + mine + struct.pack(">qi", -1, 1) + string(topic.encode())
-        body += struct.pack(">iiq", 1, 0, offset) + string(b"")
+        body += struct.pack(">iiq", 1, partition, offset) + string(b"")
         error = int(struct.unpack(">h", self.ask(OFFSET_COMMIT, 2, body)[-2:])[0])
         self.ask(LEAVE_GROUP, 0, name + member)
         return error
 
-    def committed(self, group: str, topic: str) -> int:
-        """The offset that OffsetFetch v1 gives for partition 0, -1 for none."""
+    def committed(self, group: str, topic: str, *, partition: int = 0) -> int:
+        """The offset that OffsetFetch v1 gives, -1 for none."""
         body = string(group.encode()) + struct.pack(">i", 1)
-        body += string(topic.encode()) + struct.pack(">ii", 1, 0)
+        body += string(topic.encode()) + struct.pack(">ii", 1, partition)
         answer = self.ask(OFFSET_FETCH, 1, body)
         assert answer[-2:] in (b"\0\0", b"\0\3"), f"OffsetFetch: error {answer[-2:]!r}"
         return int(struct.unpack_from(">q", answer, 4 + len(string(topic.encode())) + 8)[0])

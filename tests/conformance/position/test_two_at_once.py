@@ -51,14 +51,14 @@ class Both:
     def ids(self, *offsets):
         if self.ledger is None:
             found = HttpPlace(self.broker.address("http"), self.topic, GROUP).told()
-            self.ledger = ledger_of(found["read_position"])
+            self.ledger = ledger_of(found[0]["read_position"])
         return [pulsar_id(self.ledger, Entry(at)) for at in offsets]
 
     def commit(self, offset):
         assert self.kafka.commit(GROUP, self.topic, offset) == 0
 
     def position(self):
-        return told(self.broker, self.topic, GROUP).kafka
+        return told(self.broker, self.topic, GROUP)[0].kafka
 
     def redelivered(self, count):
         """Entry ids that come again when all that the consumer holds is handed back."""
@@ -87,9 +87,9 @@ def test_an_ack_below_a_commit_changes_nothing_and_one_above_is_kept(both):
     both.commit(6)
     both.pulsar.ack(INDIVIDUAL, both.ids(2, 7), answered=True)
     assert both.position() == 6
-    assert told(both.broker, both.topic, GROUP).acked == ((7, 7),)
+    assert told(both.broker, both.topic, GROUP)[0].acked == ((7, 7),)
     both.commit(7)
-    after = told(both.broker, both.topic, GROUP)
+    (after,) = told(both.broker, both.topic, GROUP)
     assert (after.kafka, after.iggy) == (7, 7)  # Its own number; the position is 8.
 
 

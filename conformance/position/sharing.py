@@ -1,0 +1,219 @@
+"""Random steps of all protocols on a topic of several partitions, which grows and shrinks, while
+members of an Iggy group of that name come and go.
+
+The broker deals: partition `i` is the `i mod m`th member's, in the order in which they joined. All
+are dealt anew when somebody comes or goes, and when the topic changes (Iggy's dialects up to D4).
+"""
+
+import random
+import time
+from dataclasses import dataclass
+
+from conformance.position.machine import GROUP, STEPS, Difference, Machine, Steps
+from conformance.position.model import Place
+from conformance.raw.iggy import (
+    BY_TURN,
+    CREATE_PARTITIONS,
+    DELETE_GROUP,
+    DELETE_PARTITIONS,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    IggyWire,
+)
+from conformance.raw.iggy import GROUP as OF_A_GROUP
+from conformance.server import RunningBroker
+
+PARTITIONS_MAX = 5
+MEMBERS_MAX = 6  # So that some have no partition.
+GONE_S = 60.0  # Until a broker has seen the end of a connection, however busy the machine.
+LOOK_S = 0.005
+
+
+@dataclass(slots=True)
+class Member:
+    """A member with its connection."""
+
+    wire: IggyWire
+    partitions: list[int]
+    turn: int = 0
+    current: int | None = None  # Of its latest turn; its first one before that.
+
+    def deal(self, partitions: list[int]) -> None:
+        """Its turns begin anew."""
+        self.partitions, self.turn = partitions, 0
+        self.current = partitions[0] if partitions else None
+
+    def take_turn(self) -> int | None:
+        """The partition that it polls next."""
+        if self.partitions:
+            self.current = self.partitions[self.turn % len(self.partitions)]
+            self.turn += 1
+        return self.current
+
+
+class SharingMachine(Machine):
+    """One topic, one name in all protocols, and an Iggy group of it that deals."""
+
+    def __init__(self, broker: RunningBroker, topic: str, seed: int) -> None:
+        count = random.Random(seed).randint(2, PARTITIONS_MAX - 1)
+        super().__init__(broker, topic, seed, partitions=count)
+        self.members: list[Member] = []
+        with self._iggy() as wire:
+            wire.create_group(topic, GROUP)
+
+    def possible(self) -> Steps:
+        """See `Machine`."""
+        return {**STEPS, **GROUP_STEPS}
+
+    def compare(self) -> None:
+        """See `Machine`; and everybody has the partitions that the model deals."""
+        super().compare()
+        found = self._dealt()
+        wanted = [[one + 1 for one in member.partitions] for member in self.members]
+        if found != wanted:
+            raise Difference(f"{self.where()}: members have {found}, should have {wanted}")
+
+    def restart(self) -> None:
+        """A clean stop ends memberships, and nothing else."""
+        self._nobody()
+        super().restart()
+
+    def kill(self) -> None:
+        """SIGKILL ends memberships; the group is there."""
+        self._nobody()
+        super().kill()
+        self.compare()
+
+    def leave(self) -> None:
+        """Close all connections."""
+        self._nobody()
+
+    def _nobody(self) -> None:
+        for member in self.members:
+            member.wire.close()
+        self.members.clear()
+
+    def _iggy(self) -> IggyWire:
+        return IggyWire(self.broker.address("iggy"))
+
+    def _dealt(self) -> list[list[int]]:
+        with self._iggy() as wire:
+            return wire.members_of(self.topic, GROUP)
+
+    def _deal(self) -> None:
+        count = len(self.members)
+        for number, member in enumerate(self.members):
+            member.deal(list(range(number, len(self.places), count)))
+
+    # Members. None of this changes a cursor.
+
+    def join(self) -> bool:
+        """One more member, of so many."""
+        if len(self.members) == MEMBERS_MAX:
+            return self.go()
+        wire = self._iggy()
+        wire.ask_of_group(JOIN_GROUP, self.topic, GROUP)
+        self.members.append(Member(wire, []))
+        self._deal()
+        return False
+
+    def go(self) -> bool:
+        """A member leaves, or its connection ends."""
+        if not self.members:
+            return self.join()
+        gone = self.members.pop(self.random.randrange(len(self.members)))
+        if self.random.random() < 0.5:
+            gone.wire.ask_of_group(LEAVE_GROUP, self.topic, GROUP)
+        gone.wire.close()
+        deadline = time.monotonic() + GONE_S
+        while len(self._dealt()) > len(self.members):
+            if time.monotonic() > deadline:
+                raise Difference(f"{self.where()}: a member that is gone is still one")
+            time.sleep(LOOK_S)
+        self._deal()
+        return False
+
+    def poll(self) -> bool:
+        """A member polls what is its turn; nothing, if it has no partition."""
+        if not self.members:
+            return self.join()
+        member = self.random.choice(self.members)
+        count = self.random.randint(1, 6)
+        index = member.take_turn()
+        number, found = member.wire.poll_in_turn(self.topic, count, GROUP)
+        if index is None:
+            wanted = (0, [])
+        else:
+            self.at = self.places[index]
+            wanted = (index + 1, self.cursor.wanted()[:count])
+        if (number, found) != wanted:
+            raise Difference(f"{self.where()}: polled {number, found}, should be {wanted}")
+        self.cursor.given_by_poll(found)
+        return False
+
+    def store(self) -> bool:
+        """A member stores an offset, of the partition of its turn or of one that it names."""
+        having = [one for one in self.members if one.current is not None]
+        if not having:
+            return self.join()
+        member = self.random.choice(having)
+        index = member.current
+        assert index is not None
+        self.at = self.places[index]
+        offset = self.random.randrange(self.log.end)
+        named = self.random.choice((BY_TURN, index + 1))
+        member.wire.store_offset(self.topic, GROUP, offset, partition=named, kind=OF_A_GROUP)
+        self.cursor.commit(offset + 1, kafka=False)
+        return True
+
+    def delete_group(self) -> bool:
+        """With its members, and with the position of all protocols; then it is made anew."""
+        with self._iggy() as wire:
+            wire.ask_of_group(DELETE_GROUP, self.topic, GROUP)
+            wire.create_group(self.topic, GROUP)
+        self._nobody()
+        for place in self.places:
+            place.cursor.end()
+            place.stepped(is_on_disk=True)
+        self.is_there = False
+        return True
+
+    # The topic.
+
+    def grow(self) -> bool:
+        """Whoever reads the topic begins a new partition with its first record."""
+        if len(self.places) == PARTITIONS_MAX:
+            return self.shrink()
+        with self._iggy() as wire:
+            wire.change_partitions(CREATE_PARTITIONS, self.topic, 1)
+        place = Place(len(self.places))
+        if self.is_there:
+            place.cursor.start(0)
+        place.stepped(is_on_disk=True)
+        self.places.append(place)
+        self._deal()
+        self.fill(place)
+        return True
+
+    def shrink(self) -> bool:
+        """The last partition goes with its records and its cursors."""
+        if len(self.places) == 2:
+            return self.grow()
+        with self._iggy() as wire:
+            wire.change_partitions(DELETE_PARTITIONS, self.topic, 1)
+        gone = self.places.pop()
+        if gone is self.at:
+            self.at = self.places[0]
+        self._deal()
+        return False
+
+
+GROUP_STEPS: Steps = {
+    "a member joins Iggy's group": (SharingMachine.join, 5),
+    "a member of Iggy's group goes": (SharingMachine.go, 3),
+    "a member of Iggy's group polls": (SharingMachine.poll, 16),
+    "a member of Iggy's group stores": (SharingMachine.store, 6),
+    "Iggy's group is deleted": (SharingMachine.delete_group, 1),
+    "the topic grows": (SharingMachine.grow, 2),
+    "the topic shrinks": (SharingMachine.shrink, 1),
+}
