@@ -56,10 +56,10 @@ def searched():
 
 
 MANY = 400_000
-SECONDS = 20  # So many looks at the young ones meanwhile.
+LOOKS = 20  # So many looks at the young ones meanwhile.
 
 
-def a_second_passes():
+def search_as_the_broker_does():
     search_young()
     if has_many_old():
         gc.collect()
@@ -78,9 +78,9 @@ def test_what_is_made_as_other_things_end_does_not_grow_old_uncounted(searched):
         living = [[number] for number in range(MANY)]
     for number in range(MANY):
         living[number] = [number]
-        if number % (MANY // SECONDS) == 0:
-            a_second_passes()
-    a_second_passes()
+        if number % (MANY // LOOKS) == 0:
+            search_as_the_broker_does()
+    search_as_the_broker_does()
     assert 0 < searched.most <= LOOKED_AT_MAX
 
 
@@ -104,7 +104,7 @@ def test_what_was_made_without_searches_puts_off_no_later_one(searched):
     assert searched.most <= LOOKED_AT_MAX
 
 
-async def test_they_are_searched_each_second(searched, nursery, autojump_clock):
+async def test_they_are_searched_regularly(searched, nursery, autojump_clock):
     nursery.start_soon(search_regularly)
     cycles = 1000
     for _ in range(cycles):
