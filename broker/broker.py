@@ -75,6 +75,7 @@ class Broker:
         self.config = config
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
+        self.is_leaving = False  # it is to stop: what others can take over goes to them first
         self.stopping = trio.Event()  # no new work; what was begun is finished
         self.ready = trio.Event()  # every listener accepts
         self.connections: set[OpenConnection] = set()
@@ -250,8 +251,18 @@ class Broker:
                 nursery.start_soon(self.audit.run)
                 await self.durability.run()
 
+    async def leave(self) -> None:
+        """Stop, once other brokers serve what this one does; alone there are none."""
+        self.is_leaving = True
+        await self._hand_over()
+        self.stop()
+
+    async def _hand_over(self) -> None:
+        """Nothing: nobody else could take it."""
+
     def stop(self) -> None:
         """Begin to stop: long polls are answered with what there is, and nothing new waits."""
+        self.is_leaving = True
         self.stopping.set()
         self.waiters.stop()
 

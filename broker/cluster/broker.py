@@ -6,6 +6,7 @@ Knows no ledger and no object: `membership.py` brings shards here and takes them
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -95,6 +96,7 @@ class ClusterBroker(Broker):
         self.shared = shared
         self.cursors = ShardCursors(state, placement.check)
         self.followed = trio.lowlevel.ParkingLot()  # Woken when the catalogue has come further.
+        self.hand_over: Callable[[], Awaitable[None]] | None = None  # Once it takes part.
         self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
         hello = Hello(cluster.cluster_id, shared.session.number, "calls")
         self.home = Home(placement, hello, self.secret, self.reached)
@@ -139,6 +141,10 @@ class ClusterBroker(Broker):
         namespaces.is_owner, namespaces.ask = self._is_owner, self._ask
         namespaces.spread = self.spread
         return namespaces
+
+    async def _hand_over(self) -> None:
+        if self.hand_over is not None:
+            await self.hand_over()
 
     def _is_owner(self) -> bool:
         return self.catalogue.is_owned

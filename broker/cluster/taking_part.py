@@ -28,7 +28,9 @@ async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nu
     root.start_soon(upkeep.run)
     root.start_soon(door.run)
     root.start_soon(_tell_doors, broker, door, listeners)
-    await root.start(Membership(broker, upkeep, ledger_of(broker.config)).run)
+    membership = Membership(broker, upkeep, ledger_of(broker.config))
+    await root.start(membership.run)
+    broker.hand_over = membership.hand_over
 
 
 async def _tell_doors(broker: ClusterBroker, door: Door, listeners: Sequence[Listener]) -> None:

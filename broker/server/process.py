@@ -234,18 +234,20 @@ async def _watch_signals(
     end. SIGHUP reads the certificates again, and begins the audit log's file anew.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        task_status.started()
-        async for number in signals:
-            name = signal.Signals(number).name
-            if number == signal.SIGHUP:
-                _reload_certificates(broker)
-                broker.audit.reopen()
-                continue
-            if broker.stopping.is_set():
-                _refuse(f"stopped at once by a second {name}", EXIT_FAILED)
-                os._exit(128 + number)
-            log.info("stopping", signal=name, connections=len(broker.connections))
-            broker.stop()
+        async with trio.open_nursery() as leaving:
+            task_status.started()
+            async for number in signals:
+                name = signal.Signals(number).name
+                if number == signal.SIGHUP:
+                    _reload_certificates(broker)
+                    broker.audit.reopen()
+                    continue
+                if broker.is_leaving:
+                    _refuse(f"stopped at once by a second {name}", EXIT_FAILED)
+                    os._exit(128 + number)
+                log.info("stopping", signal=name, connections=len(broker.connections))
+                broker.is_leaving = True
+                leaving.start_soon(broker.leave)
 
 
 def _reload_certificates(broker: Broker) -> None:

@@ -7,6 +7,7 @@ protocol has sequence numbers for it, as here (Kafka's idempotent producer, Puls
 
 import abc
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -96,18 +97,26 @@ class Writer(Client):
     """Sends some values to some topic, waits for the answer, and so on."""
 
     def __init__(
-        self, kind: str, load: Load, protocol: str, connect: Callable[["Writer"], Sending]
+        self,
+        kind: str,
+        load: Load,
+        protocol: str,
+        connect: Callable[["Writer"], Sending],
+        sends_of_a_life: int = sys.maxsize,
     ) -> None:
         super().__init__(kind, load)
         self.protocol = protocol
         self._connect = connect
+        self._sends_of_a_life = sends_of_a_life
         self._values = 0
 
     def live(self) -> None:
         """As `Client.live`. Order is promised within one connection, so that is the writer."""
         sending = self._connect(self)
         try:
-            while not self.load.stopping.is_set():
+            for _ in range(self._sends_of_a_life):
+                if self.load.stopping.is_set():
+                    break
                 topic = self.random.choice(self.book.topics)
                 values = self._some()
                 sent = self.book.sending(topic, f"{self.kind}.{self.generation}", values)
@@ -233,10 +242,14 @@ def kafka_old(writer: Writer) -> Sending:
     )
 
 
-WRITERS: Mapping[str, tuple[str, Callable[[Writer], Sending]]] = {
+WRITERS: Mapping[
+    str, tuple[str, Callable[[Writer], Sending]] | tuple[str, Callable[[Writer], Sending], int]
+] = {
     "kafka": ("kafka", kafka_today),
     "kafka-0.8": ("kafka", kafka_old),
     "pulsar": ("pulsar", ByPulsar),
+    # Names that are new again and again: no two producers may be taken for one.
+    "pulsar-anew": ("pulsar", ByPulsar, 10),
     "iggy": ("iggy", ByIggy),
     "http": ("http", ByHttp),
 }

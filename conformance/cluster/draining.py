@@ -1,8 +1,9 @@
-"""Stock clients of Kafka and Pulsar while the broker that they work with is drained: no call of
-theirs may fail, and nothing may take long.
+"""Stock clients of Kafka and Pulsar while the broker that they work with is drained or stopped: no
+call of theirs may fail, and nothing may take long.
 """
 
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from storage.shared.layout import shard_of
 SHARDS: Final = 64  # As `cluster init` makes them.
 TOPICS: Final = 12  # So that every broker has some.
 STEADY: Final = 20  # Calls of every client before the drain, and behind it.
+OWNED_LOOK_S: Final = 0.05
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Worked:
 
 @dataclass
 class Drained:
-    """What a drain did to the clients."""
+    """What a drain or a stop did to the clients; how long until the others owned everything."""
 
     seconds: float
     clients: dict[str, Worked]
@@ -60,7 +62,36 @@ class Drained:
 
 def drain(cluster: Cluster, node: int) -> Drained:
     """Drain a broker under load of topics that it owns. Raises Lost."""
-    topics = owned_topics(cluster, node)
+
+    def by_command() -> float:
+        code, said = command(cluster.settings, "drain", str(node))
+        found = re.search(r"owns nothing after ([0-9.]+) s", said)  # Without its own start.
+        if code or found is None:
+            raise Lost(said)
+        return float(found[1])
+
+    return _under_load(cluster, owned_topics(cluster, node, "drained"), by_command)
+
+
+def stop(cluster: Cluster, node: int) -> Drained:
+    """Stop a broker by a signal under load of topics that it owns. Raises Lost."""
+
+    def by_signal() -> float:
+        broker, begun = cluster.brokers[node - 1], time.monotonic()
+        broker.signal(signal.SIGTERM)
+        while len(others := cluster.owners()) < SHARDS + 1 or node in others.values():
+            if time.monotonic() - begun > GOES_ON_S:
+                raise Lost(f"node {node} keeps its topics: {cluster.tails()}")
+            time.sleep(OWNED_LOOK_S)
+        seconds = time.monotonic() - begun
+        if code := broker.wait():
+            raise Lost(f"node {node} ended with {code}: {broker.log_tail()}")
+        return seconds
+
+    return _under_load(cluster, owned_topics(cluster, node, "stopped"), by_signal)
+
+
+def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float]) -> Drained:
     clients = {
         name: Worked()
         for name in ("kafka producer", "kafka group", "pulsar producer", "pulsar consumer")
@@ -75,11 +106,7 @@ def drain(cluster: Cluster, node: int) -> Drained:
         thread.start()
     try:
         _await_calls(clients)
-        code, said = command(cluster.settings, "drain", str(node))
-        found = re.search(r"owns nothing after ([0-9.]+) s", said)  # Without its own start.
-        if code or found is None:
-            raise Lost(said)
-        seconds = float(found[1])
+        seconds = leave()
         _await_calls(clients)
     finally:
         stopping.set()
@@ -88,9 +115,9 @@ def drain(cluster: Cluster, node: int) -> Drained:
     return Drained(seconds, clients)
 
 
-def owned_topics(cluster: Cluster, node: int) -> list[str]:
+def owned_topics(cluster: Cluster, node: int, prefix: str = "drained") -> list[str]:
     """New topics that a broker owns. Raises Lost where it owns none for long."""
-    names = [f"drained{number}" for number in range(TOPICS)]
+    names = [f"{prefix}{number}" for number in range(TOPICS)]
     with IggyWire(cluster.brokers[0].address("iggy")) as wire:
         for name in names:
             wire.create_topic(name)

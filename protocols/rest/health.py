@@ -47,7 +47,7 @@ class HealthApi:
         disk = os.statvfs(self._broker.data_dir)
         checks = {
             "started": self._broker.ready.is_set(),
-            "not_stopping": not self._broker.stopping.is_set(),
+            "not_stopping": not self._broker.is_leaving,
             "disk_space": disk.f_bavail * disk.f_frsize >= self._disk_free_bytes_min,
             "disk_writable": await self._broker.has_room(),
         }

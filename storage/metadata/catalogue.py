@@ -398,9 +398,11 @@ class Catalogue:
         meta.groups = [group for group in meta.groups if group.group_id != change.group_id]
 
     def _apply_producer(self, change: ProducerNamed) -> None:
-        self._producers[change.number >> SCOPE_BITS, change.name] = change.number
-        counters = self._counters
-        counters.next_producer = max(counters.next_producer, change.number + 1)
+        scope = change.number >> SCOPE_BITS
+        self._producers[scope, change.name] = change.number
+        if not scope:  # Others are counted by the shards that they stand for.
+            counters = self._counters
+            counters.next_producer = max(counters.next_producer, change.number + 1)
 
     def _apply_producers_forgotten(self, change: ProducersForgotten) -> None:
         gone = set(change.numbers)

@@ -237,10 +237,11 @@ class SharedCatalogue(Catalogue):
     def _next_producer(self, scope: int) -> int:
         return self._producer_counts.get(scope, (scope << SCOPE_BITS) + FIRST_NUMBER)
 
-    def _apply_producer(self, change: ProducerNamed) -> None:
-        scope = change.number >> SCOPE_BITS
-        self._producer_counts[scope] = max(self._next_producer(scope), change.number + 1)
-        self._producers[scope, change.name] = change.number
+    def _apply(self, change: CatalogueChange) -> None:
+        super()._apply(change)
+        if isinstance(change, ProducerNamed):
+            scope = change.number >> SCOPE_BITS
+            self._producer_counts[scope] = max(self._next_producer(scope), change.number + 1)
 
 
 @dataclass(slots=True)

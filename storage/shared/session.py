@@ -277,6 +277,11 @@ class Session:
         surely(ask, self.patience)
         del self.epochs[shard]
 
+    def drain(self) -> None:
+        """Have the others take all shards. Raises what ended the session."""
+        self.pause(0)
+        surely(lambda: self.ledger.drain(self.settings.node, drains=True), self.patience)
+
     def leave(self) -> None:
         """End the session in good order: everything is published, others may take over at once."""
         self._stop.set()

@@ -252,6 +252,11 @@ def test_a_drain_is_no_error_to_stock_clients(cluster):
     assert command(cluster.settings, "drain", "2", "--undo")[0] == 0
 
 
+def test_a_clean_stop_is_no_error_to_stock_clients(cluster):
+    assert not draining.stop(cluster, 1).errors
+    cluster.await_all()
+
+
 def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluster):
     run = faults.Run(cluster, topics=4, seed=1)
     done = run.run(faults.short(can_cut=cluster.network is not None))

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from broker import errors
+from broker.cluster.membership import HAND_OVER_S
 from storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
 from tests.broker.records import append, read_values
@@ -180,3 +181,44 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
             await home.commit(OTHER, asker, b"g", [(name.full, 0, 3, b"m", 1)])
         topic = second.broker.topics.get(name)
         assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7
+
+
+async def test_a_broker_that_leaves_goes_on_serving_until_the_others_own_everything(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        held = first.held
+        first.broker.hand_over = first.membership.hand_over
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(first.broker.leave)
+            while not any(row.drains for row in store.ledger.sessions()):
+                await trio.lowlevel.checkpoint()
+            assert first.broker.is_leaving and not first.broker.stopping.is_set()
+            await settle(first, second)
+            await first.membership.step()
+        assert first.broker.stopping.is_set()
+        assert not first.broker.placement.held and second.held == held | second.held == ALL
+
+
+async def test_a_broker_that_nobody_can_follow_leaves_at_once(store):
+    async with Node(store, ONE).running() as first:
+        await settle(first)
+        first.broker.hand_over = first.membership.hand_over
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(first.broker.leave)
+            while not first.broker.is_leaving:
+                await trio.lowlevel.checkpoint()
+            while not first.broker.stopping.is_set():
+                await first.membership.step()
+        assert first.held == ALL
+
+
+async def test_a_leaving_broker_waits_only_so_long_for_one_that_takes_nothing(
+    store, autojump_clock
+):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        first.broker.hand_over = first.membership.hand_over
+        before = trio.current_time()
+        await first.broker.leave()
+        assert trio.current_time() - before == pytest.approx(HAND_OVER_S)
+        assert first.broker.stopping.is_set()

@@ -1,0 +1,80 @@
+"""The catalogue of a broker among others: what it keeps of the shards that are its own."""
+
+import pytest
+
+from storage.log.committer import Committer
+from storage.metadata.catalogue import SCOPE_BITS
+from storage.shared.catalogue import NotOwned, SharedCatalogue
+from storage.shared.journal import LedgerJournal
+
+SHARDS, SHARD, OTHER = 4, 3, 2
+
+
+class Rows:
+    """A shard's rows, as rounds and their snapshots leave them."""
+
+    def __init__(self):
+        self.rows = []
+
+    def wait_s(self, members):
+        return 0.0
+
+    def keep(self, points):
+        for point in points:
+            for snapshot in point.snapshots:
+                self.rows = [row for row in self.rows if row.place >= snapshot.first]
+            self.rows += point.rows
+
+
+def owner(rows, shard=SHARD):
+    """The catalogue of a broker that took the shard, its journal, and the end of a round."""
+    committer = Committer(None, keeper=rows)
+    journal = LedgerJournal(shard, 2, list(rows.rows), committer)
+    catalogue = SharedCatalogue(SHARDS)
+    catalogue.hold(shard, journal)
+    return catalogue, committer.commit
+
+
+def test_no_two_producers_of_a_shard_have_one_number_whoever_owns_it():
+    rows = Rows()
+    numbers = []
+    for life in range(3):
+        catalogue, end_round = owner(rows)
+        numbers += [catalogue.producer_id(b"p%d%d" % (life, at), SHARD) for at in range(5)]
+        assert catalogue.producer_id(b"p00", SHARD) == numbers[0]
+        end_round()
+    assert numbers == [(SHARD << SCOPE_BITS) + at for at in range(1, 16)]
+
+
+def test_the_number_of_a_forgotten_producer_never_comes_again():
+    rows = Rows()
+    catalogue, end_round = owner(rows)
+    gone = catalogue.producer_id(b"gone", SHARD)
+    catalogue.forget_producers([gone])
+    end_round()
+    catalogue, _ = owner(rows)
+    assert catalogue.producer_id(b"gone", SHARD) == gone + 1
+
+
+def test_numbers_of_one_shard_are_not_those_of_another():
+    catalogue, _ = owner(Rows())
+    with pytest.raises(NotOwned):
+        catalogue.producer_id(b"p", OTHER)
+    journal = LedgerJournal(OTHER, 2, [], Committer(None, keeper=Rows()))
+    catalogue.hold(OTHER, journal)
+    assert catalogue.producer_id(b"p", OTHER) >> SCOPE_BITS == OTHER
+    assert catalogue.producer_id(b"p", SHARD) >> SCOPE_BITS == SHARD
+
+
+def test_a_shard_that_is_given_up_is_counted_from_its_journal_when_it_comes_back():
+    rows = Rows()
+    catalogue, end_round = owner(rows)
+    first = catalogue.producer_id(b"here", SHARD)
+    end_round()
+    catalogue.let_go(SHARD)
+    other, end_round = owner(rows)
+    elsewhere = other.producer_id(b"elsewhere", SHARD)
+    end_round()
+    committer = Committer(None, keeper=rows)
+    catalogue.hold(SHARD, LedgerJournal(SHARD, 2, list(rows.rows), committer))
+    assert catalogue.producer_id(b"new", SHARD) == elsewhere + 1 == first + 2
