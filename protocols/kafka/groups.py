@@ -68,13 +68,24 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
         # A client that went away has not joined, and is dead when its session ends.
         member.joined, member.parked = waited, False
         member.heard(trio.current_time())
-    if not _is_in(group, member):
-        raise Refused(Code.UNKNOWN_MEMBER_ID)
+    _check_in(group, member)
     return group.joined_reply(member.member_id)
 
 
 def _is_in(group: Group, member: Member) -> bool:
     return group.members.get(member.member_id) is member
+
+
+def _check_in(group: Group, member: Member) -> None:
+    """Whether it is a member still. Raises Refused: a static one whose place another has taken must
+    not come again, or the two would take it from each other for ever.
+    """
+    if _is_in(group, member):
+        return
+    instance = member.instance_id
+    other = None if instance is None else group.find_instance(instance)
+    is_fenced = other is not None and other.member_id != member.member_id
+    raise Refused(Code.FENCED_INSTANCE_ID if is_fenced else Code.UNKNOWN_MEMBER_ID)
 
 
 async def sync_group(context: Context, request: SyncGroupRequest) -> Answer:
@@ -99,8 +110,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
     while group.state is State.COMPLETING and group.generation == request.generation:
         await context.groups.wait(group)
-    if not _is_in(group, member):
-        raise Refused(Code.UNKNOWN_MEMBER_ID)
+    _check_in(group, member)
     member.heard(trio.current_time())
     if group.state is not State.STABLE or group.generation != request.generation:
         raise Refused(Code.REBALANCE_IN_PROGRESS)

@@ -10,7 +10,7 @@ from broker.broker import Broker
 from broker.topics.topics import TopicDefaults
 from protocols.kafka import messages as m
 from tests.protocols.kafka.frames import Client, message_set, produce
-from tests.protocols.kafka.golden import GoldenAnswer, golden_answers
+from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers
 from tests.protocols.kafka.layouts import parse_reply, parse_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
 
@@ -124,6 +124,63 @@ def errors_of(reply: m.Reply) -> object:
     }
 
 
+def test_every_difference_is_on_the_page() -> None:
+    notes = {row.note for row in golden_answers()}
+    drafts = {row.note for row in golden_answers() if row.api_key in KEYS_CLOSED}
+    different = drafts | NOT_SENT | CLOSED_HERE | {FIRST_OF_VERSION_1, *REFUSED_HERE, *OURS}
+    assert different <= notes
+    _, _, table = PAGE.read_text().partition("## Where this differs")
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
+    listed = {note: row for row, noted in LISTED.items() for note in noted}
+    assert set(listed) == different
+    for words in LISTED:
+        assert sum(words in row for row in rows) == 1, words
+
+
+PAGE = VECTORS.parents[2] / "docs" / "protocols" / "kafka.md"
+# By words of the page's row: the recorded answers that it is about.
+LISTED = {
+    "Metadata lists this broker always": {
+        "fresh broker without topics: the broker list is empty too",
+        "auto creation: first answer is 5 (a broker may answer 0 at once)",
+    },
+    "a group has a coordinator at once": {
+        "first ConsumerMetadata: 15",
+        "commit v1 while there is no coordinator: 15",
+    },
+    "acks above 1 count as 1": {
+        "produce acks 2, one replica: 7 after the timeout, base offset given, data kept"
+    },
+    "any replica id reads": {"fetch, replica id of no replica: -1"},
+    "one illegal topic name gets error 17": {
+        "illegal name beside a good one: 17 for both, no brokers",
+        "null topic name: -1",
+    },
+    "no topic `__consumer_offsets`": {"produce to the offsets topic: 17"},
+    "inside compressed sets, and lengths inside messages, are checked": {
+        "produce, magic 1 with a v0 body and right CRC: taken as it is",
+        "gzip whose inner CRC is wrong: NOT checked, appended",
+    },
+    "lz4 with the standard header checksum is taken": {"lz4 with the standard header checksum"},
+    "commits of version 0 and 1 are in one store": {FIRST_OF_VERSION_1},
+    "with an empty group name is taken": {
+        "commit v0, empty group name",
+        "commit v1, empty group name",
+    },
+    "to a partition that does not exist": {"offset fetch v0 of it"},
+    "keys and versions after 0.8": {
+        "produce, record batch v2 inside v0: its CRC is not where v0 has it",
+        "commit v2: closed",
+        "offset fetch v2: as v1",
+        "unknown key 16",
+        "unknown key 18",
+        "metadata v9 answered in v0 layout",
+    },
+    "in the layouts of 0.8.2's draft end the connection": {
+        "JoinGroup in the 0.8.2 draft layout",
+        "Heartbeat in the 0.8.2 draft layout",
+    },
+}
 OURS: dict[str, object] = {
     # The broker lists itself, and a topic is there at once.
     "fresh broker without topics: the broker list is empty too": {},

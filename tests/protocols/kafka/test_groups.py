@@ -1,5 +1,6 @@
 """Consumer groups through the wire: two connections, and what tools see."""
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -120,6 +121,40 @@ async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_e
     await other.stream.aclose()
     again = await client.call_with_table(join(first.member_id), 5)
     assert again.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("instance", "code"),
+    [(None, Code.UNKNOWN_MEMBER_ID), (b"static", Code.FENCED_INSTANCE_ID)],
+)
+async def test_who_waits_to_join_over_two_connections_has_joined_by_the_later_one(
+    broker: Broker, client: Client, open_client: OpenClient, instance: bytes | None, code: Code
+) -> None:
+    """The same member after its connection broke, or another with its static name."""
+    first = await joined(client)
+    await synced(client, first)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None
+    clients = [await another(open_client), await another(open_client)]
+    member_id = b""
+    if instance is None:
+        member_id = (await clients[0].call_with_table(join(), 5)).member_id
+    request = dataclasses.replace(join(member_id), instance_id=instance)
+    replies: dict[int, g.JoinGroupReply] = {}
+
+    async def wait(number: int) -> None:
+        replies[number] = await clients[number].call_with_table(request, 5)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, 0)
+        await until(lambda: len(group.members) == 2)
+        nursery.start_soon(wait, 1)
+        await until(lambda: replies)
+        assert replies[0].error == code
+        assert [one.parked for one in group.members.values()] == [False, True]
+        again = await client.call_with_table(join(first.member_id), 5)
+    assert (replies[1].error, replies[1].generation) == (Code.NONE, again.generation)
+    assert [one.member_id for one in again.members] == [first.member_id, replies[1].member_id]
 
 
 @pytest.mark.parametrize(
