@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from conformance.cluster.matrix import NoCluster, knocks_blindly, three_brokers
+from conformance.drivers.kept import Drivers
 from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import (
     FAIL,
@@ -114,10 +115,11 @@ def _run(
     """Run the cells one at a time; a line each, and a bar on a terminal."""
     outcomes = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as progress:
+    progress = Progress(*columns, transient=True, disable=not sys.stdout.isatty())
+    with Drivers() as drivers, progress:
         task = progress.add_task("cells", total=len(chosen))
         for module, names in chosen:
-            outcome = run_one(module, names, addresses)
+            outcome = run_one(module, names, addresses, drivers)
             outcomes.append(outcome)
             progress.console.print(_line(outcome), highlight=False, soft_wrap=True)
             progress.advance(task)

@@ -9,12 +9,12 @@ import json
 import pkgutil
 import time
 import traceback
-from contextlib import ExitStack
 from http.client import HTTPConnection
 from types import ModuleType
 
 from conformance import cases
-from conformance.clients import CLIENTS, RAW, Unavailable, python_for
+from conformance.clients import CLIENTS, RAW, Unavailable
+from conformance.drivers.kept import Drivers
 from conformance.drivers.proxy import DriverProxy
 
 PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
@@ -45,11 +45,15 @@ class Context:
 
     _counter = itertools.count()
 
-    def __init__(self, addresses: dict[str, str], stack: ExitStack, names: tuple[str, ...]) -> None:
+    def __init__(self, addresses: dict[str, str], drivers: Drivers, names: tuple[str, ...]) -> None:
+        """Raises Skip, Unavailable."""
         self.addresses = addresses
-        self._stack = stack
         self.client_names = names
-        self.clients = [self._open(name) for name in names if name in CLIENTS]
+        self.clients = [
+            self._open(drivers, name, names[:place].count(name))
+            for place, name in enumerate(names)
+            if name in CLIENTS
+        ]
 
     @property
     def client(self) -> DriverProxy:
@@ -83,11 +87,10 @@ class Context:
         assert answer.status in (200, 201, 204), answer.read()
         connection.close()
 
-    def _open(self, name: str) -> DriverProxy:
+    def _open(self, drivers: Drivers, name: str, number: int) -> DriverProxy:
         client = CLIENTS[name]
         host, port = self.address(client.protocol)
-        proxy = DriverProxy(python_for(client), client.driver, f"{host}:{port}")
-        return self._stack.enter_context(proxy)
+        return drivers.open(client, f"{host}:{port}", number)
 
 
 def find_cases(only: list[str]) -> list[ModuleType]:
@@ -110,17 +113,22 @@ def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType,
     return found
 
 
-def run_one(module: ModuleType, names: tuple[str, ...], addresses: dict[str, str]) -> Outcome:
+def run_one(
+    module: ModuleType, names: tuple[str, ...], addresses: dict[str, str], drivers: Drivers
+) -> Outcome:
     """Run one cell of the matrix; any error becomes its outcome."""
     started = time.monotonic()
     result, reason = PASS, ""
+    context: Context | None = None
     try:
-        with ExitStack() as stack:
-            module.run(Context(addresses, stack, names))
+        context = Context(addresses, drivers, names)
+        module.run(context)
     except (Skip, Unavailable) as skipped:
         result, reason = SKIPPED, str(skipped)
     except Exception as error:  # Any error fails this cell; the run continues.
         result = FAIL
+        for client in context.clients if context else ():
+            drivers.end(client)
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
     promise = " ".join((module.__doc__ or "").partition("\n\n")[0].split())

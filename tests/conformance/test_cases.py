@@ -3,6 +3,7 @@
 import pytest
 
 from conformance.clients import CLIENTS, RAW
+from conformance.drivers.kept import Drivers
 from conformance.runner import FAIL, SKIPPED, case_name, cells, find_cases, run_one
 from conformance.server import RunningBroker
 
@@ -33,9 +34,15 @@ def running_broker():
         yield broker
 
 
+@pytest.fixture(scope="module")
+def drivers():
+    with Drivers() as kept:
+        yield kept
+
+
 @pytest.mark.parametrize(("module", "names"), list(in_this_environment()))
-def test_case(running_broker, module, names):
-    outcome = run_one(module, names, running_broker.addresses)
+def test_case(running_broker, drivers, module, names):
+    outcome = run_one(module, names, running_broker.addresses, drivers)
     if outcome.result == SKIPPED:
         pytest.skip(outcome.reason)
     assert outcome.result != FAIL, outcome.reason + "\n" + running_broker.log_tail()

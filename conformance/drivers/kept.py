@@ -1,0 +1,50 @@
+"""Driver processes that are kept from one case to the next: each call opens and closes its own
+connections, and starting a process takes longer than most cases do. Knows no case.
+"""
+
+from types import TracebackType
+from typing import Self
+
+from conformance.clients import Client, python_for
+from conformance.drivers.proxy import DriverProxy
+
+
+class Drivers:
+    """A process for each client, and a second one for cases that have the same client twice; a
+    context manager, which ends them.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, int], DriverProxy] = {}
+
+    def open(self, client: Client, address: str, number: int = 0) -> DriverProxy:
+        """The process of a client at that address, the `number`th, started if need be.
+
+        Raises Unavailable.
+        """
+        key = client.name, address, number
+        found = self._kept.get(key)
+        if found is None:
+            found = DriverProxy(python_for(client), client.driver, address)
+            self._kept[key] = found
+        return found
+
+    def end(self, driver: DriverProxy) -> None:
+        """End one: after a failure nobody knows what it still does."""
+        for key, kept in list(self._kept.items()):
+            if kept is driver:
+                del self._kept[key]
+                kept.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for kept in self._kept.values():
+            kept.close()
+        self._kept.clear()

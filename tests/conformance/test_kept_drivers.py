@@ -1,0 +1,22 @@
+"""Processes with client libraries serve one case after the other, until one of them fails."""
+
+import pytest
+
+from conformance.clients import CLIENTS
+from conformance.drivers.kept import Drivers
+
+pytestmark = pytest.mark.slow
+NOBODY = "127.0.0.1:1"
+
+
+def test_a_process_is_kept_until_it_is_ended():
+    client = CLIENTS["httpx"]
+    with Drivers() as drivers:
+        first = drivers.open(client, NOBODY)
+        second = drivers.open(client, NOBODY, 1)
+        assert first is drivers.open(client, NOBODY)
+        assert second is drivers.open(client, NOBODY, 1)
+        assert second is not first
+        drivers.end(first)
+        assert drivers.open(client, NOBODY) is not first
+        assert drivers.open(client, NOBODY, 1) is second
