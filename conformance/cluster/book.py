@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from conformance.history.checker import check
 from conformance.history.events import History, Moved, Outcome, Sent
@@ -91,6 +92,12 @@ class Book:
         for group, (_, topics) in self._groups.items():
             for topic in topics:
                 yield group, topic
+
+    def keep(self, folder: Path) -> None:
+        """Write every topic's history down, an event a line."""
+        for topic, history in self._histories.items():
+            lines = "".join(f"{event}\n" for event in history.events)
+            (folder / f"{topic}.history").write_text(lines)
 
     def judge(
         self, logs: Mapping[str, Mapping[str, Log]], positions: Mapping[tuple[str, str], int]

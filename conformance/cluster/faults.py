@@ -8,6 +8,7 @@ while; the judge of histories says what was broken. Without network namespaces t
 
 import argparse
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -184,6 +185,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="causes, with commas between them")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--report", type=Path, metavar="FILE")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="evidence, where one is lost")
     asked = parser.parse_args()
     only = [name for name in asked.only.split(",") if name]
     reason = servers.missing() or _unknown(only)
@@ -205,11 +207,21 @@ def main() -> int:
             wrong = run.done.faults + after(cluster)
         except Lost as lost:
             wrong = [str(lost)]
+        if wrong and asked.keep:
+            keep(asked.keep, run)
         page = report(names, asked, run, wrong, time.monotonic() - begun)
     print(page)
     if asked.report:
         asked.report.write_text(page)
     return int(bool(wrong))
+
+
+def keep(folder: Path, run: Run) -> None:
+    """Keep what tells how a promise was broken: histories, and what the brokers logged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run.book.keep(folder)
+    for broker in run.cluster.brokers:
+        shutil.copy(broker.folder / "log", folder / f"{broker.folder.name}.log")
 
 
 def _unknown(only: Sequence[str]) -> str:
