@@ -166,10 +166,9 @@ class Dispatchers:
         with scope:
             try:
                 await dispatcher.run()
-            except (
-                OwnedElsewhere
-            ):  # Its shard was given up while it read: clients look for it anew.
-                dispatcher.close_consumers()
+            except OwnedElsewhere:  # Its shard was given up: clients look for it anew.
+                for consumer in _let_off(dispatcher):
+                    consumer.disconnect()
             except Exception:  # A bug ends this delivery and its consumers, nothing else.
                 log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
                 dispatcher.close_consumers()
@@ -240,7 +239,11 @@ class Dispatchers:
 
     def detach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
         """Take a consumer off, and forget a dispatcher that then has none."""
-        if consumer.is_attached:
+        if consumer.is_attached and dispatcher.partition.removed:
+            dispatcher.consumers.remove(consumer)  # Its position may be another broker's now.
+            consumer.is_attached = False
+            consumer.pending.clear()
+        elif consumer.is_attached:
             dispatcher.detach(consumer)
         self.release(dispatcher)
 

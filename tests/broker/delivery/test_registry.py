@@ -54,6 +54,51 @@ async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_e
     assert consumer.was_disconnected and not logged
 
 
+class MovedCursor(MemoryCursor):
+    """A position that another broker has from some moment on."""
+
+    has_moved = False
+
+    @property
+    def position(self):
+        if self.has_moved:
+            raise OwnedElsewhere("no broker owns it now", 0)
+        return 0
+
+    @position.setter
+    def position(self, _):
+        pass
+
+    def state(self):
+        assert self.position == 0
+        return super().state()
+
+
+@pytest.mark.parametrize("kind", SubscriptionKind)
+async def test_a_position_that_moves_while_its_pump_waits_ends_delivery_and_is_no_error(kind):
+    dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
+    dispatcher, first = attached(dispatchers, partition, cursor, kind)
+    dispatcher.flow(first, 10)
+    with capture_logs() as logged:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatchers.run)
+            await trio.testing.wait_all_tasks_blocked()
+            cursor.has_moved = partition.removed = True
+            dispatcher.wake()
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert first.was_disconnected and not logged
+
+
+@pytest.mark.parametrize("kind", SubscriptionKind)
+async def test_a_connection_may_end_before_it_hears_that_its_topic_has_moved(kind):
+    dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
+    dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
+    cursor.has_moved = partition.removed = True
+    dispatchers.detach(dispatcher, consumer)
+    assert not dispatcher.consumers and not consumer.is_attached
+
+
 async def test_kind_may_change_once_nobody_is_there():
     dispatchers, partition = Dispatchers(), FakePartition()
     dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
