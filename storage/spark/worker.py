@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-import pyarrow as pa
 
 from storage.errors import StorageError, UnreadableBody
 from storage.spark.commit import ExportFolder, StagedFile
@@ -17,6 +16,7 @@ from storage.spark.decode.columns import Target
 from storage.spark.decode.rows import BadBody, RangeRows
 from storage.spark.files import DeadFile, TableSettings, TaskFiles
 from storage.spark.places import open_log
+from storage.spark.process import settle
 from storage.spark.ranges import Range
 from storage.spark.readers import PartitionReader
 from storage.spark.schema import FILE_SCHEMA
@@ -58,7 +58,6 @@ def write_range(
     """
     if part.start == part.end:
         return []
-    pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
     try:
         with open_log(job.place).open(part.topic, part.index, part.partition_id) as log:
             return _write(job, part, log, progress)
@@ -97,5 +96,6 @@ def run_ranges(
     job: Job, progress: Callable[[int], None], parts: Iterable[Range]
 ) -> Iterator[Outcome]:
     """`write_range` over what Spark hands to one task."""
+    settle()
     for part in parts:
         yield from write_range(job, part, progress)

@@ -16,6 +16,7 @@ from storage.spark.decode.columns import Target
 from storage.spark.decode.rows import BadBody, RangeRows
 from storage.spark.files import DeadFile
 from storage.spark.places import open_log
+from storage.spark.process import settle
 from storage.spark.ranges import Range
 from storage.spark.readers import PartitionReader
 from storage.spark.source.offsets import DataLoss, Span
@@ -41,7 +42,7 @@ class Reading:
 
     def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
-        pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
+        settle()
         dead = _DeadLetters(self, span)
         try:
             yield from self._rows(span, dead)
