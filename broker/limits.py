@@ -30,6 +30,10 @@ TURN_S_MAX = 0.005
 # costs about 20 microseconds: one in a hundred of this.
 PASS_S_MAX = 0.002
 PASS_SOCKETS_MAX = 256  # Found ready at once; those behind them come next, epoll keeps the order.
+# What costs more than a small request, a piece of one over HTTP, has its turn behind a pass: one
+# for each such time that the pass took. Under full load connections so leave it half of the loop.
+GIVEN_WAY_S = 0.0001
+GIVEN_WAY_FOR_S = 0.01  # After a client's request its next one, or its sync, is expected so long.
 # A frame that has begun and gets less than STALL_BYTES in this time will not be finished.
 FRAME_STALL_S = 60.0
 STALL_BYTES = 16 * KIB  # 270 bytes a second: slower than any line that people use.

@@ -117,7 +117,7 @@ class Durability:
         failed.
         """
         syncer = RoundSyncer(self.committer)
-        self._poller.watch(syncer.fd, self._sync_answered)
+        self._poller.watch(syncer.fd, self._sync_answered, is_client=False)
         self._syncer = syncer
         try:
             while self._failure is None:

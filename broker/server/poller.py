@@ -6,13 +6,14 @@ of their own; trio waits for that one, and whatever is ready is served by plain 
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Callable
 
 import trio
 
-from broker.limits import PASS_S_MAX, PASS_SOCKETS_MAX
+from broker.limits import GIVEN_WAY_FOR_S, GIVEN_WAY_S, PASS_S_MAX, PASS_SOCKETS_MAX
 
 Serve = Callable[[], bool]
 
@@ -20,7 +21,7 @@ Serve = Callable[[], bool]
 class Poller:
     """Whom to call for which descriptor. One per broker.
 
-    Guarantees that every ready socket is served once in each pass. Only `run` waits.
+    Guarantees that every ready socket is served once in each pass. Only `run` and `give_way` wait.
     """
 
     def __init__(self) -> None:
@@ -30,8 +31,14 @@ class Poller:
         self.pass_listeners: list[Callable[[], None]] = []
         """Called at the end of each pass; as `serve`, they neither wait nor raise."""
         self._due: dict[int, None] = {}  # descriptors to serve in the next pass, in order
+        self._giving_way = trio.lowlevel.ParkingLot()
+        self._going = 0  # of those who gave way, who have not had their turn yet
+        self._runs = False
+        self._rests = False  # until a socket is ready
+        self._own: set[int] = set()  # descriptors that are no client's
+        self._clients_at = -math.inf  # when a client was served last
 
-    def watch(self, fd: int, serve: Serve) -> None:
+    def watch(self, fd: int, serve: Serve, *, is_client: bool = True) -> None:
         """Call `serve` whenever the descriptor can be read.
 
         It returns True to be called again in the next pass, readable or not. It must neither wait
@@ -40,24 +47,59 @@ class Poller:
         assert fd not in self._watched
         self._epoll.register(fd, select.EPOLLIN)
         self._watched[fd] = serve
+        if not is_client:
+            self._own.add(fd)
 
     def unwatch(self, fd: int) -> None:
         """Call for that descriptor no more. It must still be open."""
         del self._watched[fd]
+        self._own.discard(fd)
         self._epoll.unregister(fd)
+        if self._rests:  # It may have been the one that was ready: then no pass comes.
+            self._let_go(len(self._giving_way))
+
+    async def give_way(self) -> None:
+        """Wait for a pass if a socket is ready, and for those who wait already.
+
+        For tasks whose turns are longer than those of the sockets. trio has no order among tasks:
+        a socket that becomes ready would wait for all of theirs that are due. So it waits for one,
+        as long as clients come at short intervals.
+        """
+        if self._runs and (self._giving_way or self._due or self._epoll.poll(0, 1)):
+            await self._giving_way.park()
+            self._going -= 1
 
     async def run(self) -> None:
         """Serve until cancelled. Other tasks have their turn after each pass."""
-        while True:
-            if self._due:
-                await trio.lowlevel.checkpoint()
-            else:
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
-            self.in_pass = True
-            self._serve_ready()
-            for listener in self.pass_listeners:
-                listener()
-            self.in_pass = False
+        self._runs = True
+        try:
+            while True:
+                if self._due or self._giving_way:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._rests = True
+                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    self._rests = False
+                self._pass()
+        finally:
+            self._runs = False
+            self._let_go(len(self._giving_way))
+
+    def _pass(self) -> None:
+        began = time.perf_counter()
+        self.in_pass = True
+        self._serve_ready()
+        for listener in self.pass_listeners:
+            listener()
+        self.in_pass = False
+        if self._giving_way and not self._going:
+            now = time.perf_counter()
+            is_quiet = now - self._clients_at > GIVEN_WAY_FOR_S
+            count = len(self._giving_way) if is_quiet else 1 + int((now - began) / GIVEN_WAY_S)
+            self._let_go(count)
+
+    def _let_go(self, count: int) -> None:
+        self._going += len(self._giving_way.unpark(count=count))
 
     def _serve_ready(self) -> None:  # hot: see make bench
         """One pass: each that is ready once, as many as PASS_S_MAX allows."""
@@ -65,7 +107,10 @@ class Poller:
         for fd, _ in self._epoll.poll(0, PASS_SOCKETS_MAX):
             due[fd] = None
         watched, now = self._watched, time.perf_counter
-        end = now() + PASS_S_MAX
+        begun = now()
+        if len(due) > len(self._own) or not self._own.issuperset(due):
+            self._clients_at = begun
+        end = begun + PASS_S_MAX
         waiting = iter(due)
         for fd in waiting:
             serve = watched.get(fd)  # None: somebody ended it since it was found ready.

@@ -9,17 +9,18 @@ for garbage frees.
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import trio
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError
-from hypercorn.trio.task_group import TaskGroup
 from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from protocols.rest.hypercorn_protocols import Http1, Http2, Pause, PeerLeft
+from protocols.rest.hypercorn_protocols import Applications, Http1, Http2, Pause, PeerLeft, Prompt
 
 if TYPE_CHECKING:
     from hypercorn.app_wrappers import ASGIWrapper
@@ -41,11 +42,14 @@ class HttpConnection:
         config: Config,
         context: WorkerContext,
         stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
+        give_way: Callable[[], Awaitable[None]],
     ) -> None:
+        """`give_way` lets those be served whose requests cost less than ours."""
         self._app = app
         self._config = config
         self._context = context
         self._stream = stream
+        self._give_way = give_way
         self._sending = trio.Lock()
         self._receiving: trio.CancelScope | None = None
         self._idle_until = math.inf  # trio's seconds; infinite while a request runs
@@ -55,7 +59,8 @@ class HttpConnection:
     async def run(self) -> None:
         """Serve it to its end, and close it. Raises what a bug raises."""
         try:
-            async with TaskGroup() as requests:
+            requests = Applications()
+            async with requests:
                 self._protocol = self._opened(requests)
                 self._be_idle()
                 await self._protocol.initiate()
@@ -69,7 +74,7 @@ class HttpConnection:
         if self._idle_until < math.inf:
             self._be_idle()
 
-    def _opened(self, requests: TaskGroup) -> Http1 | Http2:
+    def _opened(self, requests: Applications) -> Http1 | Http2:
         encrypted = self._stream if isinstance(self._stream, trio.SSLStream) else None
         sock = (self._stream if encrypted is None else encrypted.transport_stream).socket
         self._parts = parts = (
@@ -100,6 +105,7 @@ class HttpConnection:
             if self._receiving.cancelled_caught:
                 break
             self._receiving = None
+            await self._give_way()
             try:
                 await self._handle(RawData(data))
             except PeerLeft:
@@ -125,9 +131,12 @@ class HttpConnection:
         """
         if isinstance(event, RawData):
             try:
+                data = self._sent_at_once(event.data) if isinstance(event, Prompt) else event.data
+                if not data:
+                    return
                 async with self._sending:
                     with trio.CancelScope(shield=True):
-                        await self._stream.send_all(event.data)
+                        await self._stream.send_all(data)
             except ENDED:  # Lost with the peer, or by `_close`, which takes no lock.
                 await self._handle(Closed())
         elif isinstance(event, Closed):
@@ -138,6 +147,18 @@ class HttpConnection:
                 self._be_idle()
             else:
                 self._keep_until(math.inf)
+                await self._give_way()
+
+    def _sent_at_once(self, data: bytes) -> bytes:
+        """Send what the socket takes now; the rest. Raises trio.BrokenResourceError."""
+        if isinstance(self._stream, trio.SSLStream) or self._sending.locked():
+            return data
+        try:
+            return data[os.write(self._stream.socket.fileno(), data) :]
+        except BlockingIOError:
+            return data
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
 
     def _be_idle(self) -> None:
         """No request runs: the whole head of the next one has to come before this time is up."""

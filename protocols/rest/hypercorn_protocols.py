@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import h11
 import trio
-from hypercorn.events import Closed, Event
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import EventWrapper
 
 from broker.server.connection import forget_frames
@@ -25,9 +26,15 @@ from protocols.rest.refusals import raw_refusal
 if TYPE_CHECKING:
     from hypercorn.config import Config
     from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError
-    from hypercorn.trio.task_group import TaskGroup
     from hypercorn.trio.worker_context import WorkerContext
-    from hypercorn.typing import AppWrapper, ConnectionState
+    from hypercorn.typing import (
+        AppWrapper,
+        ASGIReceiveEvent,
+        ASGISendEvent,
+        ConnectionState,
+        H11SendableEvent,
+        Scope,
+    )
 
     SwitchTo2 = H2CProtocolRequiredError | H2ProtocolAssumedError
     Address = tuple[str, int] | None
@@ -43,7 +50,49 @@ HALF_CLOSED_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 
+# A body up to this size is sent with its head; copying a larger one would cost more than a send.
+TOGETHER_BYTES_MAX = 64 * 1024
+
 HEAD = b"HEAD"
+
+
+class Applications(TaskGroup):
+    """The requests of one connection. What has come for one is handed over without a turn of the
+    loop for each piece: it would cost more than the piece.
+    """
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """Start the application for a request; what to call with each event of it."""
+        given: trio.MemorySendChannel[ASGIReceiveEvent]
+        taken: trio.MemoryReceiveChannel[ASGIReceiveEvent]
+        given, taken = trio.open_memory_channel(config.max_app_queue_size)
+
+        async def give(event: ASGIReceiveEvent) -> None:
+            try:
+                given.send_nowait(event)
+            except trio.WouldBlock:
+                await given.send(event)
+
+        async def receive() -> ASGIReceiveEvent:
+            try:
+                return taken.receive_nowait()
+            except trio.WouldBlock:
+                return await taken.receive()
+
+        async def serve() -> None:
+            try:
+                await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+            finally:
+                await send(None)
+
+        self.spawn(serve)
+        return give
 
 
 class PeerLeft(Exception):
@@ -68,8 +117,16 @@ class Pause(EventWrapper):
                 raise PeerLeft
 
 
+class Prompt(RawData):
+    """Bytes that leave at once if the socket takes them: at most one piece of each answer, so that
+    a long one gives way to others.
+    """
+
+
 class Http1(H11Protocol):
-    """HTTP/1.1, whose refusals of its own are JSON, too."""
+    """HTTP/1.1, whose refusals of its own are JSON, too. A short answer leaves in one piece."""
+
+    _head = b""  # of an answer with a known length: its body follows at once
 
     async def _create_stream(self, request: h11.Request) -> None:
         """Begin an answer, unless the method is HEAD in other letters: methods are told apart by
@@ -82,6 +139,34 @@ class Http1(H11Protocol):
             return
         await super()._create_stream(request)
 
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Send an answer's head together with the first of its body, and nothing that is empty."""
+        try:
+            data = self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state is not h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response) and _has_length(event):
+            self._head = data
+            return
+        if self._head and len(data) <= TOGETHER_BYTES_MAX:
+            data, self._head = self._head + data, b""
+            await self.send(Prompt(data))
+            return
+        await self._send_head()
+        if data:
+            await self.send(RawData(data))
+
+    async def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            await self.send(RawData(head))
+
+    async def _maybe_recycle(self) -> None:
+        await self._send_head()  # A bug ended the answer before its body.
+        await super()._maybe_recycle()
+
     async def _send_error_response(self, status_code: int) -> None:
         """A request that is none: its head is too long, or breaks the rules of HTTP.
 
@@ -93,6 +178,10 @@ class Http1(H11Protocol):
         del error
         for event in raw_refusal(status_code):
             await self._send_h11_event(event)
+
+
+def _has_length(answer: h11.Response) -> bool:
+    return any(name == b"content-length" for name, _ in answer.headers)
 
 
 class Http2(H2Protocol):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-import trio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -59,7 +58,7 @@ class Working:
 class Exchange:
     """One request and what became of it."""
 
-    def __init__(self, scope: Scope, send: Send, working: Working, stopping: trio.Event) -> None:
+    def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
         given = Headers(scope=scope).get("x-request-id", "")
         self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         path = _origin_form(scope["raw_path"].decode("ascii"))
@@ -73,7 +72,8 @@ class Exchange:
         self.code = ""  # of the error told, if one was
         self._send = send
         self._working = working
-        self._stopping = stopping
+        self._stopping = broker.stopping
+        self._give_way = broker.poller.give_way
         self.arrived = time.perf_counter()
         self.waited_s = 0.0  # for records, on purpose
         self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
@@ -81,6 +81,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         """Pass an answer on, with the request's id in its headers."""
         if message["type"] == "http.response.start":
+            await self._give_way()
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self.request_id
@@ -138,11 +139,13 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, send, self._working, self._broker.stopping)
+        exchange = Exchange(scope, send, self._working, self._broker)
         self._working.count += 1
         try:
+            await self._broker.poller.give_way()
             app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
             await app(exchange.scope, receive, exchange.send)
+            await self._broker.poller.give_way()
         except Exception:  # A bug ends this request and nothing else.
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
         finally:

@@ -82,6 +82,7 @@ class Routes:
             method = "GET" if request.method == "HEAD" else request.method
             if (action := methods[method].action) is not None:
                 await self._admit(request, action, lists=methods[method].lists)
+            await self._broker.poller.give_way()
             return await handlers[method](request)
 
         return Route(path, serve, methods=list(methods))

@@ -136,7 +136,8 @@ class Server:
     ) -> None:
         """Serve what comes in by a stream, to its end. Raises what a bug raises."""
         app = _certified(self._app, stream)
-        connection = HttpConnection(app, self._config, self._context, stream)
+        give_way = self._broker.poller.give_way
+        connection = HttpConnection(app, self._config, self._context, stream, give_way)
         self._open.add(connection)
         try:
             await connection.run()

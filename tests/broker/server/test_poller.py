@@ -137,3 +137,126 @@ async def test_a_long_pass_ends_and_the_rest_comes_first_in_the_next(peers, log,
     first = log[:3]
     assert sorted(first) == ["a", "b", "c"]
     assert log == first * 3
+
+
+async def test_no_way_is_given_to_sockets_that_are_not_ready(peers, log, poller):
+    await wait_all_tasks_blocked()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await poller.give_way()  # It does not wait: that would raise.
+        log.append("works")
+    assert log == ["works"]
+
+
+async def test_a_socket_that_becomes_ready_waits_for_one_piece_of_work(peers, log, poller, nursery):
+    async def work():
+        await poller.give_way()
+        log.append("works")
+        peers[0].theirs.send(b"x")
+
+    peers[0].theirs.send(b"x")
+    for _ in range(5):
+        nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log == ["a", "works"] * 5 + ["a"]
+
+
+async def test_work_goes_on_while_clients_are_always_ready(peers, log, poller, nursery):
+    peers[0].more = 50
+
+    async def work():
+        for _ in range(5):
+            await poller.give_way()
+            log.append("works")
+
+    peers[0].theirs.send(b"x")
+    nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log.count("a") == 51
+    assert "works" not in log[:1] and log[:12].count("works") >= 4
+
+
+async def test_a_long_pass_lets_more_work_follow(peers, log, poller, nursery, monkeypatch):
+    class Clock:
+        """Each look at it costs half of a pass."""
+
+        now = 0.0
+
+        @classmethod
+        def perf_counter(cls):
+            cls.now += PASS_S_MAX / 2
+            return cls.now
+
+    monkeypatch.setattr(poller_module, "time", Clock)
+
+    async def work():
+        peers[0].theirs.send(b"x")
+        await poller.give_way()
+        log.append("works")
+
+    await wait_all_tasks_blocked()  # The poller rests: all of them come before it.
+    for _ in range(5):
+        nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log == ["a", *["works"] * 5]
+
+
+async def test_all_work_follows_a_pass_that_served_no_client(log, poller, nursery):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.watch(ours.fileno(), lambda: bool(ours.recv(100)) and False, is_client=False)
+
+        async def work():
+            await poller.give_way()
+            log.append("works")
+            theirs.send(b"x")
+
+        theirs.send(b"x")
+        for _ in range(3):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        poller.unwatch(ours.fileno())
+    assert log == ["works"] * 3
+
+
+async def test_work_does_not_wait_for_a_socket_that_is_watched_no_more(log, poller, nursery):
+    for turn in range(20):  # Trio runs the tasks of one turn in any order.
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            poller.watch(ours.fileno(), lambda: False)
+            await wait_all_tasks_blocked()  # The poller rests.
+
+            async def work(theirs=theirs):
+                theirs.send(b"x")
+                await poller.give_way()
+                log.append("works")
+
+            async def end(ours=ours):
+                poller.unwatch(ours.fileno())
+
+            nursery.start_soon(work)
+            nursery.start_soon(end)
+            await wait_all_tasks_blocked()
+            assert len(log) == turn + 1
+
+
+async def test_work_goes_on_where_the_poller_ends(log):
+    poller = Poller()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.watch(ours.fileno(), lambda: True)
+
+        async def work():
+            while len(log) < 3:
+                await poller.give_way()
+                log.append("works")
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            theirs.send(b"x")
+            async with trio.open_nursery() as polling:
+                polling.start_soon(poller.run)
+                nursery.start_soon(work)
+                await trio.lowlevel.checkpoint()
+                polling.cancel_scope.cancel()
+    assert log == ["works"] * 3

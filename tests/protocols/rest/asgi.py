@@ -13,6 +13,7 @@ from broker.cluster.siblings import Siblings
 from broker.config.logging import ThrottledLog
 from broker.metrics import Metrics
 from broker.server.admission import Admission
+from broker.server.poller import Poller
 
 
 @dataclass
@@ -109,6 +110,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         quotas=SimpleNamespace(of=lambda principal: None),
         authentication=SimpleNamespace(required=False),
         metrics=metrics,
+        poller=Poller(),
         topics=NoTopics(),
         live=None,
         data_dir=data_dir,
