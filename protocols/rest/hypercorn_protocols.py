@@ -51,7 +51,7 @@ HALF_CLOSED_S = 10.0
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 
 # A body up to this size is sent with its head; copying a larger one would cost more than a send.
-TOGETHER_BYTES_MAX = 64 * 1024
+TOGETHER_BYTES = 64 * 1024
 
 HEAD = b"HEAD"
 
@@ -150,7 +150,7 @@ class Http1(H11Protocol):
         if isinstance(event, h11.Response) and _has_length(event):
             self._head = data
             return
-        if self._head and len(data) <= TOGETHER_BYTES_MAX:
+        if self._head and len(data) <= TOGETHER_BYTES:
             data, self._head = self._head + data, b""
             await self.send(Prompt(data))
             return

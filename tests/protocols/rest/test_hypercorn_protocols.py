@@ -9,7 +9,7 @@ from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.trio.worker_context import WorkerContext
 
-from protocols.rest.hypercorn_protocols import TOGETHER_BYTES_MAX, Applications, Http1, Prompt
+from protocols.rest.hypercorn_protocols import TOGETHER_BYTES, Applications, Http1, Prompt
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 STREAM = 1
@@ -73,7 +73,7 @@ async def test_only_the_first_of_a_body_leaves_with_the_head(protocol, sent):
 
 
 async def test_a_large_body_is_not_copied_behind_its_head(protocol, sent):
-    body = bytes(TOGETHER_BYTES_MAX + 1)
+    body = bytes(TOGETHER_BYTES + 1)
     await protocol.stream_send(answer_of(len(body)))
     await protocol.stream_send(Body(STREAM, body))
     assert [type(piece) for piece in sent] == [RawData, RawData]
