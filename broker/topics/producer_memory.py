@@ -19,15 +19,13 @@ from storage.log.files import FileGone
 from storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
 from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 
-# Protocols take the types of what is remembered from here.
-__all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
-
 if TYPE_CHECKING:
     from storage.codecs.api import BodyInfo
     from storage.log.files import Files
     from storage.log.readable_log import ReadableLog
 
-__all__ = ["ProducerMemories", "ProducerMemory", "SequenceTable"]  # Listeners see the table, too.
+# Protocols take the types of what is remembered from here.
+__all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
 
 # A start after a crash walks the headers of at most about so many offsets more than are written
 # between two looks.

@@ -54,33 +54,33 @@ async def _open_remembered(client: Client, command: CommandProducer) -> None:
     try:
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
         await named.partition.check_room()
-        table = await named.partition.sequences()
+        await named.partition.sequences()
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command, table, has_room=True)
+        _open(client, command, is_remembered=True, has_room=True)
 
 
 async def _open_with_room(
-    client: Client, command: CommandProducer, stored: SequenceTable | None, partition: Partition
+    client: Client, command: CommandProducer, partition: Partition, *, is_remembered: bool
 ) -> None:
     try:
         await partition.check_room()
     except BrokerError as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command, stored, has_room=True)
+        _open(client, command, is_remembered=is_remembered, has_room=True)
 
 
 def _open(
     client: Client,
     command: CommandProducer,
-    stored: SequenceTable | None = None,
     *,
+    is_remembered: bool = False,
     has_room: bool = False,
 ) -> None:
-    """`stored`: what the partition's producers have stored, where nothing may be stored twice;
-    `has_room`: it was looked for.
+    """`is_remembered`: nothing may be stored twice, and what the partition's producers have stored
+    was loaded; `has_room`: room was looked for.
     """
     known = client.producers.get(command.producer_id)
     if known is not None:
@@ -98,14 +98,23 @@ def _open(
         # A client whose SEND is refused connects again, and its own timeout begins anew with every
         # success (C++ and all that are made of it): it would never hear that the disk is full.
         if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
-            work = partial(_open_with_room, client, command, stored, partition)
+            work = partial(
+                _open_with_room, client, command, partition, is_remembered=is_remembered
+            )
+            client.lanes.in_order((LANE, command.producer_id), work)
+            return
+        if is_remembered and _known_sequences(partition) is None:  # The topic was made anew since.
+            work = partial(_open_remembered, client, command)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
         opened, ticket = _prepare(client, command, *place)
         if client.shared.producers.in_the_way(opened) is not None:
-            work = partial(_open_after_probe, client, command, opened, stored)
+            work = partial(
+                _open_after_probe, client, command, opened, is_remembered=is_remembered
+            )
             client.lanes.in_order((LANE, command.producer_id), work)
             return
+        stored = _known_sequences(partition) if is_remembered else None
         ticket = max(ticket, _admit(client, command, opened, stored))
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
@@ -114,14 +123,18 @@ def _open(
 
 
 async def _open_after_probe(
-    client: Client, command: CommandProducer, opened: Producer, stored: SequenceTable | None
+    client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> None:
     try:
         await client.shared.producers.probe(opened)
     except BrokerError as error:
         client.refuse(command.request_id, error)
     else:
-        _open(client, command, stored)
+        _open(client, command, is_remembered=is_remembered)
+
+
+def _known_sequences(partition: Partition | LiveTopic) -> SequenceTable | None:
+    return None if isinstance(partition, LiveTopic) else partition.known_sequences
 
 
 def _prepare(

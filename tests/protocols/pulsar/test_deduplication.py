@@ -121,3 +121,19 @@ async def test_a_producer_that_leaves_gives_its_number_back(broker, client):
     assert broker.producers._users == {(0, b"p"): 1}
     await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=0)
     assert broker.producers._users == {}
+
+
+@ON
+async def test_a_topic_made_anew_during_a_probe_remembers_nothing(broker, client, open_client):
+    async with talking(open_client) as holder:
+        await holder.produce(producer_name="p")
+        await send(holder, 0, entry(b"a"), entry(b"b"), entry(b"c"))
+        await client.send(
+            Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=9, producer_name="p"
+        )
+        await holder.next(Type.PING)  # Does the client of that name still live?
+        await broker.topics.delete(NAME)
+        await broker.topics.create(NAME, 1)
+    assert (await client.next(Type.PRODUCER_SUCCESS)).last_sequence_id == -1
+    assert await send(client, 0, entry(b"d"), entry(b"e")) == [(2, 0), (2, 1)]
+    assert await payloads(broker) == [b"d", b"e"]
