@@ -209,9 +209,7 @@ class Subscription:
         """
         stored = self._stored()
         if stored is None:
-            raise errors.SubscriptionNotFound(
-                f"{self.topic.name} has no subscription {self.name!r}"
-            )
+            raise _not_found(self.topic, self.name)
         with as_broker_errors(self._report):
             ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
         for index in sorted(stored.cursors):
@@ -328,7 +326,7 @@ class Subscriptions:
         """The subscription of that name. Raises SubscriptionNotFound."""
         subscription = self.find(topic, name)
         if subscription is None:
-            raise errors.SubscriptionNotFound(f"{topic.name} has no subscription {name!r}")
+            raise _not_found(topic, name)
         return subscription
 
     def open(
@@ -442,3 +440,8 @@ def _check_cursors(cursors: CursorBook, more: int) -> None:
     """Whether there can be so many cursors more. Raises LimitExceeded."""
     if cursors.totals.cursors + more > CURSORS_MAX:
         raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
+
+
+def _not_found(topic: Topic, name: bytes) -> errors.SubscriptionNotFound:
+    shown = name.decode(errors="backslashreplace")
+    return errors.SubscriptionNotFound(f"{topic.name} has no subscription {shown!r}")

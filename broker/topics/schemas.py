@@ -6,6 +6,7 @@ A new definition becomes a new version if it may follow the latest one: by the t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.live.topic import LiveTopic
@@ -17,12 +18,22 @@ from broker.topics.schema_rules import (
     check_definition,
     difference,
 )
-from storage.metadata.catalogue_records import SchemaMeta
+from storage.metadata.catalogue_records import DELETED_SCHEMA_TYPE, SchemaMeta
 
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
-__all__ = ["IncompatibleSchema", "SchemaMeta", "Schemas", "compatible", "strategy_of", "version_of"]
+__all__ = [
+    "IncompatibleSchema",
+    "SchemaMeta",
+    "Schemas",
+    "compatible",
+    "in_force",
+    "latest_version",
+    "schema_of",
+    "strategy_of",
+    "version_of",
+]
 
 
 SCHEMAS_MAX: Final = 1000  # Of one topic: kept in memory, each up to 64 KiB.
@@ -32,9 +43,30 @@ class IncompatibleSchema(Exception):
     """The schema may not follow the topic's latest one, or is no schema."""
 
 
+def schema_of(schemas: Sequence[SchemaMeta], version: int) -> SchemaMeta | None:
+    """A version of a topic's schemas, also one before a deletion; None if there is none."""
+    if not 0 <= version < len(schemas) or schemas[version].is_deletion:
+        return None
+    return schemas[version]
+
+
+def latest_version(schemas: Sequence[SchemaMeta]) -> int | None:
+    """The newest version; None without a schema, or once it was deleted."""
+    return len(schemas) - 1 if schemas and not schemas[-1].is_deletion else None
+
+
+def in_force(schemas: Sequence[SchemaMeta]) -> range:
+    """The versions since the last deletion, oldest first."""
+    first = len(schemas)
+    while first and not schemas[first - 1].is_deletion:
+        first -= 1
+    return range(first, len(schemas))
+
+
 def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
     """The version of an identical schema, whatever its name; None if there is none."""
-    for version, known in enumerate(topic.meta.schemas):
+    for version in in_force(topic.meta.schemas):
+        known = topic.meta.schemas[version]
         same_type = known.type == schema.type and known.properties == schema.properties
         if same_type and known.data == schema.data:
             return version
@@ -43,7 +75,7 @@ def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
 
 def compatible(topic: Topic, schema: SchemaMeta) -> None:
     """Raises IncompatibleSchema if the schema may not follow the topic's latest one."""
-    schemas = topic.meta.schemas
+    schemas = [topic.meta.schemas[version] for version in in_force(topic.meta.schemas)]
     try:
         check_definition(schema)
         strategy = strategy_of(topic)
@@ -75,11 +107,23 @@ class Schemas:
         version = version_of(topic, schema)
         if version is None:
             compatible(topic, schema)
-            if len(topic.meta.schemas) >= SCHEMAS_MAX:
-                raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
-            version = len(topic.meta.schemas)
-            if isinstance(topic, LiveTopic):  # Nothing of it is kept on disk.
-                topic.meta.schemas.append(schema)
-                return version, 0
-            self._catalogue.add_schema(topic.meta.topic_id, schema)
+            return self._append(topic, schema)
+        return version, self._catalogue.ticket
+
+    def delete(self, topic: Topic) -> tuple[int, int]:
+        """Go on without a schema: the version that says so, and the ticket as of `add`.
+
+        Any schema may be the next one. Records keep their versions and are decoded as before.
+        Raises IncompatibleSchema where there are too many versions, StorageFull, StorageFailed.
+        """
+        return self._append(topic, SchemaMeta(DELETED_SCHEMA_TYPE, "", b"", {}))
+
+    def _append(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
+        version = len(topic.meta.schemas)
+        if version >= SCHEMAS_MAX:
+            raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
+        if isinstance(topic, LiveTopic):  # Nothing of it is kept on disk.
+            topic.meta.schemas.append(schema)
+            return version, 0
+        self._catalogue.add_schema(topic.meta.topic_id, schema)
         return version, self._catalogue.ticket

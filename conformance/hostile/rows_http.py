@@ -87,7 +87,8 @@ def _managing() -> Iterator[Row]:
 def _admin() -> Iterator[Row]:
     for path in ("clusters", "clusters/standalone", "brokers/health", "brokers/ready"):
         yield "GET", f"{ADMIN}/{path}", None
-    for path in ("brokers/version", "brokers/standalone", "tenants", "tenants/public"):
+    runtime = "brokers/configuration/runtime"
+    for path in ("brokers/version", "brokers/standalone", runtime, "tenants", "tenants/public"):
         yield "GET", f"{ADMIN}/{path}", None
     yield "GET", f"/lookup/v2/topic/persistent/{PLACE}", None
     yield "PUT", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}

@@ -5,9 +5,11 @@ that name, and run each once.
 import sys
 
 from conformance.programs import (
+    pulsar_admin_program,
     pulsar_go_program,
     pulsar_java_program,
     pulsar_js_program,
+    pulsar_rust_program,
 )
 from conformance.programs.running import NotBuilt
 from conformance.server import RunningBroker
@@ -16,6 +18,8 @@ PROGRAMS = {
     "java": pulsar_java_program,
     "go": pulsar_go_program,
     "js": pulsar_js_program,
+    "rust": pulsar_rust_program,
+    "admin": pulsar_admin_program,
 }
 
 

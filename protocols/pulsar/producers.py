@@ -98,9 +98,7 @@ def _open(
         # A client whose SEND is refused connects again, and its own timeout begins anew with every
         # success (C++ and all that are made of it): it would never hear that the disk is full.
         if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
-            work = partial(
-                _open_with_room, client, command, partition, is_remembered=is_remembered
-            )
+            work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
         if is_remembered and _known_sequences(partition) is None:  # The topic was made anew since.
@@ -109,9 +107,7 @@ def _open(
             return
         opened, ticket = _prepare(client, command, *place)
         if client.shared.producers.in_the_way(opened) is not None:
-            work = partial(
-                _open_after_probe, client, command, opened, is_remembered=is_remembered
-            )
+            work = partial(_open_after_probe, client, command, opened, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
         stored = _known_sequences(partition) if is_remembered else None

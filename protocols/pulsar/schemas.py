@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from broker.access.rights import Action
 from broker.errors import BrokerError, TopicNotFound
-from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible
+from broker.topics.schemas import (
+    IncompatibleSchema,
+    SchemaMeta,
+    compatible,
+    latest_version,
+    schema_of,
+)
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import is_live
@@ -52,7 +58,7 @@ def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
 
     Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
     """
-    if not topic.meta.schemas:
+    if latest_version(topic.meta.schemas) is None:
         return of_producer(client, topic, schema)[1]
     if schema.type not in WITHOUT_DEFINITION:
         try:
@@ -80,15 +86,15 @@ def _find(client: Client, command: CommandGetSchema) -> tuple[Schema, bytes]:
     schemas: Sequence[SchemaMeta] = topic.meta.schemas if topic is not None else ()
     if is_live(command.topic):
         schemas = client.broker.live.schemas(name)
-    number = len(schemas) - 1
+    number = latest_version(schemas)
     if command.HasField("schema_version"):
         if not command.schema_version:
             raise Refused(ServerError.IncompatibleSchema, "Empty schema version")
         is_number = len(command.schema_version) == VERSION.size
-        number = VERSION.unpack(command.schema_version)[0] if is_number else -1
-    if not 0 <= number < len(schemas):
+        number = VERSION.unpack(command.schema_version)[0] if is_number else None
+    meta = None if number is None else schema_of(schemas, number)
+    if number is None or meta is None:
         raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
-    meta = schemas[number]
     found = Schema(name=name.full, schema_data=meta.data, type=Schema.Type.Name(meta.type))
     for key, value in meta.properties.items():
         found.properties.add(key=key, value=value)

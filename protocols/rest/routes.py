@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.access.quotas import Allowance
     from broker.broker import Broker
     from broker.topics.topic import Topic
+    from storage.metadata.names import TopicName
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,16 @@ def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:
     """The names of a topic's groups that the client may see."""
     is_seen, names = seen_by(broker, request), broker.subscriptions.names(topic)
     return [name for name in names if is_seen(Resource.of_group(name, topic.name))]
+
+
+async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:
+    """A topic that is made because a client uses it. Raises NotAuthorized, and what
+    `Topics.auto_create` raises.
+    """
+    exchange = request.scope["exchange"]
+    resource = Resource.of_topic(name)
+    broker.access.check(exchange.principal, Action.CREATE, resource, exchange.at)
+    return await broker.topics.auto_create(name)
 
 
 def named_in(request: Request) -> Resource:

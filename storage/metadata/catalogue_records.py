@@ -21,13 +21,23 @@ Setting = str | int | bool
 TERMINATED: Final = "terminated"  # The setting of a topic that takes no more records, for ever.
 
 
+DELETED_SCHEMA_TYPE: Final = -100  # No protocol's.
+
+
 class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """One version of a topic's schema: Pulsar's type number, its definition and properties."""
+    """One version of a topic's schema: Pulsar's type number, its definition and properties. A
+    version may say that the topic's schema was deleted; versions before it still decode records.
+    """
 
     type: int
     name: str
     data: bytes
     properties: dict[str, str]
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether this version says that there is no schema from here on."""
+        return self.type == DELETED_SCHEMA_TYPE
 
 
 class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

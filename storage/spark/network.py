@@ -19,7 +19,7 @@ from crc32c import crc32c
 from storage.errors import DamagedLog, OffsetOutOfRange
 from storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
 from storage.spark.readers import PartitionReader, PartitionState
-from storage.spark.registered import RegisteredSchema
+from storage.spark.registered import RegisteredSchema, by_version
 
 WIRE_SALT = 0  # Of headers on the wire: a segment's own salt stays secret.
 BYTES_MAX = 4 << 20  # Asked for at once.
@@ -80,7 +80,9 @@ class BrokerReader:
                     continue
                 _check(status, content)
                 versions = msgspec.json.decode(content)["getSchemaResponses"]
-                found[topic] = [RegisteredSchema(one["type"], one["data"]) for one in versions]
+                found[topic] = by_version(
+                    {one["version"]: RegisteredSchema(one["type"], one["data"]) for one in versions}
+                )
         return found
 
 

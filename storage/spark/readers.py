@@ -11,7 +11,7 @@ from typing import Protocol, Self
 
 from storage.log.batch import Batch
 from storage.log.reader import ReadOnlyLog, list_partitions
-from storage.spark.registered import RegisteredSchema, type_name
+from storage.spark.registered import RegisteredSchema, by_version, type_name
 from storage.tools.stored_catalogue import read_catalogue
 
 DEFAULT_PREFIX = "public/default/"
@@ -105,10 +105,16 @@ class FolderReader:
         found = {}
         for meta in read_catalogue(self._data_dir).all_topics():
             if meta.name.full in topics:
-                found[meta.name.full] = [
-                    RegisteredSchema(type_name(one.type), one.data.decode(errors="replace"))
-                    for one in meta.schemas
-                ]
+                known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
+                found[meta.name.full] = by_version(
+                    {
+                        version: RegisteredSchema(
+                            type_name(one.type), one.data.decode(errors="replace")
+                        )
+                        for version, one in enumerate(known)
+                        if not one.is_deletion
+                    }
+                )
         return found
 
 

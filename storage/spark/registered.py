@@ -1,5 +1,6 @@
 """Schemas that are registered for topics, as a log's place knows them. Knows no Spark."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Pulsar's SchemaInfo: names of the types whose values have an Avro definition.
@@ -18,3 +19,11 @@ class RegisteredSchema:
 def type_name(number: int) -> str:
     """A type by its number in Pulsar's protocol; one whose values no table shows by the number."""
     return _NAMES.get(number, str(number))
+
+
+def by_version(schemas: Mapping[int, RegisteredSchema]) -> list[RegisteredSchema]:
+    """Schemas in the order of their versions; a version that is none (the schema was deleted then)
+    has no type.
+    """
+    versions = range(max(schemas, default=-1) + 1)
+    return [schemas.get(version, RegisteredSchema("", "")) for version in versions]

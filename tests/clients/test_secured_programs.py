@@ -9,6 +9,7 @@ import jwt
 import pytest
 
 from conformance.programs import pulsar_java_program
+from conformance.programs.running import program_folder
 from conformance.today.programs import CACHE, SOURCES
 from tests.clients.secured import HANG_S, TOKEN_SECRET
 
@@ -53,7 +54,7 @@ def with_password(secured, name, topic):
 
 
 def test_java_comes_in_to_pulsar_each_way_and_is_asked_for_a_fresh_token(secured, tmp_path):
-    libraries = pulsar_java_program.folder() / "libraries"
+    libraries = program_folder(pulsar_java_program.NAME) / "libraries"
     if not libraries.exists():
         pytest.skip("not built: python -m conformance.programs")
     with_password(secured, "jana", "java")

@@ -1,7 +1,7 @@
 """The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
 
-There is one cluster and one broker. A tenant is there once it has a namespace; one that was made
-without is remembered until the broker stops.
+There is one cluster. A tenant is there once it has a namespace; one that was made without, and what
+was said of any, is remembered until the broker stops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from broker.server.connection import address_text
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, text, told
 from protocols.rest.admin.names import full_names, name_of, namespace_of, text_of
-from protocols.rest.errors import INVALID_NAME, NO_SUCH_PATH, TENANT_IN_USE, TOO_BUSY, Refused
+from protocols.rest.errors import (
+    BAD_BODY,
+    INVALID_NAME,
+    NO_SUCH_PATH,
+    TENANT_EXISTS,
+    TENANT_IN_USE,
+    TOO_BUSY,
+    Refused,
+)
 from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
 if TYPE_CHECKING:
@@ -31,7 +39,8 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 CLUSTER = "standalone"
-TENANTS_MAX = 1000  # That have no namespace: in memory.
+TENANTS_MAX = 1000  # Of which something is remembered: in memory.
+ADMIN_ROLES_BYTES_MAX = 4096  # Of one tenant; a role is a name.
 POLICIES = {
     "auth_policies": {"namespaceAuth": {}, "destinationAuth": {}, "subscriptionAuthentication": {}},
     "replication_clusters": [CLUSTER],
@@ -47,7 +56,7 @@ class ClusterApi:
         self._broker = broker
         self._bodies = bodies
         self._advertised_url = advertised_url.rstrip("/")
-        self._tenants: set[str] = set()  # Made here, without a namespace perhaps.
+        self._tenants: dict[str, list[str]] = {}  # Made here; with the names of their admin roles.
 
     async def clusters(self, _: Request) -> Response:
         """The names of the clusters: there is one."""
@@ -75,6 +84,20 @@ class ClusterApi:
     async def version(self, _: Request) -> Response:
         """The version of the broker."""
         return text(self._broker.version)
+
+    async def configuration(self, _: Request) -> Response:
+        """What `pulsar-admin` asks before it lists clusters: the cluster's name; and switches that
+        programs look at, as text.
+        """
+        defaults = self._broker.topics.defaults
+        return told(
+            {
+                "clusterName": CLUSTER,
+                "allowAutoTopicCreation": str(defaults.auto_create).lower(),
+                "brokerDeduplicationEnabled": str(defaults.deduplication).lower(),
+                "defaultNumPartitions": str(defaults.num_partitions),
+            }
+        )
 
     async def lookup(self, request: Request) -> Response:
         """Where Pulsar's clients find a topic, which need not be there yet: here."""
@@ -112,7 +135,7 @@ class ClusterApi:
     # Tenants and namespaces.
 
     def _known_tenants(self) -> set[str]:
-        return self._tenants | {meta.tenant for meta in self._broker.namespaces.all()}
+        return {*self._tenants, *(meta.tenant for meta in self._broker.namespaces.all())}
 
     async def tenants(self, _: Request) -> Response:
         """The names of the tenants."""
@@ -120,19 +143,40 @@ class ClusterApi:
 
     async def tenant(self, request: Request) -> Response:
         """One tenant."""
-        tenant = self._tenant(request)
-        if tenant not in self._known_tenants():
-            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
-        return told({"adminRoles": [], "allowedClusters": [CLUSTER]})
+        tenant = self._known_tenant(request)
+        return told({"adminRoles": self._tenants.get(tenant, []), "allowedClusters": [CLUSTER]})
 
-    async def put_tenant(self, request: Request) -> Response:
-        """Make a tenant, or say something of it, which has no effect."""
+    async def create_tenant(self, request: Request) -> Response:
+        """Make a tenant."""
         tenant = self._tenant(request)
-        await read_any(self._bodies, request)
+        roles = await self._admin_roles(request)
+        if tenant in self._known_tenants():
+            raise Refused(TENANT_EXISTS, "Tenant already exists")
+        return self._remember(tenant, roles)
+
+    async def alter_tenant(self, request: Request) -> Response:
+        """Say which roles administer a tenant: shown, and nothing else (permissions say who may
+        do what).
+        """
+        roles = await self._admin_roles(request)
+        return self._remember(self._known_tenant(request), roles)
+
+    def _remember(self, tenant: str, roles: list[str]) -> Response:
         if len(self._tenants) >= TENANTS_MAX and tenant not in self._tenants:
-            raise Refused(TOO_BUSY, f"there are {TENANTS_MAX} tenants without a namespace")
-        self._tenants.add(tenant)
+            raise Refused(TOO_BUSY, f"{TENANTS_MAX} tenants are remembered")
+        self._tenants[tenant] = roles
         return done()
+
+    async def _admin_roles(self, request: Request) -> list[str]:
+        body = await read_any(self._bodies, request)
+        roles = body.get("adminRoles") if isinstance(body, dict) else None
+        if roles is None:
+            return []
+        if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+            raise Refused(BAD_BODY, "adminRoles is a list of names")
+        if sum(map(len, roles)) + len(roles) > ADMIN_ROLES_BYTES_MAX:
+            raise Refused(BAD_BODY, f"adminRoles has at most {ADMIN_ROLES_BYTES_MAX} characters")
+        return [*roles]
 
     async def delete_tenant(self, request: Request) -> Response:
         """Forget a tenant that has no namespace."""
@@ -141,8 +185,14 @@ class ClusterApi:
             raise Refused(TENANT_IN_USE, "The tenant still has active namespaces")
         if tenant not in self._tenants:
             raise NamespaceNotFound(f"Tenant {tenant} does not exist")
-        self._tenants.discard(tenant)
+        del self._tenants[tenant]
         return done()
+
+    def _known_tenant(self, request: Request) -> str:
+        tenant = self._tenant(request)
+        if tenant not in self._known_tenants():
+            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+        return tenant
 
     def _tenant(self, request: Request) -> str:
         tenant = text_of(request, "tenant")

@@ -11,6 +11,8 @@ from broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
     compatible,
+    latest_version,
+    schema_of,
     strategy_of,
     version_of,
 )
@@ -19,7 +21,6 @@ from protocols.rest.admin.names import name_of, topic_of
 from protocols.rest.admin.topics import path_number
 from protocols.rest.errors import (
     INCOMPATIBLE_SCHEMA,
-    NOT_SUPPORTED,
     SCHEMA_NOT_FOUND,
     UNREADABLE_SCHEMA,
     Refused,
@@ -45,7 +46,7 @@ class AdminSchemas:
     async def latest(self, request: Request) -> Response:
         """The newest schema of a topic."""
         topic = self._topic(request)
-        return told(_shown(topic, len(topic.meta.schemas) - 1))
+        return told(_shown(topic, latest_version(topic.meta.schemas)))
 
     async def of_version(self, request: Request) -> Response:
         """The schema of one version."""
@@ -55,7 +56,10 @@ class AdminSchemas:
     async def all_versions(self, request: Request) -> Response:
         """Every version of a topic's schema."""
         topic = self._topic(request)
-        shown = [_shown(topic, version) for version in range(len(topic.meta.schemas))]
+        schemas = topic.meta.schemas
+        if latest_version(schemas) is None:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        shown = [_shown(topic, n) for n, one in enumerate(schemas) if not one.is_deletion]
         return told({"getSchemaResponses": shown})
 
     async def post(self, request: Request) -> Response:
@@ -82,9 +86,19 @@ class AdminSchemas:
         strategy = strategy_of(topic).name  # Apache's names.
         return told({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
 
-    async def delete(self, _: Request) -> Response:
-        """Schemas stay: records name their versions."""
-        raise Refused(NOT_SUPPORTED, "schemas are kept for as long as their topic")
+    async def delete(self, request: Request) -> Response:
+        """Go on without a schema; the answer has the version that says so (here a number, as
+        Java's admin client reads it). Earlier versions stay for the records that name them.
+        """
+        topic = self._topic(request)
+        if latest_version(topic.meta.schemas) is None:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        try:
+            version, ticket = self._broker.schemas.delete(topic)
+        except IncompatibleSchema as error:
+            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+        await self._broker.durability.reached(ticket)
+        return told({"version": version})
 
     def _topic(self, request: Request) -> Topic:
         """The topic, if it is there: without one there is no schema. Raises Refused."""
@@ -95,10 +109,10 @@ class AdminSchemas:
         return topic
 
 
-def _shown(topic: Topic, version: int) -> dict[str, Any]:
-    if not 0 <= version < len(topic.meta.schemas):
+def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
+    meta = None if version is None else schema_of(topic.meta.schemas, version)
+    if meta is None:
         raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
-    meta = topic.meta.schemas[version]
     return {
         "version": version,
         "type": types.name_of(meta.type),

@@ -13,7 +13,7 @@ from broker.delivery import entries
 from broker.delivery.entries import EntryId
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, told
-from protocols.rest.admin.names import topic_of
+from protocols.rest.admin.names import name_of, topic_of
 from protocols.rest.admin.topics import TIME_MS_MAX, AdminTopics, path_number
 from protocols.rest.errors import (
     BAD_POSITION,
@@ -25,7 +25,7 @@ from protocols.rest.errors import (
 )
 from protocols.rest.pip64.cursor import CursorApi
 from protocols.rest.pip64.names import subscription_name
-from protocols.rest.routes import groups_seen
+from protocols.rest.routes import groups_seen, made_by_itself
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -56,8 +56,11 @@ class AdminSubscriptions:
         return told([name.decode(errors="backslashreplace") for name in names])
 
     async def create(self, request: Request) -> Response:
-        """Make a subscription, at the end or where the body says."""
+        """Make a subscription, at the end or where the body says; and its topic, if clients may."""
         body = await read_any(self._bodies, request)
+        place, index = name_of(request)
+        if self._broker.topics.find(place) is None and index is None:
+            await made_by_itself(self._broker, request, place)
         topic, partitions = topic_of(self._broker, request)
         name = subscription_name(request, is_new=True)
         there = self._broker.subscriptions.find(topic, name)

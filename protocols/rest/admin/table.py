@@ -94,6 +94,7 @@ def _cluster(routes: Routes, api: ClusterApi) -> list[Route]:
         route(f"{ADMIN}/brokers/health", GET=Served(api.health, SEE, other_formats=plain)),
         route(f"{ADMIN}/brokers/ready", GET=Served(api.health, SEE, other_formats=plain)),
         route(f"{ADMIN}/brokers/version", GET=Served(api.version, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/configuration/runtime", GET=Served(api.configuration, SEE)),
         route(f"{ADMIN}/brokers/{{cluster}}", GET=Served(api.brokers, SEE)),
         route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
         route(f"/lookup/v2/topic/non-persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
@@ -108,8 +109,8 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
         route(
             f"{ADMIN}/tenants/{{tenant}}",
             GET=Served(api.tenant, SEE),
-            PUT=Served(api.put_tenant, MAKE, statuses=nothing),
-            POST=Served(api.put_tenant, CHANGE, statuses=nothing),
+            PUT=Served(api.create_tenant, MAKE, statuses=nothing),
+            POST=Served(api.alter_tenant, CHANGE, statuses=nothing),
             DELETE=Served(api.delete_tenant, END, statuses=nothing),
         ),
         route(f"{base}/{{tenant}}", GET=Served(api.namespaces, SEE)),

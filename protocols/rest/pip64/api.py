@@ -9,7 +9,6 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.access.rights import Action, Resource
 from broker.errors import TopicNotFound
 from protocols.rest.bodies import topic_name
 from protocols.rest.errors import (
@@ -36,6 +35,7 @@ from protocols.rest.pip64.names import partition_of, topic_of
 from protocols.rest.pip64.produce import Placed, Producing
 from protocols.rest.pip64.showing import Shower
 from protocols.rest.requests import json_response
+from protocols.rest.routes import made_by_itself
 from protocols.rest.schemas.jsontext import TooMany, elements
 from protocols.rest.waiting import Waiting
 
@@ -143,11 +143,7 @@ class MessagesApi:
         except TopicNotFound:
             if not self._auto_create:
                 raise
-        name = topic_name(request)
-        exchange = request.scope["exchange"]
-        resource = Resource.of_topic(name)
-        self._broker.access.check(exchange.principal, Action.CREATE, resource, exchange.at)
-        return await self._broker.topics.auto_create(name)
+        return await made_by_itself(self._broker, request, topic_name(request))
 
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.reading.records import PlacedRecord, record_bytes
+from broker.topics.schemas import schema_of
 from protocols.rest.ids import MessageId, write_id
 from protocols.rest.limits import INLINE_SLOW_BYTES, TURN_MESSAGES
 from protocols.rest.pip64.messages import ShownHeader, ShownMessage, ShownSchema
@@ -120,7 +121,7 @@ class Shower:
         except BadValue as error:
             shown.decode_error = str(error)
             codec, version = None, None
-        if version is not None and 0 <= version < len(self._topic.meta.schemas):
+        if version is not None and schema_of(self._topic.meta.schemas, version) is not None:
             shown.schema_version = version
             self._note_schema(version)
         key, value = record.key, record.value

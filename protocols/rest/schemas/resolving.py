@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.topics.schemas import IncompatibleSchema, SchemaMeta, compatible, version_of
+from broker.topics.schemas import (
+    IncompatibleSchema,
+    SchemaMeta,
+    compatible,
+    in_force,
+    latest_version,
+    schema_of,
+    version_of,
+)
 from protocols.rest.errors import (
     BAD_KEY_SCHEMA,
     BAD_VALUE_SCHEMA,
@@ -74,9 +82,9 @@ class SchemaRegistry:
         return found
 
     def _parsed(self, topic: Topic, version: int) -> RecordCodec | BadValue:
-        if not 0 <= version < len(topic.meta.schemas):
+        meta = schema_of(topic.meta.schemas, version)
+        if meta is None:
             return BadValue(f"{topic.name} has no schema version {version}")
-        meta = topic.meta.schemas[version]
         try:
             return record_codec(types.name_of(meta.type), meta.data, meta.properties)
         except BadValue as error:
@@ -100,8 +108,9 @@ class SchemaRegistry:
             return Chosen(RecordCodec(name, TEXT, value_codec(name, b"")))
         if name is not None:
             return self._of_info(topic, SchemaInfo(name, b""), BAD_VALUE_SCHEMA)
-        if topic.meta.schemas:
-            return self._of_version(topic, len(topic.meta.schemas) - 1)
+        latest = latest_version(topic.meta.schemas)
+        if latest is not None:
+            return self._of_version(topic, latest)
         return Chosen(NO_SCHEMA)
 
     async def register(self, topic: Topic, chosen: Chosen) -> tuple[int | None, int]:
@@ -125,7 +134,7 @@ class SchemaRegistry:
     def _latest(self, topic: Topic, name: str) -> Chosen:
         """The newest schema of a type that needs a definition."""
         schemas = topic.meta.schemas
-        for version in range(len(schemas) - 1, -1, -1):
+        for version in reversed(in_force(schemas)):
             if schemas[version].type == types.NUMBERS[name]:
                 return self._of_version(topic, version)
         message = f"schema type {name} needs a value_schema: {topic.name} has none of that type"

@@ -36,12 +36,17 @@ async def test_the_cluster(ask, broker):
         assert (await ask("GET", f"{ADMIN}/brokers/{name}")).body == b"ok"
     assert (await ask("GET", f"{ADMIN}/brokers/version")).body.decode() == broker.version
     await ask("GET", f"{ADMIN}/brokers/other", status=404)
+    runtime = (await ask("GET", f"{ADMIN}/brokers/configuration/runtime")).json
+    assert runtime["clusterName"] == "standalone"
+    assert all(isinstance(value, str) for value in runtime.values())
 
 
 async def test_tenants_and_namespaces(ask):
     assert (await ask("GET", f"{ADMIN}/tenants")).json == ["public"]
     await ask("GET", f"{ADMIN}/tenants/shop", status=404)
     await ask("PUT", f"{ADMIN}/tenants/shop", {"allowedClusters": ["standalone"]}, 204)
+    await ask("PUT", f"{ADMIN}/tenants/shop", {"allowedClusters": ["standalone"]}, 409)
+    await ask("PUT", f"{ADMIN}/tenants/public", {}, 409)
     assert (await ask("GET", f"{ADMIN}/namespaces/shop")).json == []
     await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=204)
     await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=409)
@@ -51,6 +56,42 @@ async def test_tenants_and_namespaces(ask):
     await ask("DELETE", f"{ADMIN}/namespaces/shop/cash", status=204)
     await ask("DELETE", f"{ADMIN}/tenants/shop", status=204)
     await ask("GET", f"{ADMIN}/namespaces/shop/cash", status=404)
+
+
+async def test_a_tenant_keeps_the_roles_it_is_given(ask):
+    tenant = f"{ADMIN}/tenants/public"
+    assert (await ask("GET", tenant)).json["adminRoles"] == []
+    await ask("POST", tenant, {"adminRoles": ["clerk", "boss"]}, 204)
+    assert (await ask("GET", tenant)).json["adminRoles"] == ["clerk", "boss"]
+    for roles in ("clerk", [1], ["x" * 5000]):
+        await ask("POST", tenant, {"adminRoles": roles}, 400)
+    await ask("POST", f"{ADMIN}/tenants/nobody", {}, 404)
+
+
+async def test_a_subscription_makes_its_topic(ask, broker):
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    assert (await ask("GET", f"{TOPIC}/subscriptions")).json == ["s"]
+    answer = await ask("DELETE", f"{TOPIC}/subscription/other", status=404)
+    assert answer.json["reason"].endswith("has no subscription 'other'")
+
+
+async def test_a_deleted_schema_is_no_longer_in_force(ask):
+    schemas = f"{ADMIN}/schemas/public/default/orders"
+    await ask("PUT", TOPIC, status=204)
+    await ask("DELETE", f"{schemas}/schema", status=404)
+    text = {"type": "STRING", "schema": "", "properties": {}}
+    await ask("POST", f"{schemas}/schema", text, 200)
+    assert (await ask("DELETE", f"{schemas}/schema")).json == {"version": 1}
+    for path in ("schema", "schema/1", "schemas"):
+        await ask("GET", f"{schemas}/{path}", status=404)
+    await ask("DELETE", f"{schemas}/schema", status=404)
+    assert (await ask("GET", f"{schemas}/schema/0")).json["type"] == "STRING"
+    number = {"type": "INT32", "schema": "", "properties": {}}  # Nothing that it has to follow.
+    assert (await ask("POST", f"{schemas}/compatibility", number)).json["compatibility"]
+    answer = await ask("POST", f"{schemas}/schema", number, 200)
+    assert answer.json == {"version": {"version": 2}}
+    found = (await ask("GET", f"{schemas}/schemas")).json["getSchemaResponses"]
+    assert [(one["version"], one["type"]) for one in found] == [(0, "STRING"), (2, "INT32")]
 
 
 async def test_topics_are_made_listed_grown_and_deleted(ask, broker):

@@ -1,0 +1,26 @@
+"""Programs in Java: built by Maven outside the tree, run with the libraries that it fetched."""
+
+import shutil
+from pathlib import Path
+
+from conformance.programs.running import NotBuilt, build_in, lines_of, program_folder
+
+
+def build(sources: Path, name: str) -> None:
+    """Compile the program and fetch its libraries. Raises NotBuilt."""
+    folder = program_folder(name)
+    shutil.copytree(sources, folder, dirs_exist_ok=True)
+    goals = ["-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=libraries"]
+    build_in(folder, "mvn", *goals)
+
+
+def run(name: str, main: str, *arguments: str) -> list[str]:
+    """The lines that its class `main` prints, `ok` or `FAILED` and the step. Raises NotBuilt."""
+    folder = program_folder(name)
+    java, libraries = shutil.which("java"), folder / "libraries"
+    if java is None or not libraries.exists():
+        raise NotBuilt("not built: python -m conformance.programs")
+    classes = f"{folder / 'target' / 'classes'}:{libraries.read_text().strip()}"
+    short_lived = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    return lines_of([java, *short_lived, quiet, "-cp", classes, main, *arguments])
