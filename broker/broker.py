@@ -48,6 +48,7 @@ from broker.topics.groups import NamedGroups
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
 from broker.topics.producers import ProducerNumbers
+from broker.topics.renaming import Renaming
 from broker.topics.retention import Retention
 from broker.topics.schemas import Schemas
 from broker.topics.topics import TopicDefaults, Topics
@@ -112,6 +113,14 @@ class Broker:
         self.namespaces = self._make_namespaces()
         self.live = LiveTopics(
             self.topics, self.namespaces, placement=self.placement, now_us=self.now_us
+        )
+        self.renaming = Renaming(
+            self.topics,
+            self.live,
+            self.catalogue,
+            self._partitions,
+            self.durability,
+            is_possible=config.storage.mode == "local",
         )
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
@@ -248,6 +257,7 @@ class Broker:
                 nursery.start_soon(self.dispatchers.run)
                 nursery.start_soon(self.closing.run)
                 nursery.start_soon(self.live.run)
+                nursery.start_soon(self.renaming.run)
                 nursery.start_soon(self.audit.run)
                 await self.durability.run()
 

@@ -259,13 +259,12 @@ class Dispatcher(abc.ABC):
             read = await ids.read_entries(
                 self.partition, position, bytes_max, compacted=self._reads_compacted
             )
-        except OffsetOutOfRange:
-            if generation == self._generation:
-                self._below_start()
-            return None
         except BrokerError as error:
             if generation == self._generation and not self.partition.removed:
-                self._stop_at(position, error)
+                if isinstance(error, OffsetOutOfRange):
+                    self._below_start()
+                else:
+                    self._stop_at(position, error)
             return None
         return read if generation == self._generation else None
 

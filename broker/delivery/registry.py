@@ -7,9 +7,9 @@ protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 import trio
@@ -40,7 +40,13 @@ log = structlog.get_logger()
 # within their reconnection backoff, which is far shorter than this at first.
 KEPT_S: Final = 60.0
 
+# With these the consumers of partitions that are gone go; after some of them a partition comes back
+# at once, as another object.
+GOING: Final = (TopicEvent.DELETED, TopicEvent.SHRUNK, TopicEvent.RENAMED, TopicEvent.MOVED)
+RETURNING: Final = (TopicEvent.RENAMED, TopicEvent.MOVED)
+
 Key = tuple[int, bytes]
+IndexT = TypeVar("IndexT", int, bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +96,7 @@ class Dispatchers:
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
         self._named: dict[bytes, dict[Key, Dispatcher]] = {}
+        self._on: dict[int, dict[Key, Dispatcher]] = {}  # By partition.
         self._links: dict[Key, CursorLink] = {}
         self._kept: dict[Key, float] = {}  # When it is forgotten, in trio's seconds; oldest first.
 
@@ -105,17 +112,26 @@ class Dispatchers:
             for dispatcher in self._dispatchers.values():
                 if dispatcher.partition.partition_id in numbers:
                     dispatcher.wake()
-        elif event in (TopicEvent.DELETED, TopicEvent.SHRUNK, TopicEvent.MOVED):
+        elif event in GOING:
             gone = [
                 dispatcher
-                for dispatcher in self._dispatchers.values()
+                for dispatcher in self._of(topic, event)
                 if dispatcher.partition.removed and dispatcher not in self._ending
             ]
-            if event is TopicEvent.MOVED:  # It may come back, with another partition.
+            if event in RETURNING:
                 for dispatcher in gone:
                     self._drop(_key(dispatcher))
             self._ending.update(gone)
             self.closing.add(self._end(gone))
+
+    def _of(self, topic: Topic, event: TopicEvent) -> Iterable[Dispatcher]:
+        """Those that may be of partitions that are gone; a namespace may be renamed with thousands
+        of topics at once.
+        """
+        if event is not TopicEvent.RENAMED:
+            return self._dispatchers.values()
+        numbers = (one.partition_id for one in topic.partitions)
+        return [one for number in numbers for one in self._on.get(number, {}).values()]
 
     def _end(self, gone: Sequence[Dispatcher]) -> Iterator[None]:
         """Take the consumers off, a dispatcher at a time, and tell them, one a step."""
@@ -193,6 +209,7 @@ class Dispatchers:
         dispatcher = self._made(partition, name, kind, cursor, keys or KeySharing())
         self._dispatchers[key] = dispatcher
         self._named.setdefault(name, {})[key] = dispatcher
+        self._on.setdefault(partition.partition_id, {})[key] = dispatcher
         scope = self._pumps[dispatcher] = trio.CancelScope()
         if self._nursery is not None:
             self._nursery.start_soon(self._pump, dispatcher, scope)
@@ -276,16 +293,21 @@ class Dispatchers:
         dispatcher = self._dispatchers.pop(key, None)
         if dispatcher is None:
             return
-        named = self._named[dispatcher.name]
-        del named[key]
-        if not named:
-            del self._named[dispatcher.name]
+        _take_out(self._named, dispatcher.name, key)
+        _take_out(self._on, dispatcher.partition.partition_id, key)
         self._pumps.pop(dispatcher).cancel()
         dispatcher.close()
         self._kept.pop(key, None)
         link = self._links.pop(key, None)
         if link is not None and isinstance(dispatcher.cursor, SubscriptionCursor):
             dispatcher.cursor.subscription.listeners.discard(link)
+
+
+def _take_out(indexed: dict[IndexT, dict[Key, Dispatcher]], under: IndexT, key: Key) -> None:
+    there = indexed[under]
+    del there[key]
+    if not there:
+        del indexed[under]
 
 
 def _let_off(dispatcher: Dispatcher) -> Sequence[Consumer]:

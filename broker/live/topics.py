@@ -213,6 +213,17 @@ class LiveTopics:
         for name in names.union(self.list_partitioned(tenant, namespace)):
             await self.delete(name)
 
+    def end_all(self, tenant: str, namespace: str) -> None:
+        """End those of a namespace that has another name now: whoever uses them has to go. How many
+        partitions they have went with the namespace.
+        """
+        for place in [
+            place
+            for place in self._live
+            if (place[0].tenant, place[0].namespace) == (tenant, namespace)
+        ]:
+            self._forget(place)
+
     async def _set_partitions(self, name: TopicName, count: int | None) -> int:
         changes = {PARTITIONS_OF + name.topic: count}
         return await self._topics.alter_namespace(name.tenant, name.namespace, changes)

@@ -161,8 +161,9 @@ class Subscription:
 
         The position moves over what is closed. A cursor that is not set takes no acks. Raises
         LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
-        others are taken), StorageFull, StorageFailed.
+        others are taken), TopicNotFound, StorageFull, StorageFailed.
         """
+        self._check_there()
         cursor = self._cursor(index)
         if cursor is None:
             return 0 if lazy else self._settled()
@@ -181,8 +182,10 @@ class Subscription:
     def ack_to(self, index: int, position: int, *, lazy: bool) -> int:
         """Acknowledge everything below `position`; return the ticket, 0 for a lazy ack.
 
-        Never moves back. A cursor that is not set takes no acks. Raises StorageFull, StorageFailed.
+        Never moves back. A cursor that is not set takes no acks. Raises TopicNotFound, StorageFull,
+        StorageFailed.
         """
+        self._check_there()
         cursor = self._cursor(index)
         position = cursor_moves.bounded(position)
         if cursor is None or position <= cursor.position:
@@ -193,8 +196,9 @@ class Subscription:
 
     def delete_cursor(self, index: int) -> int:
         """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
-        one the subscription; return the ticket. Raises StorageFull, StorageFailed.
+        one the subscription; return the ticket. Raises TopicNotFound, StorageFull, StorageFailed.
         """
+        self._check_there()
         was_set = self._cursor(index) is not None
         with as_broker_errors(self._report):
             ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
@@ -232,6 +236,13 @@ class Subscription:
     def _cursor(self, index: int) -> StoredCursor | None:
         stored = self._stored()
         return stored.cursors.get(index) if stored else None
+
+    def _check_there(self) -> None:
+        """Raises TopicNotFound: what is asked of a topic that is gone must not be taken for done,
+        nor reach the one that has its cursors under another name.
+        """
+        if self.topic.deleted:
+            raise errors.TopicNotFound(f"{self.topic.name} was deleted")
 
     def _settled(self) -> int:
         with as_broker_errors(self._report):
@@ -415,7 +426,7 @@ class Subscriptions:
     def _object(self, topic: Topic, name: bytes) -> Subscription:
         key = (topic.meta.topic_id, name)
         subscription = self._held.get(key)
-        if subscription is None:
+        if subscription is None or subscription.topic is not topic:  # The topic was renamed.
             subscription = Subscription(topic, name, self.cursors, self.report)
             self._held[key] = subscription
         return subscription

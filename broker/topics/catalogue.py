@@ -115,6 +115,16 @@ class LocalCatalogue:
         """Remove a namespace that has no topics."""
         return self._free(lambda: self.state.delete_namespace(tenant, namespace))
 
+    # Names. Never waits: whoever sees the change sees it in the topics, too.
+
+    def rename_topic(self, topic_id: int, topic: str) -> int:
+        """Give a topic another name in its namespace. Raises StorageFull, StorageFailed."""
+        return self._change(lambda: self.state.rename_topic(topic_id, topic))
+
+    def rename_namespace(self, tenant: str, namespace: str, renamed: str) -> int:
+        """Give a namespace and its topics another name. Raises StorageFull, StorageFailed."""
+        return self._change(lambda: self.state.rename_namespace(tenant, namespace, renamed))
+
     # What a topic keeps. All raise StorageFull, StorageFailed.
 
     def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:

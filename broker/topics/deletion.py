@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 import storage.errors
 
@@ -15,6 +17,29 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import PartitionFactory, Topic
     from storage.metadata.cursor_book import CursorBook
+    from storage.metadata.names import TopicName
+
+# Clients come back within their backoff, at most a minute, when their topic goes under them.
+NAME_HELD_S: Final = 60.0
+HELD_NAMES_MAX: Final = 10_000  # Of more at a time, the later ones may be made again.
+
+
+class HeldNames:
+    """Names of topics that clients used when they went: for a while none is made by itself."""
+
+    def __init__(self) -> None:
+        self._until: dict[TopicName, float] = {}
+
+    def hold(self, names: Sequence[TopicName]) -> None:
+        """Hold these from now on."""
+        now = trio.current_time()
+        self._until = {held: until for held, until in self._until.items() if until > now}
+        room = max(HELD_NAMES_MAX - len(self._until), 0)
+        self._until.update(dict.fromkeys(names[:room], now + NAME_HELD_S))
+
+    def is_held(self, name: TopicName) -> bool:
+        """Whether clients must not make it by using it."""
+        return self._until.get(name, 0.0) > trio.current_time()
 
 
 class Leaving:

@@ -14,5 +14,5 @@ class DeletedFigures:
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """See `TopicListener`."""
-        if event is TopicEvent.DELETED:
+        if event in (TopicEvent.DELETED, TopicEvent.RENAMED):
             self._metrics.forget_topic(topic.figures_name)

@@ -326,6 +326,17 @@ class Partition:
         """The topic was terminated: appends raise TopicTerminated from now on."""
         self.is_terminated = self._is_closed = True
 
+    def renamed(self, topic: TopicMeta) -> Partition:
+        """This partition under the topic's new name, over the same log; `remove` is due for this
+        one. Readers of the new one hear of what was appended through this one, too.
+        """
+        heir = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
+        heir.unreadable = self.unreadable
+        heir._no_room_for = self._no_room_for
+        heir._appended_ticket = self._appended_ticket
+        self._calls.on_append(heir)
+        return heir
+
     def remove(self) -> None:
         """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
         readers wake.

@@ -26,6 +26,7 @@ from storage.log.settings import LogSettings
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from storage.metadata.catalogue_records import Setting
+    from storage.metadata.names import TopicName
 
 # Between two looks at what a full or read-only disk kept from being done: soon after an operator
 # made room, and nothing to a disk.
@@ -183,6 +184,17 @@ class Partitions:
         if not partition.removed:
             partition_log.alter(settings)
 
+    async def prepare_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
+        """Write the new names into the folders in a worker thread, on disk when this returns.
+
+        Raises FileGone where a topic was deleted meanwhile, StorageFull, StorageFailed.
+        """
+        await trio.to_thread.run_sync(self._data_dir.prepare_names, _named(topics))
+
+    async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
+        """Have the folders say the prepared names, in a worker thread. Raises StorageFailed."""
+        await trio.to_thread.run_sync(self._data_dir.take_names, _named(topics))
+
     def _settings(self, topic: Topic) -> LogSettings:
         """The same for all partitions of a topic, and for most topics: a start opens thousands."""
         settings = topic.settings
@@ -190,6 +202,14 @@ class Partitions:
         if key not in self._known_settings:
             self._known_settings = {key: log_settings(self._config, settings)}
         return self._known_settings[key]
+
+
+def _named(topics: Sequence[tuple[Topic, TopicName]]) -> Sequence[NewPartition]:
+    return [
+        NewPartition(partition.partition_id, name.full, partition.index)
+        for topic, name in topics
+        for partition in topic.partitions
+    ]
 
 
 def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker import errors
 from broker.access.rights import Resource
+from storage.metadata.names import InvalidTopicName, check_topic_name, split_partition
 
 if TYPE_CHECKING:
     from broker.cluster.placement import Placement
@@ -43,6 +44,14 @@ class PartitionFactory(Protocol):
     def discard(self, partition: Partition) -> None:
         """Close the partition and queue its folder for deletion."""
 
+    async def prepare_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
+        """Have the folders of topics be ready for these names, on disk when this returns. Raises
+        FileGone where one was deleted meanwhile.
+        """
+
+    async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
+        """Have the folders say the names that were prepared, once the catalogue says so on disk."""
+
     def is_open(self, partition: Partition) -> bool:
         """Whether its records are kept by this broker."""
 
@@ -55,6 +64,7 @@ class TopicEvent(enum.Enum):
     SHRUNK = "shrunk"
     DELETED = "deleted"
     TERMINATED = "terminated"
+    RENAMED = "renamed"  # For its clients it is gone; another one has its partitions' logs.
     MOVED = "moved"  # Another broker owns it from now on: its clients have to go there.
 
 
@@ -130,3 +140,13 @@ class Topic:
         if not 0 <= index < len(self.partitions):
             raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
         return self.partitions[index]
+
+
+def check_new_name(name: TopicName) -> None:
+    """Whether a topic can be given that name. Raises InvalidName."""
+    try:
+        check_topic_name(name)
+    except InvalidTopicName as error:
+        raise errors.InvalidName(str(error)) from error
+    if split_partition(name.topic):
+        raise errors.InvalidName(f"{name.topic!r} would be a partition's name")

@@ -19,17 +19,17 @@ from broker.cluster.placement import Placement
 from broker.commit.storage_errors import Report, as_broker_errors
 from broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
 from broker.topics.catalogue import LocalCatalogue
-from broker.topics.deletion import Leaving
-from broker.topics.topic import PartitionFactory, Topic, TopicEvent, TopicListener
+from broker.topics.deletion import HeldNames, Leaving
+from broker.topics.topic import (
+    PartitionFactory,
+    Topic,
+    TopicEvent,
+    TopicListener,
+    check_new_name,
+)
 from storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
 from storage.metadata.cursor_book import CursorBook
-from storage.metadata.names import (
-    InvalidTopicName,
-    TopicName,
-    check_topic_name,
-    parse_topic,
-    split_partition,
-)
+from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 # Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
 # ten times that.
 TOPIC_PARTITIONS_MAX: Final = 10_000
-# Clients come back within their backoff, at most a minute, when their topic is deleted under them.
-NAME_HELD_S: Final = 60.0
-HELD_NAMES_MAX: Final = 10_000  # Of more at a time, the later ones may be made again.
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,8 +74,8 @@ class Topics:
         self._topics: dict[TopicName, Topic] = {}
         self._partition_count = 0
         self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are being made, by name.
-        self._held_names: dict[TopicName, float] = {}  # Until when nobody makes it by itself.
-        self._altering = trio.Lock()
+        self.held_names = HeldNames()
+        self.altering = trio.Lock()  # Held by who changes settings or names.
         self.leaving = Leaving(cursors, factory)
 
     def open_all(self) -> None:
@@ -221,8 +218,8 @@ class Topics:
         topic = self.find(name)
         if topic is not None:
             return topic
-        if self._held_names.get(name, 0.0) > trio.current_time():
-            raise errors.TopicNotFound(f"{name} was deleted while clients used it")
+        if self.held_names.is_held(name):
+            raise errors.TopicNotFound(f"{name} was deleted or renamed while clients used it")
         if not self.defaults.auto_create:
             raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
         self._under_way[name] = trio.Event()
@@ -275,7 +272,7 @@ class Topics:
         another durability waits for the disk in each. Raises TopicNotFound, InvalidRequest,
         Conflict, StorageFull, StorageFailed.
         """
-        async with self._altering:
+        async with self.altering:
             topic = self.get(name)
             settings = _changed(topic.meta.settings, changes)
             before = topic.settings
@@ -296,7 +293,7 @@ class Topics:
 
         Raises NamespaceNotFound, Conflict, StorageFull, StorageFailed.
         """
-        async with self._altering:
+        async with self.altering:
             meta = self._catalogue.state.namespace(tenant, namespace)
             if meta is None:
                 raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
@@ -345,7 +342,7 @@ class Topics:
         topic = self.get(name)
         topic.ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
         if holds_name:
-            self._hold_name(name)
+            self.held_names.hold([name])
         self._forget(topic)
         await trio.lowlevel.checkpoint()  # One request may delete ten thousand.
         return topic.ticket
@@ -390,19 +387,24 @@ class Topics:
             partition.remove()
         self._tell(topic, TopicEvent.DELETED)
 
-    def _hold_name(self, name: TopicName) -> None:
-        now = trio.current_time()
-        self._held_names = {held: until for held, until in self._held_names.items() if until > now}
-        if len(self._held_names) < HELD_NAMES_MAX:
-            self._held_names[name] = now + NAME_HELD_S
+    def replace(self, topic: Topic, meta: TopicMeta) -> Topic:
+        """The topic has another name: a new object, with new partitions over the same logs, stands
+        for it from now on; the old one is as deleted. Listeners hear of both within this call.
+        """
+        heir = self._named(meta)
+        heir.ticket = topic.ticket
+        heir.partitions.extend(one.renamed(meta) for one in topic.partitions)
+        del self._topics[topic.name]
+        topic.deleted = True
+        for partition in topic.partitions:
+            partition.remove()
+        self._topics[meta.name] = heir
+        self._tell(topic, TopicEvent.RENAMED)
+        self._tell(heir, TopicEvent.CREATED)
+        return heir
 
     def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
-        try:
-            check_topic_name(name)
-        except InvalidTopicName as error:
-            raise errors.InvalidName(str(error)) from error
-        if split_partition(name.topic):
-            raise errors.InvalidName(f"{name.topic!r} would be a partition's name")
+        check_new_name(name)
         if not 0 <= partitions <= TOPIC_PARTITIONS_MAX:
             raise errors.InvalidRequest(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
         if self._catalogue.state.namespace(name.tenant, name.namespace) is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
+from broker.access.rights import Action, Resource
 from broker.cluster.siblings import Asker
 from protocols.iggy import messages as m
 from protocols.iggy import names
@@ -61,15 +62,18 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
 
 
 async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
-    """Take the name that the stream has already; others are refused, for a namespace's name does
-    not change.
-    """
-    stream = names.get_stream(context.broker, request.stream)
+    """Give a stream, with all of its topics, another name. Raises Refusal."""
+    broker = context.broker
+    stream = names.get_stream(broker, request.stream)
     if request.name == stream.name:
         return Answer()
-    if names.find_stream(context.broker, request.name) is not None:
+    if not valid_namespace(names.TENANT, request.name):
+        raise Refusal(ErrorCode.INVALID_STREAM_NAME)
+    context.check(Action.CREATE, Resource.of_namespace(names.TENANT, request.name))
+    if names.find_stream(broker, request.name) is not None:
         raise Refusal(ErrorCode.STREAM_NAME_ALREADY_EXISTS)
-    raise Refusal(ErrorCode.FEATURE_UNAVAILABLE, "streams cannot be given another name")
+    ticket = await broker.renaming.rename_namespace(names.TENANT, stream.name, request.name)
+    return Answer(ticket=ticket)
 
 
 async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker import errors
+from broker.access.rights import Action, Resource
 from broker.topics.partition import Partition
 from broker.topics.settings import NO_LIMIT
 from broker.topics.topic import Topic
@@ -101,18 +102,17 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
 
 
 async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
-    """Change a topic's settings. Another name is refused: a topic keeps the one that it was made
-    with. Raises Refusal.
-    """
+    """Change a topic's settings, then its name, if it is another one. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
     topic = names.get_topic(broker, request.stream, request.topic)
-    if request.name != topic.name.topic:
-        wanted = TopicName(names.TENANT, topic.name.namespace, request.name)
-        _check_name(wanted)
-        if broker.topics.find(wanted) is not None:
+    name = TopicName(names.TENANT, topic.name.namespace, request.name)
+    if name != topic.name:
+        _check_name(name)
+        context.check(Action.CREATE, Resource.of_topic(name))
+        if broker.topics.find(name) is not None:
             raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
-        raise Refusal(ErrorCode.FEATURE_UNAVAILABLE, "topics cannot be given another name")
+        broker.renaming.check_possible()
     changes: dict[str, str | int | bool | None] = {}
     if request.options is None:
         changes = dict.fromkeys((RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION))
@@ -120,7 +120,10 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     if request.options is not None:
         given = {**_given_options(topic), **request.options}
         changes[OPTIONS] = packed(given).hex()
-    return Answer(ticket=await broker.topics.alter_settings(topic.name, changes))
+    ticket = await broker.topics.alter_settings(topic.name, changes)
+    if name != topic.name:
+        ticket = await broker.renaming.rename_topic(topic.name, name)
+    return Answer(ticket=ticket)
 
 
 async def delete_topic(context: Context, request: m.DeleteTopic) -> Answer:

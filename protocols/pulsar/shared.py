@@ -6,7 +6,7 @@ Knows no command and no bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.live.topic import LiveTopic
 from broker.topics.topic import TopicEvent
@@ -16,6 +16,8 @@ from protocols.pulsar.topic_lists import TopicLists
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
+
+ENDING: Final = (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.RENAMED, TopicEvent.MOVED)
 
 
 class SharedState:
@@ -39,11 +41,11 @@ class SharedState:
         return self.broker.producers.raise_epoch(topic)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted or terminated topic takes no more messages, and those of one that has moved go
-        to another broker: its producers are closed.
+        """A deleted or terminated topic takes no more messages, one that was renamed none under the
+        old name, and those of one that has moved go to another broker: its producers are closed.
         """
         self.topic_lists.topic_changed(topic)
-        if event in (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.MOVED):
+        if event in ENDING:
             if isinstance(topic, LiveTopic):
                 self._close(self.producers.take_all(topic))
             for partition in topic.partitions:

@@ -13,8 +13,8 @@ import msgspec
 from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
 from storage.metadata.ranges import RangeSet
 
-LAYOUT_VERSION: Final = 2
-READABLE: Final = frozenset((b"\x01", b"\x02"))  # What this program knows of either can be read.
+LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one (`LAYOUT`).
+READABLE: Final = frozenset((b"\x01", b"\x02", b"\x03"))  # What is known here of each can be read.
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
 # A journal is written anew when what was added since the last snapshot is a quarter of that
@@ -189,7 +189,10 @@ class ChangeJournal(Generic[ChangeT]):
         return body
 
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
-        return PREFIX + self._encoder.encode(changes)
+        """The record; of a later layout only with a change that programs of before do not know."""
+        layout = max((getattr(one, "LAYOUT", LAYOUT_VERSION) for one in changes), default=0)
+        prefix = PREFIX if layout <= LAYOUT_VERSION else bytes([layout])
+        return prefix + self._encoder.encode(changes)
 
     def _decode(self, body: bytes) -> list[ChangeT]:
         try:

@@ -9,7 +9,7 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from storage.errors import DamagedLog, DirectoryLocked, StorageFull
@@ -37,6 +37,7 @@ from storage.log.topic_file import (
     pack_topic_file,
     unpack_topic_file,
 )
+from storage.log.topic_names import prepare_name, sync_names, take_name
 
 LOCK_NAME = "lock"
 PARTITIONS_NAME = "partitions"
@@ -204,10 +205,9 @@ class DataDir:
     def _make_folder(self, new: NewPartition) -> None:
         folder = self.partition_folder(new.partition_id)
         self.files.make_folder(folder)
-        content = TopicFile(new.partition_id, new.topic, new.partition_index)
         topic_file = self.files.create(os.path.join(folder, TOPIC_NAME))
         try:
-            topic_file.write_at([pack_topic_file(content)], 0)
+            topic_file.write_at([pack_topic_file(_content(new))], 0)
         finally:
             topic_file.close()
         begin_log(self.files, folder, new.partition_id)
@@ -222,7 +222,12 @@ class DataDir:
         self.files.sync_folder(self._partitions_path)
 
     def open_partition(
-        self, partition_id: int, settings: LogSettings, committer: Committer
+        self,
+        partition_id: int,
+        settings: LogSettings,
+        committer: Committer,
+        *,
+        topic: str | None = None,
     ) -> PartitionLog:
         """Open a partition that is there, recovering it.
 
@@ -233,7 +238,9 @@ class DataDir:
         """
         folder = self.partition_folder(partition_id)
         try:
-            self.read_topic_file(partition_id)
+            said = self.read_topic_file(partition_id)
+            if topic is not None and said.topic != topic:
+                take_name(self.files, folder, replace(said, topic=topic))
         except DamagedLog:
             if not os.path.isdir(folder):
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing") from None
@@ -246,8 +253,30 @@ class DataDir:
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
-        """As `open_partition`, of a partition that the catalogue names."""
-        return self.open_partition(one.partition_id, settings, committer)
+        """As `open_partition`, of a partition that the catalogue names. A folder that a crash left
+        with the topic's name of before gets the one that was prepared.
+        """
+        return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
+
+    def prepare_names(self, named: Sequence[NewPartition]) -> None:
+        """Write beside the topic files of partitions those that take their places with
+        `take_names`; on disk on return. Nobody may name them so before.
+
+        In any thread. Raises FileGone where a folder was removed, StorageFull, StorageFailed.
+        """
+        folders = []
+        for one in named:
+            folder = self.partition_folder(one.partition_id)
+            prepare_name(self.files, folder, _content(one))
+            folders.append(folder)
+        sync_names(self.files, folders)
+
+    def take_names(self, named: Sequence[NewPartition]) -> None:
+        """Have the topic files be the prepared ones, now that the catalogue says so on disk; in any
+        thread. What cannot be done now is done by the next start. Raises StorageFailed.
+        """
+        for one in named:
+            take_name(self.files, self.partition_folder(one.partition_id), _content(one))
 
     def is_open(self, partition_id: int) -> bool:
         """Whether the log of that partition is open here."""
@@ -366,6 +395,10 @@ class DataDir:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _content(one: NewPartition) -> TopicFile:
+    return TopicFile(one.partition_id, one.topic, one.partition_index)
 
 
 def numbers_among(names: Iterable[str]) -> list[int]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from storage.errors import DamagedLog
 from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.catalogue_records import (
@@ -23,6 +25,7 @@ from storage.metadata.catalogue_records import (
     NamespaceGone,
     NamespaceMade,
     NamespaceMeta,
+    NamespaceRenamed,
     NamespaceSettingsSet,
     PartitionsSet,
     ProducerNamed,
@@ -34,6 +37,7 @@ from storage.metadata.catalogue_records import (
     TopicGone,
     TopicMade,
     TopicMeta,
+    TopicRenamed,
 )
 from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from storage.metadata.user_records import UserChange
@@ -143,6 +147,11 @@ class Catalogue:
         assert not self._in_namespace.get((tenant, namespace))
         return self._change(NamespaceGone(tenant, namespace))
 
+    def rename_namespace(self, tenant: str, namespace: str, renamed: str) -> int:
+        """Give a namespace and all of its topics another, free name; return the ticket."""
+        assert (tenant, namespace) in self._namespaces and (tenant, renamed) not in self._namespaces
+        return self._change(NamespaceRenamed(tenant, namespace, renamed))
+
     # Topics.
 
     def topics(self, tenant: str, namespace: str) -> list[TopicMeta]:
@@ -225,6 +234,10 @@ class Catalogue:
     def delete_topic(self, topic_id: int) -> int:
         """Remove a topic; return the ticket. Its folders may go once that is durable."""
         return self._change(TopicGone(topic_id))
+
+    def rename_topic(self, topic_id: int, topic: str) -> int:
+        """Give a topic another name, which is free in its namespace; return the ticket."""
+        return self._change(TopicRenamed(topic_id, topic))
 
     def alter_settings(self, topic_id: int, settings: dict[str, Setting]) -> int:
         """Replace all settings of a topic; return the ticket."""
@@ -356,6 +369,31 @@ class Catalogue:
     def _apply_namespace_settings(self, change: NamespaceSettingsSet) -> None:
         self._namespaces[change.tenant, change.namespace].settings = change.settings
 
+    def _apply_namespace_renamed(self, change: NamespaceRenamed) -> None:
+        before, key = (change.tenant, change.namespace), (change.tenant, change.renamed)
+        if key in self._namespaces:
+            raise KeyError(key)  # Its end was in a record that is lost: this one is left out, too.
+        meta = msgspec.structs.replace(self._namespaces.pop(before), namespace=change.renamed)
+        self._namespaces[key] = self._streams[self.stream_id(meta)] = meta
+        for topic in list(self._in_namespace.pop(before, {}).values()):
+            self._name(topic, TopicName(change.tenant, change.renamed, topic.name.topic))
+
+    def _apply_topic_renamed(self, change: TopicRenamed) -> None:
+        meta = self._by_id[change.topic_id]
+        name = TopicName(meta.name.tenant, meta.name.namespace, change.topic)
+        self._name(meta, name)
+
+    def _name(self, before: TopicMeta, name: TopicName) -> None:
+        """A new meta: whoever holds the one of before still sees the name of before."""
+        there = self._topics.get(name)
+        if there is not None:  # Its end was in a record that is lost.
+            self._apply_topic_gone(TopicGone(there.topic_id))
+        meta = msgspec.structs.replace(before, name=name)
+        del self._topics[before.name]
+        self._topics[name] = self._by_id[meta.topic_id] = meta
+        topics = self._in_namespace.setdefault((name.tenant, name.namespace), {})
+        topics[self.topic_id(meta)] = meta
+
     def _apply_topic(self, change: TopicMade) -> None:
         meta = change.meta
         there = self._topics.get(meta.name)
@@ -434,5 +472,7 @@ APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     ProducerNamed: Catalogue._apply_producer,
     ProducersForgotten: Catalogue._apply_producers_forgotten,
     NamespaceSettingsSet: Catalogue._apply_namespace_settings,
+    TopicRenamed: Catalogue._apply_topic_renamed,
+    NamespaceRenamed: Catalogue._apply_namespace_renamed,
     **dict.fromkeys(USER_CHANGES, Catalogue._apply_users),
 }

@@ -6,7 +6,7 @@ the end only, with a default, and with a new layout version: an older program mu
 what it does not know.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -180,6 +180,25 @@ class NamespaceSettingsSet(msgspec.Struct, array_like=True, forbid_unknown_field
     settings: dict[str, Setting]
 
 
+class TopicRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=15):
+    """A topic has another name within its namespace; everything else of it stays."""
+
+    LAYOUT: ClassVar[int] = 3  # Of a record that holds it.
+
+    topic_id: int
+    topic: str
+
+
+class NamespaceRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=16):
+    """A namespace has another name within its tenant, and so have all of its topics."""
+
+    LAYOUT: ClassVar[int] = 3
+
+    tenant: str
+    namespace: str
+    renamed: str
+
+
 CatalogueChange = (
     NamespaceMade
     | NamespaceGone
@@ -195,5 +214,7 @@ CatalogueChange = (
     | CountersSet
     | ProducersForgotten
     | NamespaceSettingsSet
+    | TopicRenamed
+    | NamespaceRenamed
     | UserChange
 )

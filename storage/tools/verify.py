@@ -17,7 +17,8 @@ from storage.log.files import FileGone, Files
 from storage.log.reader import HANDLES_MAX
 from storage.log.recovery import LogIdentity
 from storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
-from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
+from storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
+from storage.log.topic_names import prepared_name
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 from storage.tools.findings import Finding, Level, VerifyReport
@@ -182,8 +183,22 @@ class Verifier:
             reason = f"it is that of partition {content.partition_id}"
             self._say(Level.FAULT, name, path, reason)
         elif owner is not None and said != owner:
-            self._say(Level.FAULT, name, path, f"it says {said}, the catalogue says {owner}")
+            self._other_name(number, folder, said, owner)
         return str(owner or said)
+
+    def _other_name(self, number: int, folder: str, said: Owner, owner: Owner) -> None:
+        """A topic file says otherwise than the catalogue did when it was read."""
+        path = os.path.join(folder, TOPIC_NAME)
+        if self._running:  # The topic may have been renamed between the two looks.
+            again = self._replay(CATALOGUE, stored_catalogue)
+            owner = owners_of(again).get(number, said) if again is not None else owner
+            if said == owner:
+                return
+        if prepared_name(self._files, folder) == TopicFile(number, owner.topic, owner.index):
+            reason = f"it says {said}, which is {owner} now; the next start makes it say so"
+            self._say(Level.NOTE, str(owner), path, reason)
+        else:
+            self._say(Level.FAULT, str(owner), path, f"it says {said}, the catalogue says {owner}")
 
     def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
         """Check one log, again where a broker took a file away meanwhile; None if it is gone."""

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.access.access import Access
-from broker.access.rights import ANONYMOUS, Principal
+from broker.access.rights import ANONYMOUS, Action, Principal
 from protocols.iggy import messages as m
 from protocols.iggy import user_messages as u
 from protocols.iggy.all_dialects import D2
@@ -155,6 +155,24 @@ async def test_what_is_not_there_is_asked_for_by_what_it_would_be_in(
     broker.access = Access(rules)
     assert await ready.status(CODES[kind], **values) == ErrorCode.UNAUTHORIZED
     assert names_only(rules) == {asked}
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (m.UpdateStream, {**STREAM, "name": "other"}),
+        (m.UpdateTopic, {**SAMPLES[m.UpdateTopic], "name": "other"}),
+    ],
+    ids=["stream", "topic"],
+)
+async def test_another_name_takes_the_right_to_make_it(broker, ready, kind, values, there):
+    if there:
+        await ready.ask(202, stream_id=0, name="other")
+        await ready.create_topic("other")
+    broker.access = Access(Nothing(Action.ALTER))
+    assert await ready.status(CODES[kind], **values) == ErrorCode.UNAUTHORIZED
+    assert broker.topics.find(TopicName("public", "st", "tp")) is not None
 
 
 async def test_a_connection_acts_for_whom_it_logged_in_as(broker, ready):

@@ -23,7 +23,7 @@ DIFFERENT = {
     "POLL timestamp 0": "first",
     "GET_GROUP 7 after the refused create": "member",
     "GET_OFFSET of a group made anew": bytes.fromhex("bf0b000000000000"),
-    "code 204 UPDATE_STREAM": bytes.fromhex("0500000000000000"),
+    "code 204 UPDATE_STREAM": bytes(8),
     "code 38 LOGIN iggy/iggy": bytes.fromhex("000000000400000001000000"),
     **dict.fromkeys(TOO_LONG, bytes.fromhex("0300000000000000")),
     "POLL by a member without a partition": "empty",

@@ -99,12 +99,21 @@ async def test_figures_of_a_stream_are_those_of_its_topics(talk):
     assert stream["size"] > 3 * 46
 
 
-@pytest.mark.parametrize(("name", "status"), [("st", 0), ("other", 1012), ("new", 5)])
-async def test_streams_keep_their_names(talk, name, status):
+@pytest.mark.parametrize(
+    ("name", "status"), [("st", 0), ("other", 1012), ("new", 0), ("a/b", 1013), ("default", 1012)]
+)
+async def test_a_stream_takes_a_free_name(talk, name, status):
     await create(talk, "st")
     await create(talk, "other")
     assert await talk.status(UPDATE, stream=named("st"), name=name) == status
     assert await talk.status(UPDATE, stream=named("nope"), name=name) == 1010
+    assert (await talk.ask(GET, stream=named(1)))["stream"]["name"] == (
+        name if not status else "st"
+    )
+
+
+async def test_the_stream_of_kafka_clients_keeps_its_name(talk):
+    assert await talk.status(UPDATE, stream=named("default"), name="other") == 5
 
 
 async def test_answer_to_a_creation_means_that_it_is_on_disk(broker, talk):

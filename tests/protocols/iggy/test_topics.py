@@ -11,7 +11,7 @@ from storage.metadata.catalogue_records import MADE_ID_FIRST
 from storage.metadata.names import TopicName
 from tests.broker.pieces import counting
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.talk import FIRST, NEVER, to_partition
+from tests.protocols.iggy.talk import FIRST, NEVER, NEXT, to_partition
 from tests.waiting import HANG_S, PAUSE_S
 
 GET, LIST, CREATE, DELETE = range(300, 304)
@@ -194,9 +194,34 @@ async def test_settings_are_changed_and_shown(talk):
     assert await talk.status(304, **TOPIC, name="tp", **changed) == 0
     shown = (await talk.ask(300, **TOPIC))["topic"]
     assert {key: shown[key] for key in changed} == changed
-    assert await talk.status(304, **TOPIC, name="other", **changed) == 5
     await talk.create_topic("other")
     assert await talk.status(304, **TOPIC, name="other", **changed) == 2013
+
+
+async def test_a_topic_takes_another_name_with_its_settings_groups_and_offsets(talk):
+    await talk.create_topic(partitions=2)
+    await talk.ask(602, **TOPIC, group_id=0, name="g")
+    await talk.send(b"a", b"b")
+    await talk.poll(FIRST, count=1, commit=True)
+    changed = {"compression": 2, "expiry": 5_000_000, "max_size": 10**9, "replication": 3}
+    for name in ("a/b", "x-partition-1"):
+        assert await talk.status(304, **TOPIC, name=name, **changed) == 2014
+    assert await talk.status(304, **TOPIC, name="neu-äöü", **changed) == 0
+    assert await talk.status(300, **TOPIC) == 0
+    shown = (await talk.ask(300, stream=named("st"), topic=named("neu-äöü")))["topic"]
+    assert {key: shown[key] for key in ("id", "name", "messages", *changed)} == {
+        "id": 1,
+        "name": "neu-äöü",
+        "messages": 2,
+        **changed,
+    }
+    assert await talk.ask(300, stream=named("st"), topic=named(1)) == await talk.ask(
+        300, stream=named("st"), topic=named("neu-äöü")
+    )
+    assert await talk.send(b"c") == 2011
+    assert await talk.send(b"c", topic="neu-äöü") == 0
+    polled = await talk.poll(NEXT, topic="neu-äöü")
+    assert [one["payload"] for one in polled["messages"]] == [b"b", b"c"]
 
 
 async def test_lists_and_statistics_look_at_many_topics_in_pieces():

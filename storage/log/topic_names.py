@@ -1,0 +1,89 @@
+"""Giving the folder of a partition another topic's name, whole or not at all (FORMAT.md section 5).
+
+The new name is on disk beside the old one before the catalogue says it, and takes its place once
+the catalogue has said it on disk; a start does what a crash left undone. Knows no catalogue.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from storage.errors import StorageFailed, StorageFull
+from storage.log.files import FileGone, Files
+from storage.log.topic_file import (
+    TOPIC_BYTES_MAX,
+    TOPIC_NAME,
+    BadTopicFile,
+    TopicFile,
+    pack_topic_file,
+    unpack_topic_file,
+)
+
+NEW_TOPIC_NAME = "topic.new"
+
+
+def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
+    """Write the file that is to take the place of the topic file; not synced.
+
+    Raises FileGone where the topic was deleted meanwhile, StorageFull, StorageFailed.
+    """
+    path = os.path.join(folder, NEW_TOPIC_NAME)
+    with _may_be_gone(folder):
+        files.unlink(path)  # What a change that did not happen may have left.
+        file = files.create(path)
+        try:
+            file.write_at([pack_topic_file(content)], 0)
+        finally:
+            file.close()
+
+
+def sync_names(files: Files, folders: Sequence[str]) -> None:
+    """Have the files of `prepare_name` be on disk. Raises as that."""
+    if files.syncs_all_at_once:
+        files.sync_all()
+        return
+    for folder in folders:
+        with _may_be_gone(folder):
+            file = files.open(os.path.join(folder, NEW_TOPIC_NAME))
+            try:
+                file.datasync()
+            finally:
+                file.close()
+            files.sync_folder(folder)
+
+
+def prepared_name(files: Files, folder: str) -> TopicFile | None:
+    """What is to take the place of the topic file; None where there is nothing good."""
+    try:
+        return unpack_topic_file(
+            files.read_head(os.path.join(folder, NEW_TOPIC_NAME), TOPIC_BYTES_MAX)
+        )
+    except (OSError, BadTopicFile):
+        return None
+
+
+def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
+    """Have the topic file be the prepared one, if that says what is wanted; False if it does not.
+
+    Not synced: a start does it again. Raises StorageFailed.
+    """
+    if prepared_name(files, folder) != wanted:
+        return False
+    new_path, path = os.path.join(folder, NEW_TOPIC_NAME), os.path.join(folder, TOPIC_NAME)
+    try:
+        with _may_be_gone(folder):
+            files.rename(new_path, path)
+    except (StorageFull, FileGone):  # The next start tries again, if the topic is there then.
+        return False
+    return True
+
+
+@contextmanager
+def _may_be_gone(folder: str) -> Iterator[None]:
+    """Around what fails because the folder was removed: that is no fault of the disk."""
+    try:
+        yield
+    except StorageFailed as error:
+        if os.path.isdir(folder):
+            raise
+        raise FileGone(folder) from error

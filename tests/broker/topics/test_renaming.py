@@ -1,0 +1,265 @@
+"""Another name for a topic and for a namespace: what stays, who ends, and what a crash leaves."""
+
+import pytest
+import trio
+
+from broker import errors
+from broker.broker import Broker
+from broker.delivery.consumer import SubscriptionKind
+from broker.delivery.cursor import SubscriptionCursor
+from broker.topics import renaming
+from broker.topics.topic import TopicEvent
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from storage.log.reader import list_partitions
+from storage.metadata.names import TopicName
+from storage.tools.findings import Level
+from tests.broker.delivery.dispatch_fakes import FakeConsumer
+from tests.broker.metadata_fakes import Heard
+from tests.broker.records import append, read_values
+from tests.broker.test_broker import config_for
+from tests.storage.tools.test_verify import verified
+from tests.waiting import HANG_S, until
+
+OLD, NEW = TopicName("public", "shop", "orders"), TopicName("public", "shop", "sales")
+
+
+async def filled(broker, name=OLD, partitions=2):
+    """A topic with a record and a position in each partition."""
+    if broker.namespaces.find(name.tenant, name.namespace) is None:
+        await broker.namespaces.create(name.tenant, name.namespace)
+    topic = await broker.topics.create(name, partitions)
+    subscription = broker.subscriptions.open(topic, b"billing")
+    for partition in topic.partitions:
+        await append(broker, partition, "kafka", [b"one", b"two"])
+        subscription.commit(partition.index, 1)
+    await broker.durability.settled()
+    return topic
+
+
+async def check_kept(broker, name=NEW):
+    """What `filled` made is there under the name."""
+    topic = broker.topics.get(name)
+    subscription = broker.subscriptions.get(topic, b"billing")
+    for partition in topic.partitions:
+        assert subscription.position(partition.index) == 1
+        values, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)
+        assert values == [(0, b"one"), (1, b"two")]
+    return topic
+
+
+def faults(path):
+    """What `log verify` says, by level."""
+    found, _ = verified(path)
+    return {level: [one for one in found if one.level is level] for level in Level}
+
+
+async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broker):
+    heard = Heard()
+    before = await filled(broker)
+    ids, number = before.meta.partition_ids, broker.topics.number(before)
+    broker.topics.listeners.add(heard)
+    await broker.renaming.rename_topic(OLD, NEW)
+    assert heard.take() == [("orders", TopicEvent.RENAMED), ("sales", TopicEvent.CREATED)]
+    topic = await check_kept(broker)
+    assert (topic.meta.partition_ids, broker.topics.number(topic)) == (ids, number)
+    assert topic is broker.topics.find_by_id(topic.meta.topic_id)
+    assert topic is broker.topics.find_numbered("public", "shop", number)
+    assert topic.resource.topic == "sales"
+    assert broker.topics.find(OLD) is None and before.deleted
+    assert {one.topic for one in list_partitions(broker.data_dir)} == {NEW.full}
+    with pytest.raises(errors.TopicNotFound):
+        await broker.topics.auto_create(OLD)
+    made = await broker.topics.create(OLD, 1)
+    assert not set(made.meta.partition_ids) & set(ids)
+    assert not broker.subscriptions.names(made)
+
+
+async def test_who_holds_the_old_topic_can_change_nothing_through_it(broker):
+    before = await filled(broker, partitions=1)
+    held = broker.subscriptions.get(before, b"billing")
+    await broker.renaming.rename_topic(OLD, NEW)
+    (partition,) = before.partitions
+    for attempt in (
+        lambda: held.commit(0, 2),
+        lambda: held.ack_to(0, 2, lazy=False),
+        lambda: held.ack(0, [(1, 2)], lazy=False),
+        lambda: held.seek(0, 0),
+        lambda: held.delete_cursor(0),
+        lambda: partition.read_warm(0, 100),
+        partition.check_open,
+    ):
+        with pytest.raises(errors.TopicNotFound):
+            attempt()
+    with pytest.raises(errors.SubscriptionNotFound):
+        held.delete()
+    topic = await check_kept(broker)
+    subscription = broker.subscriptions.get(topic, b"billing")
+    assert subscription is not held
+    subscription.commit(0, 2)
+    assert subscription.position(0) == 2
+
+
+async def test_what_was_appended_by_the_old_name_wakes_who_waits_by_the_new_one(
+    broker, monkeypatch
+):
+    before = await filled(broker, partitions=1)
+    (partition,) = before.partitions
+    prepare, codec = broker._partitions.prepare_names, codec_named("kafka")
+    body = codec.encode([Record(2, 1, value=b"three")], 2)
+
+    async def prepare_and_append(names):
+        await prepare(names)
+        partition.append([body], codec.inspect(body), body_format=codec.format, append_us=1)
+
+    monkeypatch.setattr(broker._partitions, "prepare_names", prepare_and_append)
+    async with trio.open_nursery() as nursery:
+
+        class Waiting(Heard):
+            def topic_changed(self, topic, event):
+                if event is TopicEvent.CREATED:
+                    assert topic.partitions[0].high_watermark == 2
+                    nursery.start_soon(topic.partitions[0].wait_for, 2)
+
+        broker.topics.listeners.add(Waiting())
+        with trio.fail_after(HANG_S):
+            await broker.renaming.rename_topic(OLD, NEW)
+    assert broker.topics.get(NEW).partitions[0].high_watermark == 3
+
+
+async def test_producer_memory_is_one_for_both_names(broker):
+    before = await filled(broker, partitions=1)
+    table = await before.partitions[0].sequences()
+    await broker.renaming.rename_topic(OLD, NEW)
+    assert await broker.topics.get(NEW).partitions[0].sequences() is table
+
+
+async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_once(broker):
+    before = await filled(broker, partitions=1)
+    (partition,) = before.partitions
+    cursor = SubscriptionCursor(broker.subscriptions.get(before, b"billing"), 0)
+    dispatcher = broker.dispatchers.make(partition, b"billing", SubscriptionKind.SHARED, cursor)
+    consumer = FakeConsumer("c")
+    broker.dispatchers.attach(dispatcher, consumer)
+    await broker.renaming.rename_topic(OLD, NEW)
+    await until(lambda: consumer.was_disconnected)
+    topic = broker.topics.get(NEW)
+    assert broker.dispatchers.find(topic.partitions[0], b"billing") is None
+    assert not broker.subscriptions.get(topic, b"billing").listeners
+
+
+async def test_names_that_cannot_be_are_refused_and_change_nothing(broker, monkeypatch):
+    await filled(broker)
+    other = TopicName("public", "shop", "other")
+    await broker.topics.create(other, 1)
+    for name, error in (
+        (other, errors.TopicExists),
+        (TopicName("public", "shop", "a/b"), errors.InvalidName),
+        (TopicName("public", "shop", "x-partition-3"), errors.InvalidName),
+    ):
+        with pytest.raises(error):
+            await broker.renaming.rename_topic(OLD, name)
+    with pytest.raises(errors.TopicNotFound):
+        await broker.renaming.rename_topic(NEW, TopicName("public", "shop", "x"))
+    for before, renamed, error in (
+        ("shop", "default", errors.NamespaceExists),
+        ("shop", "a/b", errors.InvalidName),
+        ("none", "some", errors.NamespaceNotFound),
+        ("default", "some", errors.NotSupported),
+    ):
+        with pytest.raises(error):
+            await broker.renaming.rename_namespace("public", before, renamed)
+    monkeypatch.setattr(renaming, "RENAMED_PARTITIONS_MAX", 2)
+    with pytest.raises(errors.LimitExceeded):
+        await broker.renaming.rename_topic(OLD, NEW)
+    await check_kept(broker, OLD)
+
+
+async def test_a_topic_that_changes_meanwhile_keeps_its_name(broker, monkeypatch):
+    await filled(broker)
+    prepare = broker.topics._factory.prepare_names
+    for change in (
+        lambda: broker.topics.add_partitions(OLD, 3),
+        lambda: broker.topics.create(NEW, 1),
+        lambda: broker.topics.delete(OLD),
+    ):
+
+        async def slowly(names, change=change):
+            await prepare(names)
+            await change()
+
+        monkeypatch.setattr(broker.topics._factory, "prepare_names", slowly)
+        with pytest.raises((errors.Conflict, errors.TopicExists)):
+            await broker.renaming.rename_topic(OLD, NEW)
+        if broker.topics.find(NEW):
+            await broker.topics.delete(NEW)
+    assert broker.topics.find(OLD) is None
+
+
+async def test_a_namespace_takes_all_of_its_topics_along(broker):
+    for topic in ("a", "b", "c"):
+        await filled(broker, TopicName("public", "shop", topic))
+    await broker.topics.alter_namespace("public", "shop", {"retention_ms": 90_000})
+    number = broker.namespaces.number(broker.namespaces.get("public", "shop"))
+    await broker.renaming.rename_namespace("public", "shop", "store")
+    for topic in ("a", "b", "c"):
+        assert broker.topics.find(TopicName("public", "shop", topic)) is None
+        kept = await check_kept(broker, TopicName("public", "store", topic))
+        assert kept.settings["retention_ms"] == 90_000
+    assert broker.namespaces.find("public", "shop") is None
+    assert broker.namespaces.find_numbered(number).namespace == "store"
+    assert {one.topic for one in list_partitions(broker.data_dir)} == {
+        f"public/store/{topic}" for topic in "abc"
+    }
+    await broker.namespaces.create("public", "shop")
+    assert broker.topics.list("public", "shop") == []
+
+
+async def leave_undone(names):
+    """A crash came before the folders followed."""
+
+
+@pytest.mark.parametrize("lost", ["journal", "folders", "nothing"])
+@pytest.mark.parametrize("whole", ["topic", "namespace"])
+async def test_a_crash_leaves_one_name_whole(tmp_path, lost, whole, monkeypatch):
+    """`lost`: the names were prepared alone; the catalogue has them and the folders not yet; all
+    was done.
+    """
+    path = tmp_path / "data"
+    broker = Broker.open(config_for(path))
+    stored = broker._partitions
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        await filled(broker)
+        if lost == "journal":
+
+            async def die(names, prepare=stored.prepare_names):
+                await prepare(names)
+                raise errors.Conflict("killed")
+
+            monkeypatch.setattr(stored, "prepare_names", die)
+        if lost == "folders":
+            monkeypatch.setattr(stored, "take_names", leave_undone)
+        try:
+            if whole == "topic":
+                await broker.renaming.rename_topic(OLD, NEW)
+            else:
+                await broker.renaming.rename_namespace("public", "shop", "store")
+        except errors.Conflict:
+            assert lost == "journal"
+        nursery.cancel_scope.cancel()
+    broker.abandon()
+    renamed = NEW if whole == "topic" else TopicName("public", "store", "orders")
+    name = OLD if lost == "journal" else renamed
+    said = faults(path)
+    assert not said[Level.FAULT]
+    assert bool(said[Level.NOTE]) is (lost == "folders")
+    broker = Broker.open(config_for(path))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        await check_kept(broker, name)
+        assert {one.topic for one in list_partitions(path)} == {name.full}
+        assert len(broker.topics) == 1
+        nursery.cancel_scope.cancel()
+    broker.close()
+    assert not any(faults(path)[level] for level in (Level.FAULT, Level.WARNING, Level.NOTE))
