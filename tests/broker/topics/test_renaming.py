@@ -141,7 +141,16 @@ async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_
     dispatcher = broker.dispatchers.make(partition, b"billing", SubscriptionKind.SHARED, cursor)
     consumer = FakeConsumer("c")
     broker.dispatchers.attach(dispatcher, consumer)
+    there = []
+
+    class Joining(Heard):
+        def topic_changed(self, topic, event):
+            if event is TopicEvent.CREATED:
+                there.append(broker.dispatchers.find(topic.partitions[0], b"billing"))
+
+    broker.topics.listeners.add(Joining())
     await broker.renaming.rename_topic(OLD, NEW)
+    assert there == [None]
     await until(lambda: consumer.was_disconnected)
     topic = broker.topics.get(NEW)
     assert broker.dispatchers.find(topic.partitions[0], b"billing") is None
