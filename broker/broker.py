@@ -114,14 +114,7 @@ class Broker:
         self.live = LiveTopics(
             self.topics, self.namespaces, placement=self.placement, now_us=self.now_us
         )
-        self.renaming = Renaming(
-            self.topics,
-            self.live,
-            self.catalogue,
-            self._partitions,
-            self.durability,
-            is_possible=config.storage.mode == "local",
-        )
+        self.renaming = self._make_renaming()
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
         self.producers = ProducerNumbers(self.catalogue)
@@ -178,6 +171,16 @@ class Broker:
 
     def _make_namespaces(self) -> Namespaces:
         return Namespaces(self.catalogue, self.now_us)
+
+    def _make_renaming(self) -> Renaming:
+        return Renaming(
+            self.topics,
+            self.live,
+            self.catalogue,
+            self._partitions,
+            self.durability,
+            is_possible=self.config.storage.mode == "local",
+        )
 
     def _compactor(self) -> Compactor:
         return Compactor(
