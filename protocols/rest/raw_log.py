@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 
 class RawPartition(msgspec.Struct):
-    """One partition of the list; offsets as everywhere, `size_bytes` of its stored batches."""
+    """One partition of the list; offsets as everywhere, `size_bytes` of its stored batches.
+
+    All three are 0 without `is_here`: another broker has the records, and answers for a partition
+    that is asked for by its name.
+    """
 
     topic: str
     partition: int
@@ -38,6 +42,7 @@ class RawPartition(msgspec.Struct):
     log_start_offset: int
     high_watermark: int
     size_bytes: int
+    is_here: bool
 
 
 class RawPage(msgspec.Struct):
@@ -53,6 +58,7 @@ class RawState(msgspec.Struct):
     partition_id: int
     log_start_offset: int
     high_watermark: int
+    size_bytes: int
     first_offset: int | None = None
 
 
@@ -84,14 +90,18 @@ class RawLogApi:
                 return json_response(RawPage(found, found[-1].topic))
             resource = Resource.of_topic(topic.name)
             if self._broker.access.allows(exchange.principal, Action.CONSUME, resource):
-                found += [_listed(partition) for partition in topic.partitions]
+                is_here = self._broker.placement.is_here(topic.name)
+                found += [_listed(partition, is_here) for partition in topic.partitions]
         return json_response(RawPage(found, None))
 
     async def state(self, request: Request) -> Response:
         """How far one partition is; with `?time_us=` where records of that time begin."""
         partition = self._partition(request)
         found = RawState(
-            partition.partition_id, partition.log_start_offset, partition.high_watermark
+            partition.partition_id,
+            partition.log_start_offset,
+            partition.high_watermark,
+            partition.size_bytes,
         )
         time_us = request.query_params.get("time_us")
         if time_us is not None:
@@ -153,14 +163,14 @@ class RawLogApi:
         return partition
 
 
-def _listed(partition: Partition) -> RawPartition:
+def _listed(partition: Partition, is_here: bool) -> RawPartition:
+    figures = (partition.log_start_offset, partition.high_watermark, partition.size_bytes)
     return RawPartition(
         partition.topic.name.full,
         partition.index,
         partition.partition_id,
-        partition.log_start_offset,
-        partition.high_watermark,
-        partition.size_bytes,
+        *(figures if is_here else (0, 0, 0)),
+        is_here,
     )
 
 

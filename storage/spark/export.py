@@ -47,12 +47,12 @@ class Source:
     topics: tuple[TopicName, ...] = ()
     pattern: str | None = None
 
-    def wanted(self, partitions: Sequence[PartitionState]) -> list[PartitionState]:
-        """The partitions of these topics. Raises NoSuchTopic."""
+    def wanted(self, log: LogReader) -> list[PartitionState]:
+        """The partitions of these topics. Raises NoSuchTopic, OSError."""
         if self.pattern is not None:
-            return [state for state in partitions if matches(self.pattern, state.topic)]
+            return log.partitions(partial(matches, self.pattern))
         names = {topic.full for topic in self.topics}
-        found = [state for state in partitions if state.topic in names]
+        found = log.partitions(names.__contains__)
         if missing := names - {state.topic for state in found}:
             raise NoSuchTopic(f"{self.place} holds no topic {', '.join(sorted(missing))}")
         return found
@@ -123,7 +123,7 @@ def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None
         with Spark(jvm.AUTO) as own:
             return run_export(job, own, report)
     log = open_log(job.source.place)
-    partitions = job.source.wanted(log.partitions())
+    partitions = job.source.wanted(log)
     folder = ExportFolder(job.target.absolute())
     summary = Summary()
     with folder.locked():
@@ -183,7 +183,7 @@ def _export(
     number = folder.next_run()
     left = folder.open_intent(number)
     if left is not None:
-        kept = run.log.partitions()
+        kept = run.log.partitions({part.topic for part in left.ranges}.__contains__)
         if all(is_kept(part, kept) for part in left.ranges):
             summary.add(_run(job, folder, left, run))
             number += 1

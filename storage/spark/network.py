@@ -18,13 +18,13 @@ from crc32c import crc32c
 
 from storage.errors import DamagedLog, OffsetOutOfRange
 from storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
-from storage.spark.readers import PartitionReader, PartitionState
+from storage.spark.readers import IsWanted, PartitionReader, PartitionState, every_topic
 from storage.spark.registered import RegisteredSchema, by_version
 
 WIRE_SALT = 0  # Of headers on the wire: a segment's own salt stays secret.
 BYTES_MAX = 4 << 20  # Asked for at once.
 TIMEOUT_S = 60.0
-BUSY = (429, 503)
+BUSY = (429, 502, 503)  # 502, 503: the partition is on its way to another broker, too.
 DAMAGED = ("damaged_log", "corrupt_batch")
 BUSY_TRIES = 20  # Of a broker that is busy or starting: about a minute.
 BUSY_PAUSE_MAX_S = 5.0
@@ -44,24 +44,16 @@ class BrokerReader:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def partitions(self) -> list[PartitionState]:
-        """All partitions that the token may read."""
+    def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
+        """All that the token may read. In a cluster other brokers are asked for theirs."""
         states: list[PartitionState] = []
         after: str | None = ""
         with _Connection(self._url) as connection:
             while after is not None:
                 page = connection.json(f"{API}/log?{urlencode({'after': after})}")
-                states += [
-                    PartitionState(
-                        found["topic"],
-                        found["partition_id"],
-                        found["partition"],
-                        found["log_start_offset"],
-                        found["high_watermark"],
-                        found["size_bytes"],
-                    )
-                    for found in page["partitions"]
-                ]
+                for found in page["partitions"]:
+                    if is_wanted(found["topic"]):
+                        states += _state_of(found, connection)
                 after = page["next"]
         return states
 
@@ -221,6 +213,20 @@ class _Connection:
             raise OSError(f"no broker answers at {self._shown}: {reason}") from error
         pause = response.headers.get("Retry-After", "1")
         return response.status, content, float(pause) if pause.isdecimal() else 1.0
+
+
+def _state_of(found: Json, connection: _Connection) -> list[PartitionState]:
+    """Of a partition in the list; [] if it was deleted meanwhile. Raises OSError."""
+    topic, index, partition_id = found["topic"], found["partition"], found["partition_id"]
+    figures = found
+    if not found["is_here"]:
+        query = urlencode({"partition_id": partition_id})
+        try:
+            figures = connection.json(f"{API}/log/{_path(topic)}/{index}?{query}")
+        except FileNotFoundError:
+            return []
+    start, watermark = figures["log_start_offset"], figures["high_watermark"]
+    return [PartitionState(topic, partition_id, index, start, watermark, figures["size_bytes"])]
 
 
 def _batches(content: bytes, name: str, offset: int) -> Iterator[Batch]:

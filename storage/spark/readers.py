@@ -4,7 +4,7 @@ Everything above reads partitions through `LogReader`. Takes no lock, writes not
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -27,6 +27,14 @@ class PartitionState:
     log_start_offset: int
     watermark: int
     size_bytes: int
+
+
+IsWanted = Callable[[str], bool]  # Of a topic's full name.
+
+
+def every_topic(_: str) -> bool:
+    """All are wanted."""
+    return True
 
 
 class PartitionReader(Protocol):
@@ -60,8 +68,8 @@ class PartitionReader(Protocol):
 class LogReader(Protocol):
     """A log with all its partitions."""
 
-    def partitions(self) -> list[PartitionState]:
-        """Every partition now, by topic and index. Raises OSError."""
+    def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
+        """Every partition of the wanted topics now, by topic and index. Raises OSError."""
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
         """One of them. Raises OSError; FileNotFoundError if it is gone."""
@@ -79,10 +87,12 @@ class FolderReader:
     def __init__(self, data_dir: str) -> None:
         self._data_dir = data_dir
 
-    def partitions(self) -> list[PartitionState]:
+    def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
         """As the watermark slots say."""
         states = []
         for found in list_partitions(self._data_dir):
+            if not is_wanted(found.topic):
+                continue
             with ReadOnlyLog(found.folder) as log:
                 states.append(
                     PartitionState(

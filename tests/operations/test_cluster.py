@@ -16,6 +16,7 @@ from kafka.structs import OffsetAndMetadata
 
 from conformance.cluster import draining, faults, running, servers
 from conformance.cluster.brokers import command, settings_for
+from conformance.exports import clustered
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
 
@@ -255,6 +256,10 @@ def test_a_drain_is_no_error_to_stock_clients(cluster):
 def test_a_clean_stop_is_no_error_to_stock_clients(cluster):
     assert not draining.stop(cluster, 1).errors
     cluster.await_all()
+
+
+def test_an_export_through_any_broker_has_the_records_of_all_while_they_move(cluster):
+    assert clustered.moved_export(cluster) == clustered.RECORDS * len(clustered.TOPICS)
 
 
 def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluster):

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -39,18 +40,19 @@ class Span:
     end: int
 
 
-def select(states: Sequence[PartitionState], selection: Selection) -> list[PartitionState]:
-    """The partitions that are asked for. Raises BadOption for those that are not there."""
+def select(log: LogReader, selection: Selection) -> list[PartitionState]:
+    """The partitions that are asked for. Raises BadOption for those that are not there; OSError."""
     if selection.pattern is not None:
-        return [state for state in states if matches(selection.pattern, state.topic)]
+        return log.partitions(partial(matches, selection.pattern))
     if selection.assigned:
+        states = log.partitions(selection.assigned.__contains__)
         wanted = {(t, p) for t, numbers in selection.assigned.items() for p in numbers}
         found = [state for state in states if (state.topic, state.index) in wanted]
         if missing := wanted - {(state.topic, state.index) for state in found}:
             topic, partition = min(missing)
             raise BadOption(f"assign: there is no partition {partition} of topic {topic}")
         return found
-    found = [state for state in states if state.topic in selection.topics]
+    found = log.partitions(selection.topics.__contains__)
     if absent := set(selection.topics) - {state.topic for state in found}:
         raise BadOption(f"there is no topic {min(absent)}")
     return found
@@ -100,7 +102,7 @@ def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None
 
 def spans(log: LogReader, options: ReadOptions) -> list[Span]:
     """What a batch reads, a span for each partition that has something. Raises as above."""
-    states = select(log.partitions(), options.selection)
+    states = select(log, options.selection)
     check_named(options.starting, states, "startingOffsets")
     check_named(options.ending, states, "endingOffsets")
     found = []

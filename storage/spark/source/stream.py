@@ -130,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("positions of %s could not be told: %s", group, error)
 
     def _states(self) -> dict[tuple[str, int], PartitionState]:
-        found = select(open_log(self._options.place).partitions(), self._options.selection)
+        found = select(open_log(self._options.place), self._options.selection)
         return {(state.topic, state.index): state for state in found}
 
     def _begin(self, key: tuple[str, int], state: PartitionState, start: Offset) -> int:

@@ -65,7 +65,7 @@ def values_of(place: str, selection: Selection, format_: ValueFormat) -> Values:
         given = decoder_of(format_)
         return Values(place, given.type, given)
     log = open_log(place)
-    topics = sorted({state.topic for state in select(log.partitions(), selection)})
+    topics = sorted({state.topic for state in select(log, selection)})
     found = log.schemas(topics)
     decoders = {topic: _registered(topic, found.get(topic, ()), format_) for topic in topics}
     if not decoders:
