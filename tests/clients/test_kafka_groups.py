@@ -1,0 +1,133 @@
+"""Groups of a stock client (librdkafka) beyond the plain ones: cooperative and static members."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from conformance.raw.iggy import IggyWire
+from conformance.server import RunningBroker
+from tests.waiting import HANG_S
+
+confluent = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+PARTITIONS = 6
+names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with RunningBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker: RunningBroker) -> str:
+    name = f"shared-{next(names)}"
+    with IggyWire(broker.address("iggy")) as wire:
+        wire.create_topic(name, partitions=PARTITIONS)
+    return name
+
+
+class Member:
+    """A consumer in a group that has its topic's name, and what it was told."""
+
+    def __init__(self, broker: RunningBroker, topic: str, **settings: Any) -> None:
+        self.partitions: set[int] = set()
+        self.revoked: list[int] = []
+        self.values: list[bytes] = []
+        self.error: Any = None
+        self.consumer = confluent.Consumer(
+            {
+                "bootstrap.servers": broker.addresses["kafka"],
+                "group.id": topic,
+                "auto.offset.reset": "earliest",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        self.consumer.subscribe(
+            [topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
+        )
+
+    def _given(self, _: Any, given: Sequence[Any]) -> None:
+        self.partitions |= {one.partition for one in given}
+
+    def _taken(self, _: Any, taken: Sequence[Any]) -> None:
+        gone = [one.partition for one in taken]
+        self.partitions -= set(gone)
+        self.revoked += gone
+
+    def look(self) -> None:
+        message = self.consumer.poll(0.02)
+        if message is None:
+            return
+        if message.error():
+            self.error = message.error()
+        else:
+            self.values.append(message.value())
+
+
+def until(members: Sequence[Member], is_so: Callable[[], bool]) -> None:
+    """Nobody has what another one has meanwhile."""
+    deadline = time.monotonic() + HANG_S
+    while not is_so():
+        assert time.monotonic() < deadline, [one.partitions for one in members]
+        for one in members:
+            one.look()
+        had = [partition for one in members for partition in one.partitions]
+        assert len(set(had)) == len(had), had
+
+
+def have(members: Sequence[Member], *sizes: int) -> Callable[[], bool]:
+    """Each has so many, and all of them everything."""
+    return lambda: sorted(len(one.partitions) for one in members) == sorted(sizes)
+
+
+def produce(broker: RunningBroker, topic: str, count: int) -> list[bytes]:
+    producer = confluent.Producer({"bootstrap.servers": broker.addresses["kafka"]})
+    values = [b"%d" % number for number in range(count)]
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % PARTITIONS)
+    assert producer.flush(HANG_S) == 0
+    return values
+
+
+def test_cooperative_members_give_up_no_more_than_moves(broker: RunningBroker, topic: str) -> None:
+    how = {"partition_assignment_strategy": "cooperative-sticky"}
+    members = [Member(broker, topic, **how) for _ in range(2)]
+    until(members, have(members, 3, 3))
+    for one in members:
+        one.revoked.clear()
+    members.append(Member(broker, topic, **how))
+    until(members, have(members, 2, 2, 2))
+    assert sum(len(one.revoked) for one in members) == 2
+    sent = produce(broker, topic, 60)
+    until(members, lambda: sum(len(one.values) for one in members) >= len(sent))
+    assert sorted(value for one in members for value in one.values) == sorted(sent)
+    members.pop().consumer.close()
+    until(members, have(members, 3, 3))
+    for one in members:
+        one.consumer.close()
+    assert sum(len(one.values) for one in members) <= len(sent)
+
+
+def test_a_static_member_that_comes_back_has_what_it_had_and_its_double_is_fenced(
+    broker: RunningBroker, topic: str
+) -> None:
+    first, second = (Member(broker, topic, group_instance_id=name) for name in "ab")
+    until([first, second], have([first, second], 3, 3))
+    had = set(second.partitions)
+    second.consumer.close()  # Without leaving the group.
+    back = Member(broker, topic, group_instance_id="b")
+    until([first, back], lambda: back.partitions == had and len(first.partitions) == 3)
+    double = Member(broker, topic, group_instance_id="b")
+    until([first, double], lambda: double.partitions == had and len(first.partitions) == 3)
+    until([back], lambda: back.error is not None)
+    assert back.error.code() == confluent.KafkaError._FATAL
+    assert back.consumer.memberid() != double.consumer.memberid()
+    for one in (first, back, double):
+        one.consumer.close()
