@@ -8,41 +8,61 @@ all later ones begin with. Knows no group.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.server.endings import ProtocolError
 from protocols.reader import BigEndianReader
 
 PROTOCOL_TYPE = b"consumer"
 VERSION = 0
+# Of one member, by name; among more than these a topic is looked for by its bytes, so that a
+# thousand members that name 300,000 each are not walked through in one turn.
+TOPICS_WALKED_MAX = 100
 _HEAD = struct.Struct(">hi")  # version, topics
 _NO_DATA = struct.pack(">i", -1)
 
 
-def wanted_topics(metadata: bytes) -> list[bytes]:
-    """The topics that a member subscribes to; none where it says something else."""
-    reader = BigEndianReader(memoryview(metadata))
+def wants(metadata: bytes, topic: bytes) -> bool:
+    """Whether a member subscribes to a topic; not where it says something else."""
     try:
-        _, count = reader.unpack(_HEAD)
-        return [_name(reader) for _ in range(min(count, reader.left))]
+        return _behind(metadata, topic, lambda reader: None) is not None
     except ProtocolError:
-        return []
+        return False
 
 
-def assigned_partitions(assignment: bytes) -> dict[bytes, list[int]]:
-    """By topic, the partitions that a member was given; none where it says something else."""
-    reader = BigEndianReader(memoryview(assignment))
-    found: dict[bytes, list[int]] = {}
+def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | None:
+    """The partitions of a topic that a member was given, the first ones of too many; None where it
+    was given none of that topic, or something else is said.
+    """
     try:
-        _, count = reader.unpack(_HEAD)
-        for _ in range(min(count, reader.left)):
-            name = _name(reader)
-            size = reader.i32()
-            packed = reader.take(4 * size)
-            found.setdefault(name, []).extend(one for (one,) in struct.iter_unpack(">i", packed))
+        reader = _behind(assignment, topic, _partitions)
+        packed = None if reader is None else _partitions(reader)
     except ProtocolError:
-        return {}
-    return found
+        return None
+    if packed is None:
+        return None
+    return [one for (one,) in struct.iter_unpack(">i", packed[: 4 * most])]
+
+
+def _behind(
+    data: bytes, topic: bytes, pass_over: Callable[[BigEndianReader], object]
+) -> BigEndianReader | None:
+    """A reader behind the name of a topic; None where it is not named. Raises ProtocolError."""
+    named = _text(topic)
+    if named not in data:  # Quick, and most topics of a group are not those of a member.
+        return None
+    reader = BigEndianReader(memoryview(data))
+    _, count = reader.unpack(_HEAD)
+    for _ in range(min(count, TOPICS_WALKED_MAX)):
+        if _name(reader) == topic:
+            return reader
+        pass_over(reader)
+    found = data.find(named, reader.pos) if count > TOPICS_WALKED_MAX else -1
+    return BigEndianReader(memoryview(data), found + len(named)) if found >= 0 else None
+
+
+def _partitions(reader: BigEndianReader) -> memoryview:
+    return reader.take(4 * reader.i32())
 
 
 def _name(reader: BigEndianReader) -> bytes:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # Groups that have or had members lately; one takes some kilobytes.
 GROUPS_MAX = 10_000
+# What the clients of all groups have it keep: names, what members say and are given. A member says
+# some hundred bytes.
+KEPT_BYTES_MAX = 64 * 1024 * 1024
 
 
 class GroupTable:
@@ -29,6 +32,8 @@ class GroupTable:
         """None yet; each waits so long for more members when its first one comes."""
         self._initial_delay_s = initial_delay_s
         self._groups: dict[bytes, Group] = {}
+        self._sizes: dict[bytes, int] = {}
+        self._size = 0
         self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
         self.polls = LongPolls()
 
@@ -58,7 +63,22 @@ class GroupTable:
 
     def forget(self, name: bytes) -> None:
         """The group was deleted."""
-        self._groups.pop(name, None)
+        if self._groups.pop(name, None) is not None:
+            self._size -= self._sizes.pop(name, 0)
+
+    def check_room(self, size: int) -> None:
+        """Whether so many bytes more can be kept for a client. Raises Refused."""
+        if self._size + size > KEPT_BYTES_MAX:
+            self._drop_empty()
+        if self._size + size > KEPT_BYTES_MAX:
+            raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+
+    def weigh(self, group: Group) -> None:
+        """Count what a group keeps now."""
+        if self._groups.get(group.name) is group:
+            size = group.size
+            self._size += size - self._sizes.get(group.name, 0)
+            self._sizes[group.name] = size
 
     def changing(self, group: Group, change: Callable[[float], object]) -> None:
         """Change a group now, and wake who waits for that."""
@@ -68,7 +88,8 @@ class GroupTable:
             self.wake(group)
 
     def wake(self, group: Group) -> None:
-        """Let who waits look at the group again."""
+        """Let who waits look at the group again, which has changed."""
+        self.weigh(group)
         lot = self._waiting.get(group.name)
         if lot is not None:
             lot.unpark_all()
@@ -101,10 +122,14 @@ class GroupTable:
             self.polls.call(member.client, at)
 
     def _drop_empty(self) -> None:
+        now = trio.current_time()
         for name, group in list(self._groups.items()):
             self.changing(group, group.advance)
+            group.forget_promises(now)
             if not group.members and not group.promised:
-                del self._groups[name]
+                self.forget(name)
+            else:
+                self.weigh(group)
 
 
 _TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()

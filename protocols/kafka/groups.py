@@ -48,12 +48,14 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
         raise Refused(Code.INVALID_REQUEST)
     groups = context.groups
+    groups.check_room(len(name) + sum(len(one.metadata or b"") for one in request.protocols))
     group = groups.get(name)
     client_id = context.client_id or b""
     now = trio.current_time()
     anew = not request.member_id and request.instance_id is None
     if anew and context.version >= PROMISE_VERSION:
         promised = group.promise(client_id, now, request.session_timeout_ms / 1000)
+        groups.weigh(group)
         return JoinGroupReply(Code.MEMBER_ID_REQUIRED, member_id=promised)
     member = group.admit(request, context.client, now)
     groups.wake(group)
@@ -106,6 +108,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
         }
         if any(len(one) > MEMBER_BYTES_MAX for one in assignments.values()):
             raise Refused(Code.INVALID_REQUEST)
+        context.groups.check_room(sum(map(len, assignments.values())))
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
     while group.state is State.COMPLETING and group.generation == request.generation:

@@ -31,13 +31,13 @@ class LongPolls:
     def __init__(self) -> None:
         """None yet."""
         self._parked: dict[Client, set[trio.CancelScope]] = {}
-        self._called: dict[Client, float] = {}  # until when
+        self._called: dict[int, float] = {}  # by a client's hash: its id may be long; until when
 
     @contextmanager
     def waiting(self, client: Client, seconds: float) -> Iterator[None]:
         """Wait within this for so long at most, and shorter if the client is called."""
         with trio.move_on_after(seconds) as scope:
-            if trio.current_time() < self._called.get(client, 0.0):
+            if trio.current_time() < self._called.get(hash(client), 0.0):
                 scope.deadline = min(scope.deadline, trio.current_time() + REJOIN_POLL_S)
             parked = self._parked.setdefault(client, set())
             parked.add(scope)
@@ -56,6 +56,6 @@ class LongPolls:
         at = max(at, trio.current_time())
         for scope in parked:
             scope.deadline = min(scope.deadline, at + REJOIN_POLL_S)
-        self._called[client] = at + CALLED_S
+        self._called[hash(client)] = at + CALLED_S
         if len(self._called) > CLIENTS_CALLED_MAX:
             del self._called[next(iter(self._called))]

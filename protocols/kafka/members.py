@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from broker.subscriptions.members import Member
 from protocols.kafka.consumer_protocol import (
     PROTOCOL_TYPE,
-    assigned_partitions,
     assignment_of,
+    given_partitions,
     subscription_of,
-    wanted_topics,
+    wants,
 )
 from protocols.kafka.group_messages import DescribedMember
 from protocols.kafka.names import PROTOCOL
@@ -44,23 +44,16 @@ class KafkaMembers:
         if group is None or group.protocol_type != PROTOCOL_TYPE:
             return
         wanted, count = topic.name.topic.encode(), len(topic.partitions)
+        left = count  # No partition is two members'.
         for one in group.described():
-            given = _given(one.assignment, wanted)
-            if given is not None or _wants(one.metadata, wanted):
+            given = given_partitions(one.assignment, wanted, left)
+            if given is not None or wants(one.metadata, wanted):
+                left -= len(given or ())
                 name_text = one.member_id.decode(errors="backslashreplace")
                 address = one.client_host.decode(errors="backslashreplace")
                 # The leader, a client, may assign what is not there.
                 partitions = [index for index in sorted({*(given or ())}) if 0 <= index < count]
                 yield Member(PROTOCOL, name_text, address, partitions)
-
-
-def _given(assignment: bytes, topic: bytes) -> list[int] | None:
-    # To search the bytes is quick: most topics of a group are not those of a member.
-    return assigned_partitions(assignment).get(topic) if topic in assignment else None
-
-
-def _wants(metadata: bytes, topic: bytes) -> bool:
-    return topic in metadata and topic in wanted_topics(metadata)
 
 
 def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedMember]:

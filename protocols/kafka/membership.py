@@ -66,6 +66,12 @@ class Member:
     assignment: bytes = b""
     speaks_over: object = None  # the connection that it was heard over last, if it is there
 
+    @property
+    def size(self) -> int:
+        """Bytes that it said of itself or was given."""
+        said = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
+        return said + len(self.assignment) + len(self.member_id) + len(self.client[0])
+
     def heard(self, now: float) -> None:
         """It is alive."""
         self.due = now + self.session_s
@@ -133,12 +139,16 @@ class Group:
 
     def promise(self, client_id: bytes, now: float, session_s: float) -> bytes:
         """An id for a client that is to come again with it. Raises Refused."""
-        self.promised = {one: due for one, due in self.promised.items() if due > now}
+        self.forget_promises(now)
         if len(self.promised) >= GROUP_MEMBERS_MAX:
             raise Refused(Code.GROUP_MAX_SIZE_REACHED)
         member_id = new_member_id(client_id)
         self.promised[member_id] = now + session_s
         return member_id
+
+    def forget_promises(self, now: float) -> None:
+        """Of ids whose clients have not come in time."""
+        self.promised = {one: due for one, due in self.promised.items() if due > now}
 
     def _enter(self, member: Member, known: Member | None, now: float) -> None:
         if known is not None and known.member_id != member.member_id:
@@ -234,6 +244,12 @@ class Group:
         return JoinGroupReply(
             Code.NONE, self.generation, self.protocol_name, self.leader, member_id, members
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes that its clients had it keep."""
+        kept = sum(one.size for one in self.members.values())
+        return len(self.name) + sum(map(len, self.promised)) + kept
 
     # Being a member.
 

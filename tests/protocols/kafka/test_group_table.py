@@ -1,0 +1,86 @@
+"""What all groups of a namespace may have the broker keep."""
+
+import pytest
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from protocols.kafka import group_messages as g
+from protocols.kafka.errors import Code
+from protocols.kafka.group_table import KEPT_BYTES_MAX, GroupTable, groups_of
+from protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, Refused
+from tests.protocols.kafka.frames import Client
+
+SAID = bytes(MEMBER_BYTES_MAX)
+SESSION_MS = 10_000
+CLIENT = (b"c", b"/h")
+
+
+def saying_much(name: bytes) -> g.JoinGroupRequest:
+    protocols = [g.GroupProtocol(b"range", SAID)]
+    return g.JoinGroupRequest(name, SESSION_MS, b"", b"consumer", protocols, SESSION_MS)
+
+
+def fill(table: GroupTable) -> list[bytes]:
+    """Groups of one member each, as many as there is room for."""
+    names: list[bytes] = []
+    while True:
+        names.append(b"g-%d" % len(names))
+        try:
+            table.check_room(len(SAID))
+        except Refused as refused:
+            assert refused.code == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+            return names[:-1]
+        group = table.get(names[-1])
+        group.admit(saying_much(names[-1]), CLIENT, trio.current_time())
+        table.wake(group)
+
+
+async def test_members_may_say_so_much_in_all_and_who_leaves_makes_room() -> None:
+    table = GroupTable()
+    names = fill(table)
+    assert KEPT_BYTES_MAX // 2 < len(names) * len(SAID) <= KEPT_BYTES_MAX
+    group = table.find(names[0])
+    assert group is not None
+    (member,) = group.members
+    group.leave(member, None, trio.current_time())
+    table.wake(group)
+    table.check_room(len(SAID))
+
+
+async def test_the_dead_make_room_though_nobody_asks_for_their_groups(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    table = GroupTable()
+    names = fill(table)
+    await trio.sleep(SESSION_MS / 1000)
+    table.check_room(len(SAID))
+    assert not table.names() and fill(table) == names
+
+
+async def test_ids_whose_clients_never_came_make_room(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    table = GroupTable()
+    long_id = bytes(KEPT_BYTES_MAX // GROUP_MEMBERS_MAX)
+    group = table.get(b"g")
+    for _ in range(GROUP_MEMBERS_MAX - 1):
+        group.promise(long_id, trio.current_time(), SESSION_MS / 1000)
+    table.weigh(group)
+    with pytest.raises(Refused):
+        table.check_room(len(SAID))
+    await trio.sleep(SESSION_MS / 1000)
+    table.check_room(len(SAID))
+    assert not table.names()
+
+
+async def test_a_client_is_told_to_come_again_where_there_is_no_room(
+    broker: Broker, client: Client
+) -> None:
+    table = groups_of(broker, "public/default")
+    names = fill(table)
+    refused = await client.call_with_table(saying_much(b"one more"), 1)
+    assert refused.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+    table.forget(names[0])
+    taken = await client.call_with_table(saying_much(b"one more"), 1)
+    assert taken.error == Code.NONE
