@@ -1,8 +1,10 @@
 """`python -m conformance.cluster.bench [--only ROWS] [--quick] [--kills N] [--report FILE]`: the
 figures of the shared store, each with its goal, on this machine.
 
-Ten minutes or so on an idle machine. `--long` writes at full speed for ten minutes more, packs and
-segments included.
+A quarter of an hour or so on an idle machine; a minute for ten kills more. `--long` writes at full
+speed for ten minutes more, packs and segments included. `--minutes 60` has 10,000 partitions be
+written for an hour instead of two minutes. Rows are publish, latency, many, bulk, stops, relay,
+drain, kill, partitions, and long.
 """
 
 import argparse
@@ -16,7 +18,7 @@ from typing import Final
 import httpx
 
 from conformance.bench import kafka_load
-from conformance.cluster import draining, faults, figures, servers
+from conformance.cluster import draining, faults, figures, partitions, servers
 from conformance.cluster.figures import MB, Row, stores
 from conformance.cluster.running import QUICK, Cluster, Lost
 from conformance.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
@@ -39,6 +41,8 @@ class Bench:
         self._kills: int = asked.kills
         self._seconds = 3.0 if asked.quick else 10.0
         self._bulk_s = 5.0 if asked.quick else 20.0
+        self._partition_count = 1000 if asked.quick else 10_000
+        self._minutes: float = asked.minutes
         self.rows: Mapping[str, Callable[[], Iterator[Row]]] = {
             "publish": self._publish,
             "latency": self._latency,
@@ -48,9 +52,9 @@ class Bench:
             "relay": self._relay,
             "drain": self._drain,
             "kill": self._kill,
+            "partitions": self._partitions,
+            "long": self._long,
         }
-        if asked.long:
-            self.rows = {**self.rows, "long": self._long}
 
     def _publish(self) -> Iterator[Row]:
         with stores(self._folder / "publish") as made:
@@ -89,24 +93,33 @@ class Bench:
     def _drain(self) -> Iterator[Row]:
         with self._cluster("drain") as cluster:
             cluster.await_all()
-            done = draining.drain(cluster, 2)
-            longest = max(one.longest_s for one in done.clients.values())
-            measured = (
-                f"{done.seconds:.1f} s, {len(done.errors)} errors, the longest call {longest:.1f} s"
-            )
-            goal = "3 s, no error that reaches an application"
-            yield Row("drain of a broker", goal, measured, done.seconds <= 3 and not done.errors)
+            yield _left("drain of a broker", draining.drain(cluster, 2))
+            yield _left("stop of a broker", draining.stop(cluster, 3))
+
+    def _partitions(self) -> Iterator[Row]:
+        with self._cluster("partitions") as cluster:
+            cluster.await_all()
+            yield from partitions.held(cluster, self._partition_count, self._minutes)
 
     def _kill(self) -> Iterator[Row]:
         with self._cluster("kill") as cluster:
             run = faults.Run(cluster, topics=12, seed=1)
-            run.run(["kill"] * self._kills)
+            run.run([("kill", "hang long")[number % 2] for number in range(self._kills)])
             delays = sorted(run.done.delays)
             slow = sum(delay > faults.WITHIN_S for delay in delays)
             measured = f"{faults.waits(delays)}; {len(run.done.faults)} faults"
             holds = slow <= len(delays) / 100 and not run.done.faults
-            name = f"{self._kills} kills to first acknowledged append elsewhere, lease 5 s"
+            name = (
+                f"{self._kills} kills and pauses to first acknowledged append elsewhere, lease 5 s"
+            )
             yield Row(name, "99 of 100 within 10 s", measured, holds)
+
+
+def _left(name: str, done: draining.Drained) -> Row:
+    longest = max(one.longest_s for one in done.clients.values())
+    measured = f"{done.seconds:.1f} s, {len(done.errors)} errors, the longest call {longest:.1f} s"
+    goal = "3 s, no error that reaches an application"
+    return Row(name, goal, measured, done.seconds <= 3 and not done.errors)
 
 
 def relayed(cluster: Cluster) -> Iterator[Row]:
@@ -171,6 +184,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="3 s and 5 s instead of 10 s and 20 s")
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--long", action="store_true", help="ten minutes at full speed besides")
+    parser.add_argument("--minutes", type=float, default=2.0, help="of writing many partitions")
     parser.add_argument("--report", type=Path, metavar="FILE")
     asked = parser.parse_args()
     if reason := servers.missing():
@@ -187,7 +201,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="braidlog-figures-") as scratch:
         Path(scratch).chmod(0o755)
         bench = Bench(Path(scratch), asked)
-        for name in asked.only.split(",") if asked.only else bench.rows:
+        chosen = [name for name in bench.rows if asked.long or name != "long"]
+        for name in asked.only.split(",") if asked.only else chosen:
             for row in _rows(name, bench.rows[name]):
                 lines.append(f"| {row.name} | {row.goal} | {row.measured} | {_verdict(row)} |")
                 missed += not row.holds

@@ -92,15 +92,18 @@ def stop(cluster: Cluster, node: int) -> Drained:
 
 
 def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float]) -> Drained:
-    clients = {
-        name: Worked()
-        for name in ("kafka producer", "kafka group", "pulsar producer", "pulsar consumer")
+    bodies = {
+        "kafka producer": _kafka_producer,
+        "kafka group": _kafka_group,
+        "pulsar producer": _pulsar_producer,
+        "pulsar consumer": _pulsar_consumer,
+        "pulsar newcomer": _pulsar_newcomer,
     }
+    clients = {name: Worked() for name in bodies}
     stopping = threading.Event()
-    bodies = (_kafka_producer, _kafka_group, _pulsar_producer, _pulsar_consumer)
     threads = [
         threading.Thread(target=body, args=(cluster, topics, worked, stopping), daemon=True)
-        for body, worked in zip(bodies, clients.values(), strict=True)
+        for body, worked in zip(bodies.values(), clients.values(), strict=True)
     ]
     for thread in threads:
         thread.start()
@@ -210,4 +213,18 @@ def _pulsar_consumer(
         return 1
 
     worked.go_on(receive, stopping)
+    client.close()
+
+
+def _pulsar_newcomer(
+    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+) -> None:
+    """Consumers that come and go: some come just while their topic moves."""
+    client = _pulsar_client(cluster)
+
+    def subscribe() -> int:
+        client.subscribe(topics[worked.calls % len(topics)], "newcomer").close()
+        return 1
+
+    worked.go_on(subscribe, stopping)
     client.close()

@@ -32,7 +32,7 @@ from storage.shared.layout import shard_of
 SHARDS: Final = 64  # As `cluster init` makes them.
 MORE: Final = 3  # Values of each kind of writer that have to be acknowledged between two faults.
 WITHIN_S: Final = 10.0  # What a takeover may take, with a lease of 5 s.
-LEAVES: Final = ("kill", "hang")  # Causes after which other brokers have to take over.
+LEAVES: Final = ("kill", "hang", "hang long")  # Causes after which other brokers have to take over.
 
 
 @dataclass

@@ -18,6 +18,7 @@ from broker.errors import (
     InvalidRequest,
     NotAuthorized,
     OffsetOutOfRange,
+    OwnedElsewhere,
     PartitionNotFound,
     ProducerBusy,
     SubscriptionBusy,
@@ -47,6 +48,11 @@ SubType = CommandSubscribe.SubType
 
 METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consumer.
 MICROSECONDS: Final = 1_000_000
+
+# Clients that look a topic up again when SUBSCRIBE is refused for now. C++ (Python, Node) tries to,
+# but takes itself for connected still (HandlerBase::grabCnx in apache/pulsar-client-cpp 4.2), and
+# hears nothing any more; told that its consumer is closed it does look.
+LOOKS_AGAIN: Final = ("Pulsar-Java", "Pulsar-Go")
 
 
 def subscribe(client: Client, command: CommandSubscribe) -> None:
@@ -94,6 +100,8 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
     except (BrokerError, Refused) as error:
         consumer.leave()
         client.refuse(command.request_id, error)
+        if isinstance(error, OwnedElsewhere) and not client.version_text.startswith(LOOKS_AGAIN):
+            client.outbox.answer([messages.close_consumer(command.consumer_id)])
     else:
         client.outbox.answer([messages.success(command.request_id)])
         client.serve_consumers()
