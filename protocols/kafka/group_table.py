@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -94,11 +95,13 @@ class GroupTable:
         if lot is not None:
             lot.unpark_all()
 
-    async def wait(self, group: Group) -> None:
-        """Return when the group has changed or has something to do by its own time."""
+    async def wait(self, group: Group, seconds: float = math.inf) -> None:
+        """Return when the group has changed or has something to do by its own time; at the latest
+        after so many seconds.
+        """
         lot = self._waiting.setdefault(group.name, trio.lowlevel.ParkingLot())
         try:
-            with trio.move_on_at(group.next_due()):
+            with trio.move_on_at(min(group.next_due(), trio.current_time() + seconds)):
                 await lot.park()
         finally:
             # Others that were woken with this one may wait again by now, in a newer lot.

@@ -7,6 +7,8 @@ are found when their time is up, by a task of some member's connection, one for 
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from broker.errors import BrokerError
@@ -30,6 +32,7 @@ SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
 PROMISE_VERSION = 4  # from here on a member is given an id before it joins
+MOVED_LOOK_S = 1.0  # Between two looks whether a group has moved to another broker meanwhile.
 
 
 async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
@@ -64,7 +67,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     waited = False
     try:
         while group.state is State.PREPARING and _is_in(group, member):
-            await groups.wait(group)
+            await _wait(context, group)
         waited = True
     finally:
         # A client that went away has not joined, and is dead when its session ends.
@@ -72,6 +75,16 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
         member.heard(trio.current_time())
     _check_in(group, member)
     return group.joined_reply(member.member_id)
+
+
+async def _wait(context: Context, group: Group) -> None:
+    """Return when the group has changed. Raises Refused where another broker coordinates it now:
+    the other members are told so when they speak, and do not come.
+    """
+    is_alone = not context.broker.placement.others()
+    await context.groups.wait(group, math.inf if is_alone else MOVED_LOOK_S)
+    if not context.coordinates(group.name):
+        raise Refused(Code.NOT_COORDINATOR)
 
 
 def _is_in(group: Group, member: Member) -> bool:
@@ -112,7 +125,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
     while group.state is State.COMPLETING and group.generation == request.generation:
-        await context.groups.wait(group)
+        await _wait(context, group)
     _check_in(group, member)
     member.heard(trio.current_time())
     if group.state is not State.STABLE or group.generation != request.generation:

@@ -228,11 +228,9 @@ async def test_what_tools_see(client: Client) -> None:
 async def test_every_group_with_members_is_watched(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
-    first = await joined(client)
-    await synced(client, first)
+    other, _, second = await two_members(client, open_client)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None and group.watched
-    other, _, second = await two_members(client, open_client)
     await client.stream.aclose()  # With it goes the task that watched.
     await until(lambda: not group.watched)
     assert group.members

@@ -1,0 +1,105 @@
+"""Groups that another broker coordinates: members are sent there, those who wait here too."""
+
+import pytest
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from broker.cluster.placement import NOBODY, Owner, Placement
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from protocols.kafka.groups import MOVED_LOOK_S
+from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.talk import FOO, OpenClient, another
+from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced
+from tests.waiting import until
+
+OTHER = Owner(2, {"kafka": ("other", 9092)})
+
+
+class Moving(Placement):
+    """Topics are here; what goes by a name alone may be elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coordinator: Owner | None = None
+
+    def owner_of_name(self, name: bytes) -> Owner | None:
+        return self.coordinator
+
+    def others(self) -> list[Owner]:
+        return [OTHER]
+
+
+@pytest.fixture
+def placement(broker: Broker) -> Moving:
+    broker.placement = Moving()
+    return broker.placement
+
+
+@pytest.mark.parametrize("owner", [OTHER, NOBODY])
+async def test_every_request_about_a_group_of_another_broker_is_told_so(
+    client: Client, placement: Moving, owner: Owner
+) -> None:
+    placement.coordinator = owner
+    for request, version in (
+        (join(), 5),
+        (g.SyncGroupRequest(GROUP, 1, b"x", []), 3),
+        (g.HeartbeatRequest(GROUP, 1, b"x"), 3),
+        (g.LeaveGroupRequest(GROUP, b"x"), 2),
+    ):
+        reply = await client.call_with_table(request, version)
+        assert reply.error == Code.NOT_COORDINATOR, request
+    for request in (g.DescribeGroupsRequest([GROUP]), g.DeleteGroupsRequest([GROUP])):
+        (group,) = (await client.call_with_table(request, 1)).groups
+        assert group.error == Code.NOT_COORDINATOR
+    found = await client.call(m.ConsumerMetadataRequest(GROUP))
+    assert isinstance(found, m.ConsumerMetadataReply)
+    if owner is OTHER:
+        assert (found.error, found.coordinator.node_id, found.coordinator.host) == (0, 2, b"other")
+    else:
+        assert found.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_members_commit_is_for_the_coordinator_and_one_of_no_member_is_not(
+    client: Client, placement: Moving
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    placement.coordinator = OTHER
+
+    async def commit(generation: int, member_id: bytes) -> int:
+        targets = {FOO: {0: m.CommitTarget(3, b"")}}
+        request = m.OffsetCommitRequest(5, GROUP, generation, member_id, targets)
+        return (await client.call_with_table(request, 5)).topics[FOO][0]
+
+    assert await commit(first.generation, first.member_id) == Code.NOT_COORDINATOR
+    assert await commit(-1, b"") == Code.NONE
+    assert await beat(client, first) == Code.NOT_COORDINATOR
+
+
+async def test_who_waits_to_join_a_group_that_moves_does_not_wait_for_the_others(
+    client: Client,
+    open_client: OpenClient,
+    placement: Moving,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    other = await another(open_client)
+    promised = await other.call_with_table(join(), 5)
+    replies: list[g.JoinGroupReply] = []
+
+    async def wait() -> None:
+        replies.append(await other.call_with_table(join(promised.member_id), 5))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        while await beat(client, first) != Code.REBALANCE_IN_PROGRESS:
+            await trio.lowlevel.checkpoint()
+        placement.coordinator = OTHER
+        begun = trio.current_time()
+        await until(lambda: replies, step_s=MOVED_LOOK_S / 10)
+    assert replies[0].error == Code.NOT_COORDINATOR
+    assert trio.current_time() - begun < 10 * MOVED_LOOK_S
