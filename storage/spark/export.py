@@ -26,10 +26,15 @@ from storage.spark.session import Report, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
 FAILURES_TOLD = 3
+PLANS_MAX = 3  # Of one call: topics are deleted and renamed, and retention goes on, beside it.
 
 
 class ExportFailed(Exception):
     """The export stopped; what was committed before is untouched. One line for the operator."""
+
+
+class PlanOutdated(ExportFailed):
+    """What a run was going to read is no longer in the log, or no longer under that name."""
 
 
 class NoSuchTopic(ExportFailed):
@@ -122,13 +127,13 @@ def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None
     if spark is None:
         with Spark(jvm.AUTO) as own:
             return run_export(job, own, report)
-    log = open_log(job.source.place)
-    partitions = job.source.wanted(log)
+    run = _Run(spark, open_log(job.source.place), report)
+    partitions: Sequence[PartitionState] = job.source.wanted(run.log)
     folder = ExportFolder(job.target.absolute())
     summary = Summary()
     with folder.locked():
         try:
-            _export(job, folder, partitions, summary, _Run(spark, log, report))
+            partitions = _export(job, folder, partitions, summary, run)
         except FolderBroken as error:
             raise ExportFailed(str(error)) from error
         if job.compact:
@@ -175,16 +180,33 @@ def _export(
     partitions: Sequence[PartitionState],
     summary: Summary,
     run: _Run,
+) -> Sequence[PartitionState]:
+    """Run what there is, as the log is then; the partitions that were planned for."""
+    for _ in range(PLANS_MAX - 1):
+        try:
+            _export_once(job, folder, partitions, summary, run)
+            return partitions
+        except PlanOutdated:
+            partitions = job.source.wanted(run.log)
+    _export_once(job, folder, partitions, summary, run)
+    return partitions
+
+
+def _export_once(
+    job: ExportJob,
+    folder: ExportFolder,
+    partitions: Sequence[PartitionState],
+    summary: Summary,
+    run: _Run,
 ) -> None:
-    """What an earlier run left, then one run of what is new."""
+    """What an earlier run left, then one run of what is new. Raises PlanOutdated."""
     prepared = folder.finish_prepared()
     if prepared is not None:
         summary.add(prepared)
     number = folder.next_run()
     left = folder.open_intent(number)
     if left is not None:
-        kept = run.log.partitions({part.topic for part in left.ranges}.__contains__)
-        if all(is_kept(part, kept) for part in left.ranges):
+        if _is_kept(left, run.log):
             summary.add(_run(job, folder, left, run))
             number += 1
         else:
@@ -219,7 +241,11 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
         outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.report)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TaskFailed)]
     if failures:
-        raise ExportFailed("; ".join(failure.text for failure in failures[:FAILURES_TOLD]))
+        told = "; ".join(failure.text for failure in failures[:FAILURES_TOLD])
+        if _is_kept(intent, run.log):
+            raise ExportFailed(told)
+        folder.drop_intent(intent.run)
+        raise PlanOutdated(told)
     files = [outcome for outcome in outcomes if isinstance(outcome, StagedFile)]
     dead = [outcome for outcome in outcomes if isinstance(outcome, DeadLetters)]
     last = folder.last_commit()
@@ -237,6 +263,12 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
     )
     folder.commit(commit)
     return commit
+
+
+def _is_kept(intent: Intent, log: LogReader) -> bool:
+    """Whether all that a run was going to read is in the log, under those names."""
+    kept = log.partitions({part.topic for part in intent.ranges}.__contains__)
+    return all(is_kept(part, kept) for part in intent.ranges)
 
 
 def matches(pattern: str, topic: str) -> bool:
