@@ -112,7 +112,11 @@ class Broker:
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
         self.namespaces = self._make_namespaces()
         self.live = LiveTopics(
-            self.topics, self.namespaces, placement=self.placement, now_us=self.now_us
+            self.topics,
+            self.namespaces,
+            placement=self.placement,
+            now_us=self.now_us,
+            closing=self.closing,
         )
         self.renaming = self._make_renaming()
         self.named_groups = NamedGroups(self.catalogue)

@@ -18,7 +18,7 @@ from broker.topics.topic import Topic
 from storage.metadata.catalogue_records import TopicMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.cluster.placement import Placement
     from broker.delivery.entries import Entry
@@ -204,11 +204,15 @@ class LiveSubscription:
         self._choose(None)
         self.partition.consumer_left(self)
 
-    def close_consumers(self) -> None:
-        """Detach every consumer and tell its connection."""
-        for consumer in list(self.consumers):
-            self.detach(consumer)
-            consumer.disconnect()
+    def close_consumers(self) -> Iterator[None]:
+        """Detach every consumer of one that ends, at once; each step tells one connection."""
+        consumers, self.consumers = self.consumers, []
+        self.active = self.policy = None
+        for consumer in consumers:
+            consumer.is_attached = False
+        if consumers:
+            self.partition.consumer_left(self)
+        return _told(consumers)
 
     def _choose(self, newcomer: Consumer | None) -> None:
         """Who is active from now on; on Failover all hear of a change, else the newcomer alone."""
@@ -273,3 +277,9 @@ class LiveSubscription:
             self.consumers.remove(best)
             self.consumers.append(best)
         return best
+
+
+def _told(consumers: Sequence[Consumer]) -> Iterator[None]:
+    for consumer in consumers:
+        consumer.disconnect()
+        yield

@@ -17,6 +17,7 @@ from broker.topics.topic import TopicEvent
 from storage.metadata.names import InvalidTopicName, TopicName, check_topic_name
 
 if TYPE_CHECKING:
+    from broker.closing import Closing
     from broker.cluster.placement import Placement
     from broker.topics.namespaces import Namespaces
     from broker.topics.topics import Topics
@@ -43,13 +44,16 @@ class LiveTopics:
         *,
         placement: Placement,
         now_us: Callable[[], int],
+        closing: Closing,
     ) -> None:
-        """Listeners of `topics` hear of deleted live topics, too."""
+        """Listeners of `topics` hear of deleted live topics, too; `closing` tells their clients."""
         self._topics = topics
         self._namespaces = namespaces
         self._placement = placement
         self._now_us = now_us
+        self._closing = closing
         self._live: dict[Place, LiveTopic] = {}
+        self._places: dict[TopicName, set[Place]] = {}  # Those of `_live`, by name.
         self._schemas: dict[TopicName, list[SchemaMeta]] = {}
         self._idle_since: dict[Place, float] = {}  # Idle longest first.
         self._made = 0
@@ -167,6 +171,7 @@ class LiveTopics:
         meta = self._namespaces.get(name.tenant, name.namespace)
         topic.inherited = meta.settings
         self._live[place] = topic
+        self._places.setdefault(name, set()).add(place)
         self._note_idle(topic)
         return topic
 
@@ -201,17 +206,24 @@ class LiveTopics:
         if not self.exists(name):
             raise errors.TopicNotFound(f"Topic non-persistent://{name.full} not found")
         ticket = await self._set_partitions(name, None) if self.partitions(name) else 0
-        for place in [place for place in self._live if place[0] == name]:
-            self._forget(place)
+        await self._forget_all(name)
         return ticket
 
     async def delete_all(self, tenant: str, namespace: str) -> None:
         """Delete those of a namespace. Raises Conflict, StorageFull, StorageFailed."""
-        names = {
-            name for name, _ in self._live if (name.tenant, name.namespace) == (tenant, namespace)
-        }
-        for name in names.union(self.list_partitioned(tenant, namespace)):
-            await self.delete(name)
+        named = self.list_partitioned(tenant, namespace)
+        if named:
+            gone = {PARTITIONS_OF + name.topic: None for name in named}
+            await self._topics.alter_namespace(tenant, namespace, gone)
+        for name in list(self._places):
+            if (name.tenant, name.namespace) == (tenant, namespace):
+                await self._forget_all(name)
+
+    async def _forget_all(self, name: TopicName) -> None:
+        """Forget a topic, or its partitions, with their users; each hears of it soon."""
+        for place in list(self._places.get(name, ())):
+            self._forget(place)
+            await trio.lowlevel.checkpoint()
 
     def end_all(self, tenant: str, namespace: str) -> None:
         """End those of a namespace that has another name now: whoever uses them has to go. How many
@@ -245,8 +257,11 @@ class LiveTopics:
         del self._live[place]
         topic.deleted = True
         for subscription in list(topic.subscriptions.values()):
-            subscription.close_consumers()
+            self._closing.add(subscription.close_consumers())
         for listener in tuple(self._topics.listeners):
             listener.topic_changed(topic, TopicEvent.DELETED)
-        if not any(name == topic.name for name, _ in self._live):
+        places = self._places[topic.name]
+        places.discard(place)
+        if not places:
+            del self._places[topic.name]
             self._schemas.pop(topic.name, None)

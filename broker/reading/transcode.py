@@ -237,9 +237,9 @@ class Reader(abc.ABC):
             if not decoded.records and decoded.failed is None and passed is None:
                 self.result.next_offset = batch.next_offset
                 continue
-            if passed is not None and not passed.is_raw:
-                self.result.left_out += passed.end - passed.start
             self._give(batch, decoded)
+            if passed is not None and not passed.is_raw and self.result.next_offset >= passed.end:
+                self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
 
     def _decode(self, batch: Batch) -> Steps[Decoded]:
         """The next records of a body, whole messages in the place of their last chunks."""

@@ -392,7 +392,7 @@ class Subscriptions:
         """A deleted topic's subscriptions are gone already: their listeners hear of it."""
         if event is TopicEvent.SHRUNK:
             self._forget_partitions(topic)
-        if event is not TopicEvent.DELETED:
+        if event is not TopicEvent.DELETED or not topic.partitions:
             return
         for subscription in list(self._held.values()):
             if subscription.topic is topic:

@@ -211,13 +211,13 @@ class _Fetching:
                 yield trio.lowlevel.checkpoint()
             wanted = min(max(room, 1), BYTES_PER_TURN)
             result = yield from read_steps(partition, self._codec, reading.offset, bytes_max=wanted)
-            if result.left_out:
-                name = partition.topic.name.full
-                self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             if not result.parts and result.next_offset == reading.offset:
                 return
             before = reading.size
             self._add(reading, result, room)
+            if result.left_out and reading.offset == result.next_offset:  # It was taken.
+                name = partition.topic.name.full
+                self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             room -= max(result.size, reading.size - before)
             # What follows is most likely no smaller than what came last: reading it for a part of
             # it is in vain, but where most of the room is left.

@@ -172,7 +172,7 @@ class AdminLive:
             raise SubscriptionNotFound("Subscription not found")
         if subscription.consumers and not query.truth(request, ("force",)):
             raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
-        subscription.close_consumers()
+        self._broker.closing.add(subscription.close_consumers())
         topic.unsubscribe(subscription)
         return done()
 

@@ -14,6 +14,7 @@ from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.kafka import KafkaCodec
 from storage.codecs.kafka_layout import ENTRY
 from storage.codecs.kafka_prepare import Messages, pack
+from storage.codecs.pb.PulsarApi_pb2 import EncryptionKeys
 from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
@@ -179,6 +180,21 @@ async def test_records_that_the_reader_cannot_carry_are_walked_over(broker, part
     assert (result.first_offset, result.left_out) == (9, 5)
     records, result = await read_values(partition, "iggy", 10, bytes_max=ALL)
     assert (records, result.next_offset, result.left_out) == ([], 12, 2)
+
+
+async def test_what_is_skipped_is_counted_by_the_read_that_walks_over_it(broker, partition):
+    """One that ends before it, for want of room, counts nothing."""
+    await broker.topics.alter_settings(partition.topic.name, {"unreadable_records": "skip"})
+    whole = [single(bytes([letter]) * 1000) for letter in b"ab"]
+    locked = entry(metadata(encryption_keys=[EncryptionKeys(key="k", value=b"v")]), b"?")
+    stored = body(*((one, 1) for one in (*whole, locked)))
+    await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
+    found, next_offset = [], 0
+    while next_offset < 3:
+        _, result = await read_values(partition, "iggy", next_offset, bytes_max=1100)
+        found.append((result.record_count, result.left_out))
+        next_offset = result.next_offset
+    assert found == [(1, 0), (1, 1)]
 
 
 async def test_the_first_record_comes_whole_however_large(broker, partition):

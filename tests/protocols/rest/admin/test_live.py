@@ -6,6 +6,7 @@ from broker.delivery.consumer import SubscriptionKind
 from storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.protocols.rest.asgi import call
+from tests.waiting import until
 
 SPACE = "/admin/v2/non-persistent/public/default"
 LIVE = f"{SPACE}/live"
@@ -81,7 +82,7 @@ async def test_what_is_in_use_goes_by_force_alone(ask, topic):
     await ask("DELETE", f"{LIVE}/subscription/nobody", status=404)
     (consumer,) = topic.subscriptions[b"s"].consumers
     await ask("DELETE", f"{LIVE}/subscription/s?force=true", status=204)
-    assert consumer.was_disconnected
+    await until(lambda: consumer.was_disconnected)
     await ask("DELETE", f"{LIVE}?force=true", status=204)
 
 
