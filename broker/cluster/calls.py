@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from broker import errors
+from broker.cluster.gathered import Gathered
 from broker.cluster.links import (
     Hello,
     LinkLost,
@@ -76,6 +77,7 @@ class Home(Siblings):
         self._reached = reached
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
         self._limit = trio.CapacityLimiter(CALLS_MAX)
+        self._kept = Gathered(self._ask_what_is_kept)
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Have the owner of the catalogue make a change; it is followed on return. Raises the
@@ -122,7 +124,10 @@ class Home(Siblings):
         await self._ask_node(node, asker, "purge", [topic])
 
     async def kept(self) -> Mapping[str, Kept]:
-        """As `Siblings.kept`."""
+        """As `Siblings.kept`; those who ask at the same time share the answers."""
+        return await self._kept()
+
+    async def _ask_what_is_kept(self) -> Mapping[str, Kept]:
         found: dict[str, Kept] = {}
 
         async def one(owner: Owner) -> None:

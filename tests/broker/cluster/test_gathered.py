@@ -1,0 +1,72 @@
+"""One call for many: nobody gets an answer that is older than the question."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from broker.cluster.gathered import Gathered
+
+
+class Asked:
+    """Calls that end when they are let go, numbered."""
+
+    def __init__(self):
+        self.begun = 0
+        self.room = trio.Semaphore(0)
+
+    async def __call__(self):
+        self.begun += 1
+        number = self.begun
+        await self.room.acquire()
+        return number
+
+
+@pytest.fixture
+def asked():
+    return Asked()
+
+
+@pytest.fixture
+def ask(asked, nursery):
+    """Ask so often at the same time; answers come into the list that it returns."""
+    gathered = Gathered(asked)
+
+    def ask(times=1, nursery=nursery):
+        found = []
+
+        async def one():
+            found.append(await gathered())
+
+        for _ in range(times):
+            nursery.start_soon(one)
+        return found
+
+    return ask
+
+
+async def test_who_asks_during_a_call_shares_the_next_one(asked, ask):
+    first = ask()
+    await wait_all_tasks_blocked()
+    later = ask(50)
+    await wait_all_tasks_blocked()
+    assert asked.begun == 1
+    asked.room.release()
+    await wait_all_tasks_blocked()
+    assert (first, later, asked.begun) == ([1], [], 2)
+    last = ask(3)
+    asked.room.release()
+    asked.room.release()
+    await wait_all_tasks_blocked()
+    assert (later, last, asked.begun) == ([2] * 50, [3] * 3, 3)
+
+
+async def test_the_others_are_answered_where_the_one_that_calls_is_cancelled(asked, ask, nursery):
+    async with trio.open_nursery() as leaving:
+        gone = ask(nursery=leaving)
+        await wait_all_tasks_blocked()
+        leaving.cancel_scope.cancel()
+    found = ask(2)
+    await wait_all_tasks_blocked()
+    asked.room.release()
+    await wait_all_tasks_blocked()
+    assert (gone, found) == ([], [2, 2])
