@@ -132,18 +132,21 @@ class Broker:
             report=report,
             hold_lost=self.metrics.hold_lost,
         )
-        self.backlogs = Backlogs(
-            self.topics,
-            self.subscriptions,
-            interval_ms=config.log.retention_check_ms,
-            now_us=self.now_us,
-            expired=self.metrics.expired,
-        )
+        self.backlogs = self._make_backlogs()
         self.members = Members()  # of all listeners
         self.members.add_source(self.dispatchers.members)
         self.compactor = self._compactor()
         self._listen()
         self._recover()
+
+    def _make_backlogs(self) -> Backlogs:
+        return Backlogs(
+            self.topics,
+            self.subscriptions,
+            interval_ms=self.config.log.retention_check_ms,
+            now_us=self.now_us,
+            expired=self.metrics.expired,
+        )
 
     # What is otherwise among other brokers.
 
