@@ -17,7 +17,7 @@ from conformance.raw.kafka import KafkaWire
 
 CALL_S = 240  # Some commands start a dozen JVMs one after the other.
 GROUP_S = 60
-REFUSAL_S = 10.0  # Until a client says why it cannot go on; most of it is the start of a JVM.
+REFUSAL_S = 20.0  # Until a client says why it cannot go on; idle, most of it is the start of a JVM.
 SHARED_S = 3.0  # After a member's death the others have its partitions.
 SESSION_S = 6
 PARTITIONS = 3
