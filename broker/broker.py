@@ -43,7 +43,7 @@ from broker.subscriptions.members import Members
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.compaction import Compactor
-from broker.topics.figures import DeletedFigures
+from broker.topics.figures import TopicFigures
 from broker.topics.groups import NamedGroups
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
@@ -350,7 +350,7 @@ class Broker:
         """Have each part hear of what others do."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.topics.listeners.add(self.dispatchers)
-        self.topics.listeners.add(DeletedFigures(self.metrics))
+        self.figures = TopicFigures(self.metrics, self.topics, self.live)
 
     def _recover(self) -> None:
         """Bring folders, catalogue and cursors together as a crash may have left them."""

@@ -9,7 +9,7 @@ when somebody scrapes, and only then is the Prometheus client imported. What the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,6 +134,9 @@ class Metrics:
     """Every counter of one broker."""
 
     def __init__(self) -> None:
+        self.has_topic: Callable[[str], bool] = _always
+        """Whether there is a topic of that name in figures. For others nothing is kept: clients
+        that make and delete topics would fill the memory."""
         self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # That count by topic.
@@ -163,12 +166,19 @@ class Metrics:
         if number is None:
             _, names = COUNTERS.get(name) or GAUGES[name]
             assert len(names) == len(labels), f"{name} has the labels {names}"
+            if "topic" in names and not self.has_topic(labels[names.index("topic")]):
+                return Number()
             if names == ("protocol", "topic"):
                 self._protocols.add(labels[0])
             number = self._numbers[key] = Number()
             if "topic" in names:
                 self._of_topic.setdefault(labels[names.index("topic")], {})[key] = None
         return number
+
+    def value(self, name: str, *labels: str) -> int:
+        """What `number` has counted; 0 where it has nothing yet."""
+        number = self._numbers.get((name, labels))
+        return 0 if number is None else number.value
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: or clients that make and delete topics would fill the memory."""
@@ -237,6 +247,10 @@ class Metrics:
             {name: _Sizes.of(one) for name, one in self._histograms.items()},
             {labels: _Sizes.of(one) for labels, one in self._requests.items()},
         )
+
+
+def _always(topic: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class LiveTopics:
         self._now_us = now_us
         self._closing = closing
         self._live: dict[Place, LiveTopic] = {}
+        self._in_use: set[str] = set()  # Full names of those in `_live`.
         self._places: dict[TopicName, set[Place]] = {}  # Those of `_live`, by name.
         self._schemas: dict[TopicName, list[SchemaMeta]] = {}
         self._idle_since: dict[Place, float] = {}  # Idle longest first.
@@ -81,6 +82,10 @@ class LiveTopics:
     def find(self, name: TopicName, index: int | None) -> LiveTopic | None:
         """A live topic that is there, or one partition of it, if it is in use."""
         return self._live.get(self._place(name, index))
+
+    def is_in_use(self, full: str) -> bool:
+        """Whether there is one of that full name, or partition of one."""
+        return full in self._in_use
 
     def exists(self, name: TopicName) -> bool:
         """Whether it is in use, or was made with partitions."""
@@ -171,6 +176,7 @@ class LiveTopics:
         meta = self._namespaces.get(name.tenant, name.namespace)
         topic.inherited = meta.settings
         self._live[place] = topic
+        self._in_use.add(topic.full)
         self._places.setdefault(name, set()).add(place)
         self._note_idle(topic)
         return topic
@@ -255,6 +261,7 @@ class LiveTopics:
         if topic is None:
             return
         del self._live[place]
+        self._in_use.discard(topic.full)
         topic.deleted = True
         for subscription in list(topic.subscriptions.values()):
             self._closing.add(subscription.close_consumers())

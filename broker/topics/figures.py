@@ -1,18 +1,38 @@
-"""Forgets the figures of topics that are deleted. Knows no protocol."""
+"""Which topics have figures: those that are there. Knows no protocol."""
 
 from __future__ import annotations
 
-from broker.metrics import Metrics
+from typing import TYPE_CHECKING
+
 from broker.topics.topic import Topic, TopicEvent
+from storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from broker.live.topics import LiveTopics
+    from broker.metrics import Metrics
+    from broker.topics.topics import Topics
 
 
-class DeletedFigures:
-    """Hears of topics that go."""
+class TopicFigures:
+    """Hears of topics that go, and has nobody count for one that is not there: a reader may come to
+    its end after its topic's.
+    """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, topics: Topics, live: LiveTopics) -> None:
         self._metrics = metrics
+        self._topics = topics
+        self._live = live
+        topics.listeners.add(self)
+        metrics.has_topic = self._is_there
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """See `TopicListener`."""
         if event in (TopicEvent.DELETED, TopicEvent.RENAMED):
             self._metrics.forget_topic(topic.figures_name)
+
+    def _is_there(self, name: str) -> bool:
+        """Of `Topic.figures_name`."""
+        parts = name.split("/")
+        if len(parts) == 3:
+            return self._topics.find(TopicName(*parts)) is not None
+        return self._live.is_in_use(name)

@@ -117,9 +117,9 @@ async def _subscription(
         "msgThroughputOut": 0.0,
         "msgRateRedeliver": 0.0,
         "msgRateExpired": 0.0,
-        "totalMsgExpired": broker.metrics.number(
+        "totalMsgExpired": broker.metrics.value(
             "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
-        ).value,
+        ),
         "messageAckRate": 0.0,
         "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
         "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),

@@ -1,0 +1,48 @@
+"""Figures are kept of topics that are there: memory does not grow with those that were."""
+
+import pytest
+
+from storage.metadata.names import TopicName
+
+NAME = TopicName("public", "default", "t")
+COUNTED = "braidlog_records_out"
+
+
+def kept(broker) -> set[str]:
+    """The topics that have figures."""
+    return {labels[1] for name, labels, _ in broker.metrics.snapshot().numbers if name == COUNTED}
+
+
+async def test_a_reader_that_ends_after_its_topic_is_counted_for_nobody(broker):
+    for _ in range(3):
+        topic = await broker.topics.create(NAME, 1)
+        broker.metrics.records_out("kafka", topic.figures_name, 2, 10)
+        assert kept(broker) == {NAME.full}
+        await broker.topics.delete(NAME)
+        broker.metrics.records_out("kafka", topic.figures_name, 3, 10)
+        broker.metrics.expired(topic.figures_name, "s", 1)
+        assert broker.metrics.snapshot().by_topic([COUNTED]) == {COUNTED: {}}
+        assert kept(broker) == set()
+
+
+@pytest.mark.parametrize("index", [None, 1])
+async def test_the_same_holds_for_those_that_keep_nothing(broker, index):
+    if index is not None:
+        await broker.live.partition(NAME, 2)
+    topic = broker.live.get(NAME, index, make=True)
+    broker.metrics.records_out("pulsar", topic.figures_name, 2, 10)
+    assert kept(broker) == {topic.full}
+    await broker.live.delete(NAME)
+    broker.metrics.records_out("pulsar", topic.figures_name, 2, 10)
+    assert kept(broker) == set()
+
+
+async def test_to_look_at_a_figure_makes_none(broker):
+    await broker.topics.create(NAME, 1)
+    for number in range(10):
+        assert broker.metrics.value("braidlog_expired_records", NAME.full, f"s{number}") == 0
+    assert not any(
+        name == "braidlog_expired_records" for name, _, _ in broker.metrics.snapshot().numbers
+    )
+    broker.metrics.expired(NAME.full, "s1", 2)
+    assert broker.metrics.value("braidlog_expired_records", NAME.full, "s1") == 2
