@@ -111,6 +111,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         authentication=SimpleNamespace(required=False),
         metrics=metrics,
         poller=Poller(),
+        is_leaving=False,
         topics=NoTopics(),
         live=None,
         data_dir=data_dir,
