@@ -39,7 +39,7 @@ async def test_readyz_says_no_while_starting(tmp_path):
 
 
 async def test_readyz_says_no_while_stopping(broker):
-    broker.stopping.set()
+    broker.is_leaving = True
     answer = await call(app_of(broker), "GET", "/readyz")
     assert (answer.status, answer.json["ready"]) == (503, False)
 
