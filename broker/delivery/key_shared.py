@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from broker.delivery import entries as ids
+from broker.delivery import returning
 from broker.delivery.again import Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
 from broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES, tell_acked
 from broker.delivery.entries import Entry
 from broker.delivery.key_slots import KeyPolicy
-from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher, Shares
+from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
+from broker.delivery.shares import Shares
 from broker.delivery.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
         # Slots of which something goes again, by the consumer who may have it.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
+        self._unsorted: list[Lane] = []  # Slots that may be ready, since owners have changed.
 
     def check_room(self, consumer: Consumer) -> None:
         """Raises InvalidRequest for ranges that cannot be, or that another consumer has."""
@@ -83,6 +86,8 @@ class KeySharedDispatcher(SharedDispatcher):
     def rewind(self) -> None:
         """Start again at the first entry that is not acknowledged."""
         self._ready.clear()
+        self._unsorted.clear()
+        self._holders.clear()
         super().rewind()
 
     def _joined(self, consumer: Consumer) -> None:
@@ -97,11 +102,18 @@ class KeySharedDispatcher(SharedDispatcher):
         self._share_out_slots()
 
     def _share_out_slots(self) -> None:
-        """Slots may have other owners than before."""
+        """Slots may have other owners than before: they are looked at in pieces."""
         self._owners.clear()
         self._ready.clear()
-        for slot in self._again.lanes:
-            self._note_ready(slot)
+        self._unsorted = list(self._again.lanes)
+
+    def _can_give(self) -> bool:
+        for _ in range(min(len(self._unsorted), returning.RETURNED_TOGETHER)):
+            if (slot := self._unsorted.pop()) in self._again.lanes:
+                self._note_ready(slot)
+        if self._unsorted:
+            self.wake()
+        return super()._can_give()
 
     # Who may have what.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.delivery import entries as ids
+from broker.delivery import returning
 from broker.delivery.again import ANYBODY, Again, Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
 from broker.delivery.cursor import CursorState
@@ -29,6 +30,7 @@ from broker.delivery.dispatcher import (
     tell_acked,
 )
 from broker.delivery.entries import Entry, EntryId, Span
+from broker.delivery.shares import Shares
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange
 
@@ -67,6 +69,7 @@ class SharedDispatcher(Dispatcher):
         super().__init__(partition, name, cursor, surroundings)
         self._turns: deque[Consumer] = deque()  # Longest without a turn first.
         self._again = Again()
+        self._returning = returning.Returning()
         self._again_bytes = 1  # For the next read of what goes again: one batch, or many.
         self._delays = Delays()
         self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
@@ -85,6 +88,8 @@ class SharedDispatcher(Dispatcher):
         """
         assert not any(consumer.pending for consumer in self.consumers)
         self._again.clear()
+        self._returning.clear()
+        self._unacked, self._is_blocked = 0, False
         self._delays.clear()
         self._redeliveries.clear()
         self._chunk_consumer.clear()
@@ -108,8 +113,7 @@ class SharedDispatcher(Dispatcher):
         for offset in offsets:
             consumer.messages_redelivered += pending[offset].wanted
             self._redeliveries[offset] = self._redeliveries.get(offset, 0) + 1
-        self._send_again(consumer, offsets)
-        self._unblock(consumer)
+        self._give_back(consumer, sorted(offsets))
         self.wake()
 
     @staticmethod
@@ -125,11 +129,29 @@ class SharedDispatcher(Dispatcher):
         """What is told of an entry that a consumer no longer holds."""
         return None
 
+    def _give_back(self, consumer: Consumer, offsets: Sequence[int]) -> None:
+        """The consumer gives these entries back: at once, or many a piece a turn."""
+        if len(offsets) > returning.RETURNED_TOGETHER:
+            pending = consumer.pending
+            chunks = [offset for offset in offsets if pending[offset].chunk_uuid]
+            self._send_again(consumer, chunks)  # Nobody may be sent a later piece before these.
+            self._returning.add(consumer, offsets)
+        else:
+            self._send_again(consumer, offsets)
+        self._unblock(consumer)
+
+    def _return_some(self) -> None:
+        """One piece of what is given back."""
+        consumer, offsets = self._returning.take()
+        self._send_again(consumer, offsets)
+        self._unblock(consumer)
+        self.wake()
+
     def _send_again(self, consumer: Consumer, offsets: Iterable[int]) -> None:
         """The consumer no longer holds these entries, and somebody is to have them."""
         by_lane: dict[Lane, list[int]] = {}
         pending, released, wanted = consumer.pending, self._released, 0
-        for offset in offsets:  # Tens of thousands where a consumer leaves.
+        for offset in offsets:
             held = pending.pop(offset)
             wanted += held.wanted
             if released is not None:
@@ -154,6 +176,8 @@ class SharedDispatcher(Dispatcher):
 
     def _can_give(self) -> bool:
         self._collect_due()
+        if self._returning:
+            self._return_some()
         if self._is_blocked:
             return False
         return any(c.can_take and c.takes_more() for c in self.consumers)
@@ -357,8 +381,7 @@ class SharedDispatcher(Dispatcher):
         self._turns.remove(consumer)
         for uuid in [u for u, owner in self._chunk_consumer.items() if owner is consumer]:
             del self._chunk_consumer[uuid]
-        self._send_again(consumer, list(consumer.pending))
-        self._unblock(consumer)
+        self._give_back(consumer, list(consumer.pending))
 
     def _delivered_span(self, message_id: EntryId) -> Span | None:
         if message_id.ledger != self.partition.partition_id:
@@ -444,42 +467,3 @@ class SharedDispatcher(Dispatcher):
         if self._is_blocked and self._unacked <= UNACKED_MAX_SUBSCRIPTION // 2:
             self._is_blocked = False
             self.wake()
-
-
-class Shares:
-    """What each consumer is sent at the end of a turn."""
-
-    def __init__(self, entries_max: int) -> None:
-        """`entries_max`: how many one consumer takes before the next one has its turn."""
-        self.current: Consumer | None = None  # Whose turn it is.
-        self._entries_max = entries_max
-        self._left = 0
-        self._takes_more: dict[Consumer, bool] = {}
-        self._entries: dict[Consumer, list[Entry]] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the current consumer had its turn."""
-        return self._left <= 0
-
-    def begin(self, consumer: Consumer | None) -> None:
-        """It is this consumer's turn."""
-        self.current = consumer
-        self._left = self._entries_max
-
-    def takes_more(self, consumer: Consumer) -> bool:
-        """Whether the consumer's connection had room at the beginning of the turn."""
-        takes = self._takes_more.get(consumer)
-        if takes is None:
-            takes = self._takes_more[consumer] = consumer.takes_more()
-        return takes
-
-    def add(self, consumer: Consumer, entry: Entry) -> None:
-        """The consumer is to be sent this."""
-        self._entries.setdefault(consumer, []).append(entry)
-        self._left -= 1
-
-    def send(self) -> None:
-        """Send everything."""
-        for consumer, entries in self._entries.items():
-            consumer.send(entries, sum([len(entry.body) for entry in entries]))

@@ -56,9 +56,11 @@ class SharedState:
             self.broker.closing.add(_closed(producers))
 
     def producer_name(self) -> str:
-        """A name for a producer that brings none: never given out before, over restarts too."""
+        """A name for a producer that brings none: never given out before, over restarts too, and
+        by no other broker.
+        """
         self._named += 1
-        return f"braidlog-{self._started}-{self._named}"
+        return f"braidlog-{self.broker.placement.node_id}-{self._started}-{self._named}"
 
 
 def _closed(producers: Sequence[Producer]) -> Iterator[None]:

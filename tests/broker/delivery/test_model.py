@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from broker.delivery import returning
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.failover import DELAY_S, FailoverDispatcher
 from broker.delivery.key_shared import KeySharedDispatcher
@@ -221,7 +222,19 @@ class Model:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_delivery_is_as_the_model_says(kind, seed, autojump_clock):
-    rng = random.Random(f"{kind} {seed}")
+    await live(kind, random.Random(f"{kind} {seed}"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["shared", "key_shared"])
+async def test_the_same_where_entries_are_given_back_in_pieces(
+    kind, seed, autojump_clock, monkeypatch
+):
+    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 2)
+    await live(kind, random.Random(f"{kind} {seed} in pieces"))
+
+
+async def live(kind, rng):
     dispatcher, settings, consumers_max = KINDS[kind]
     settings = {name: make() for name, make in settings.items()}
     async with stage(dispatcher, **settings) as play:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.delivery import delays
+from broker.delivery import delays, returning
 from broker.delivery import dispatcher as dispatch
 from broker.delivery import shared as dispatch_shared
 from broker.delivery.shared import SharedDispatcher
@@ -165,6 +165,22 @@ async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
         await play.settled()
         shares = sorted(consumer.offsets for consumer in consumers)
         assert shares == [[], [0, 2, 4], [1, 3, 5]]
+
+
+async def test_pieces_come_back_first_where_much_is_given_back(monkeypatch):
+    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
+    async with stage(SharedDispatcher) as play:
+        first = await play.join_settled(permits=100)
+        play.partition.entries(1, 1, 1)
+        for number in range(2):
+            play.partition.entries(1, metadata=chunk(number))
+        await play.settled()
+        second = play.join(permits=100)
+        play.leave(first)
+        play.partition.entries(1, metadata=chunk(2))
+        await play.settled()
+        assert sorted(second.offsets) == [0, 1, 2, 3, 4, 5]
+        assert [offset for offset in second.offsets if offset >= 3] == [3, 4, 5]
 
 
 async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatch):

@@ -1,16 +1,21 @@
 """WATCH_TOPIC_LIST: what a consumer by pattern is told, and what a pattern may cost."""
 
 import pytest
+import trio
 
 from broker.access.access import Access
 from broker.access.rights import Action
 from protocols.pulsar import topic_lists, watchers, watching
 from protocols.pulsar.machine import Type
+from protocols.pulsar.shared import SharedState
 from protocols.pulsar.topic_lists import TopicList, topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
+from tests.broker.cluster.nodes import Node, balanced, topic_of
+from tests.broker.cluster.test_membership import stepping_on
 from tests.protocols.pulsar.talk import Client
+from tests.storage.shared.shared_dirs import SharedStore
 
 pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
 
@@ -243,3 +248,32 @@ async def test_topics_that_change_while_the_list_is_filled_are_right_in_it(broke
     await made.fill(Changing())
     assert made.names == full("kept", "late-partition-0", "late-partition-1")
     assert made.changes_since(0) is not None
+
+
+async def test_a_broker_hears_of_topics_that_another_one_of_its_cluster_changes(tmp_path):
+    store, place = SharedStore(tmp_path), ("public", "default")
+    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+        await balanced(store, first, second)
+        follower = second if first.broker.catalogue.is_owned else first
+        owner = first if follower is second else second
+        lists = SharedState(follower.broker).topic_lists
+        await lists.fill(place, there := lists.open(place))
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                topics = owner.broker.topics
+                mine, theirs = topic_of(owner.held), topic_of(follower.held)
+                await topics.create(mine, 1)
+                await topics.create(theirs, 2)
+                assert there.names == sorted([*full(mine.topic), *full(*parts(theirs, 2))])
+                await topics.add_partitions(theirs, 3)
+                await topics.delete(mine)
+                assert there.names == full(*parts(theirs, 3))
+                await topics.create(mine, 1)
+                await topics.delete(theirs)
+                assert there.names == full(mine.topic)
+                nursery.cancel_scope.cancel()
+
+
+def parts(name, count):
+    return [f"{name.topic}-partition-{number}" for number in range(count)]

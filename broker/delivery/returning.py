@@ -1,0 +1,39 @@
+"""Entries that consumers give back, in pieces: who leaves, or wants everything once more, may hold
+50,000, and each may have a key of its own. Keeps offsets; knows no lane.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from broker.delivery.consumer import Consumer
+
+# Entries that are given back in one turn of the loop: some 10 ms where each has its own key.
+RETURNED_TOGETHER: Final = 2000
+
+
+class Returning:
+    """What is still to be given back: its consumers hold it until then."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[Consumer, Sequence[int]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def add(self, consumer: Consumer, offsets: Sequence[int]) -> None:
+        """The consumer gives these back; those of one key are given back in this order."""
+        for first in range(0, len(offsets), RETURNED_TOGETHER):
+            self._pieces.append((consumer, offsets[first : first + RETURNED_TOGETHER]))
+
+    def take(self) -> tuple[Consumer, Sequence[int]]:
+        """The next piece: a consumer, and entries that it still holds."""
+        consumer, offsets = self._pieces.popleft()
+        return consumer, [offset for offset in offsets if offset in consumer.pending]
+
+    def clear(self) -> None:
+        """Nothing is given back: whoever held it is forgotten."""
+        self._pieces.clear()

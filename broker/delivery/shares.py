@@ -1,0 +1,48 @@
+"""What each consumer is sent at the end of one turn of the pump. Knows no kind of subscription."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.delivery.consumer import Consumer
+    from broker.delivery.entries import Entry
+
+
+class Shares:
+    """What each consumer is sent at the end of a turn."""
+
+    def __init__(self, entries_max: int) -> None:
+        """`entries_max`: how many one consumer takes before the next one has its turn."""
+        self.current: Consumer | None = None  # Whose turn it is.
+        self._entries_max = entries_max
+        self._left = 0
+        self._takes_more: dict[Consumer, bool] = {}
+        self._entries: dict[Consumer, list[Entry]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the current consumer had its turn."""
+        return self._left <= 0
+
+    def begin(self, consumer: Consumer | None) -> None:
+        """It is this consumer's turn."""
+        self.current = consumer
+        self._left = self._entries_max
+
+    def takes_more(self, consumer: Consumer) -> bool:
+        """Whether the consumer's connection had room at the beginning of the turn."""
+        takes = self._takes_more.get(consumer)
+        if takes is None:
+            takes = self._takes_more[consumer] = consumer.takes_more()
+        return takes
+
+    def add(self, consumer: Consumer, entry: Entry) -> None:
+        """The consumer is to be sent this."""
+        self._entries.setdefault(consumer, []).append(entry)
+        self._left -= 1
+
+    def send(self) -> None:
+        """Send everything."""
+        for consumer, entries in self._entries.items():
+            consumer.send(entries, sum([len(entry.body) for entry in entries]))

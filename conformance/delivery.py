@@ -1,0 +1,259 @@
+"""`python -m conformance.delivery [--seeds N] [--first N] [--report FILE]`: real clients by chance.
+Consumers come, close or are gone without a word, acknowledge and return what they have, while
+messages are published; a model says what may come. Each seed is a life of one subscription, of each
+kind in turn, and has to end.
+
+What the model holds against the broker: nothing comes that was not sent; what a consumer had
+acknowledged when it closed never comes again; no key is at two consumers; in the end everything
+that is not acknowledged comes, and nothing after that.
+"""
+
+import argparse
+import faulthandler
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pulsar
+
+from conformance.server import RunningBroker
+
+KINDS: Final = {
+    "Exclusive": pulsar.ConsumerType.Exclusive,
+    "Failover": pulsar.ConsumerType.Failover,
+    "Shared": pulsar.ConsumerType.Shared,
+    "Key_Shared": pulsar.ConsumerType.KeyShared,
+}
+CONSUMERS_MAX: Final = 3
+KEYS: Final = 6
+STEPS: Final = 80
+RECEIVE_MS: Final = 20
+QUIET_MS: Final = 300  # How long a receive that is to stay empty waits.
+DRAIN_S: Final = 60.0
+SEED_S: Final = 180.0  # A seed that has not ended by then tells where it hangs.
+
+
+class Member:
+    """One consumer, with a connection of its own, and what it holds."""
+
+    def __init__(self, url: str, topic: str, kind: Any, queue_size: int) -> None:
+        self.client = pulsar.Client(
+            url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), operation_timeout_seconds=60
+        )
+        self.consumer = self.client.subscribe(
+            topic,
+            "s",
+            consumer_type=kind,
+            initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=queue_size,
+            negative_ack_redelivery_delay_ms=50,
+        )
+        self.held: dict[int, Any] = {}  # Messages by value.
+        self.acked: set[int] = set()  # By this consumer; the broker may not know yet.
+
+    def receive(self, wait_ms: int) -> Any | None:
+        """The next message, if one comes in time."""
+        try:
+            return self.consumer.receive(wait_ms)
+        except pulsar.Timeout:
+            return None
+
+
+class Life:
+    """One subscription."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.url = url
+        self.name = list(KINDS)[seed % len(KINDS)]
+        self.topic = f"life-{seed}"
+        self.random = random.Random(seed)
+        self.sent = 0
+        self.members: list[Member] = []
+        self.settled: set[int] = set()  # Acknowledged by consumers that were closed since.
+        self.unsure: set[int] = set()  # Acknowledged by consumers that went without a word.
+        self.faults: list[str] = []
+        self.received = 0
+        self._client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        self._producer = self._client.create_producer(self.topic)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether one consumer at a time has everything."""
+        return self.name in ("Exclusive", "Failover")
+
+    # Steps.
+
+    def publish(self) -> None:
+        """Some messages; each value has its key."""
+        for _ in range(self.random.randrange(1, 15)):
+            value, self.sent = self.sent, self.sent + 1
+            self._producer.send(b"%d" % value, partition_key=f"k{value % KEYS}")
+
+    def join(self) -> None:
+        """One consumer more, if the kind takes it."""
+        if len(self.members) < (1 if self.name == "Exclusive" else CONSUMERS_MAX):
+            size = self.random.choice([1, 5, 1000])
+            self.members.append(Member(self.url, self.topic, KINDS[self.name], size))
+
+    def close(self) -> None:
+        """A consumer closes: what it acknowledged is known to the broker then."""
+        if self.members:
+            member = self.members.pop(self.random.randrange(len(self.members)))
+            member.consumer.close()
+            member.client.close()
+            self.settled |= member.acked
+
+    def vanish(self) -> None:
+        """A consumer goes without a word."""
+        if self.members:
+            member = self.members.pop(self.random.randrange(len(self.members)))
+            member.client.shutdown()
+            self.unsure |= member.acked
+
+    def receive(self) -> None:
+        """Some messages, if they come."""
+        for member in self.members:
+            for _ in range(self.random.randrange(10)):
+                message = member.receive(RECEIVE_MS)
+                if message is None:
+                    break
+                self._take(member, message)
+
+    def acknowledge(self) -> None:
+        """Some of what is held, or everything up to one message."""
+        for member in self.members:
+            if self.in_order and member.held and self.random.random() < 0.3:
+                last = self.random.choice(sorted(member.held))
+                member.consumer.acknowledge_cumulative(member.held[last])
+                known = {value for value in member.held if value <= last}
+            else:
+                count = self.random.randrange(len(member.held) + 1)
+                known = set(self.random.sample(sorted(member.held), count))
+                for value in known:
+                    member.consumer.acknowledge(member.held[value])
+            for value in known:
+                del member.held[value]
+            member.acked |= known
+
+    def give_back(self) -> None:
+        """Some of what is held comes again; of the kinds in order everything does."""
+        for member in self.members:
+            if self.random.random() < 0.3:
+                member.consumer.redeliver_unacknowledged_messages()
+                member.held.clear()
+            else:
+                for value in self.random.sample(sorted(member.held), len(member.held) // 3):
+                    member.consumer.negative_acknowledge(member.held.pop(value))
+
+    # What is heard.
+
+    def _take(self, member: Member, message: Any) -> None:
+        value = int(message.data())
+        self.received += 1
+        if not 0 <= value < self.sent:
+            self.faults.append(f"{value} was never sent")
+        if value in self.settled:
+            self.faults.append(f"{value} came again after its consumer acknowledged and closed")
+        if self.name == "Key_Shared":
+            for other in self.members:
+                if other is not member and any(one % KEYS == value % KEYS for one in other.held):
+                    self.faults.append(f"key {value % KEYS} is at two consumers ({value})")
+        member.held[value] = message
+
+    # A life.
+
+    def run(self, steps: int) -> None:
+        """Any step, again and again; then everything that is left."""
+        choice: Sequence[Callable[[], None]] = (
+            *(self.publish, self.join, self.receive, self.receive, self.acknowledge),
+            *(self.acknowledge, self.give_back, self.close, self.vanish),
+        )
+        weights = (4, 4, 4, 4, 3, 3, 2, 1, 1)
+        for _ in range(steps):
+            self.random.choices(choice, weights)[0]()
+        self._drain()
+        self._client.close()
+
+    def _drain(self) -> None:
+        """Everything that is not acknowledged comes, and then nothing."""
+        for member in self.members:
+            self.unsure |= member.held.keys()  # It may be acknowledged by now, and will be below.
+        if not self.members:
+            self.join()
+        until = time.monotonic() + DRAIN_S
+        is_quiet = False
+        while self._missing() or not is_quiet:
+            if time.monotonic() > until:
+                missing = sorted(self._missing())
+                self.faults.append(f"{len(missing)} never came: {missing[:10]}")
+                break
+            is_quiet = True
+            for member in self.members:
+                while (message := member.receive(QUIET_MS)) is not None:
+                    is_quiet = False
+                    self._take(member, message)
+                    member.consumer.acknowledge(message)
+                    member.acked.add(int(message.data()))
+                for value in [*member.held]:
+                    if value not in member.acked:
+                        member.consumer.acknowledge(member.held[value])
+                        member.acked.add(value)
+                member.held.clear()
+        while self.members:
+            self.close()
+        self.join()
+        if (surplus := self.members[0].receive(QUIET_MS)) is not None:
+            self.faults.append(f"{surplus.data()!r} came when all was acknowledged")
+        self.close()
+
+    def _missing(self) -> set[int]:
+        known = self.settled | self.unsure
+        return set(range(self.sent)) - known.union(*(member.acked for member in self.members))
+
+
+def run(seeds: Sequence[int], steps: int = STEPS, told: Callable[[str], None] = print) -> list[str]:
+    """What was broken; `told` hears of each seed that ended."""
+    broken = []
+    with RunningBroker() as broker:
+        for seed in seeds:
+            faulthandler.dump_traceback_later(SEED_S, exit=True)
+            begun = time.monotonic()
+            life = Life(f"pulsar://{broker.addresses['pulsar']}", seed)
+            life.run(steps)
+            faulthandler.cancel_dump_traceback_later()
+            broken += [f"{life.name}, seed {seed}: {fault}" for fault in life.faults]
+            seconds = time.monotonic() - begun
+            told(
+                f"| {seed} | {life.name} | {life.sent:,} | {life.received:,} | {seconds:.1f} s"
+                f" | {len(life.faults)} |"
+            )
+    return broken
+
+
+def main() -> int:
+    """Exit code 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.delivery", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
+    asked = parser.parse_args()
+    lines: list[str] = []
+
+    def told(line: str) -> None:
+        lines.append(line)
+        print(line, flush=True)
+        if asked.report:
+            asked.report.write_text("\n".join(lines) + "\n")
+
+    told("| seed | kind | sent | received | took | faults |")
+    told("| --- | --- | --- | --- | --- | --- |")
+    broken = run(range(asked.first, asked.first + asked.seeds), told=told)
+    print("\n".join(broken[:20]), flush=True)
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""Real clients against the model of delivery, each kind of subscription once."""
+
+import pytest
+
+pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+
+from conformance.delivery import KINDS, run
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+
+def test_every_kind_does_what_the_model_says() -> None:
+    told: list[str] = []
+    assert run(range(len(KINDS)), steps=30, told=told.append) == []
+    assert len(told) == len(KINDS)
