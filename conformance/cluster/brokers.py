@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from conformance.cluster.network import LOOPBACK, Place
-from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed
+from conformance.cluster.network import LOOPBACK, OUTSIDE, Place
+from conformance.cluster.proxies import BROKERS, Proxies
+from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed, free_port
 from conformance.server import RunningBroker
 
 PORTS: Final = {"kafka": 9092, "pulsar": 6650, "iggy": 8090, "http": 8080}
@@ -38,11 +39,28 @@ def command(settings: list[str], *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def proxied(postgres: Postgres, seaweed: Seaweed, proxies: Proxies, node: int) -> list[str]:
+    """How a broker reaches both stores by proxies of its own."""
+    name = f"{BROKERS}{node}"
+    host, port = proxies.through(name, "pg", (postgres.place.host, postgres.port))
+    database = postgres.database.replace(f":{postgres.port}/", f":{port}/")
+    s3_host, s3_port = proxies.through(name, "s3", (seaweed.place.host, seaweed.port))
+    assert host == postgres.place.host
+    return [f"shared.database={database}", f"shared.endpoint=http://{s3_host}:{s3_port}"]
+
+
 class ClusterBroker(RunningBroker):
-    """A broker of a cluster with all listeners, which may run in a namespace of its own."""
+    """A broker of a cluster with all listeners, which may run in a namespace of its own, or have
+    proxies in front of all that it listens on.
+    """
 
     def __init__(
-        self, folder: Path, node: int, settings: Sequence[str], place: Place = LOOPBACK
+        self,
+        folder: Path,
+        node: int,
+        settings: Sequence[str],
+        place: Place = LOOPBACK,
+        proxies: Proxies | None = None,
     ) -> None:
         own = [*settings, f"cluster.node_id={node}"]
         listen = {}
@@ -54,9 +72,35 @@ class ClusterBroker(RunningBroker):
             folder.mkdir(parents=True, exist_ok=True)
             password.write_text("iggy")
             own.append(f"listeners.iggy.password_file={password}")
+        self._proxied: dict[str, str] = {}
+        if proxies is not None:
+            listen, advertised = self._behind(proxies, f"{BROKERS}{node}")
+            own += advertised
         super().__init__(folder, listen=listen, settings=own, environment=KEYS)
         self.node = node
         self._enter = list(place.enter)
+
+    def _behind(self, proxies: Proxies, name: str) -> tuple[dict[str, str], list[str]]:
+        """Where it is to listen, and the settings that tell others of the proxies instead."""
+        host = LOOPBACK.host
+        listen, settings = {}, []
+        for protocol in PORTS:
+            port = free_port()
+            seen_host, seen_port = proxies.through(OUTSIDE, name, (host, port))
+            self._proxied[protocol] = f"{seen_host}:{seen_port}"
+            listen[protocol] = f"{host}:{port}"
+            settings.append(f"listeners.{protocol}.advertised={self._proxied[protocol]}")
+        port = free_port()
+        seen_host, seen_port = proxies.through(BROKERS, name, (host, port))
+        settings.append(f"cluster.listen={host}:{port}")
+        settings.append(f"cluster.advertised={seen_host}:{seen_port}")
+        return listen, settings
+
+    def is_ready(self) -> bool:
+        """As `RunningBroker.is_ready`; clients are to go through the proxies."""
+        ready = super().is_ready()
+        self.addresses = {**self.addresses, **self._proxied} if self.addresses else {}
+        return ready
 
     @property
     def command(self) -> list[str]:

@@ -3,7 +3,8 @@ nothing that was acknowledged is lost, doubled or moved, and all clients go on.
 
 `python -m conformance.cluster.faults --faults 200 --topics 100` for a long run, `--only kill,hang`
 to measure how long a fault lasts for clients. Writers and readers of all protocols work all the
-while; the judge of histories says what was broken. Without network namespaces there are no cuts.
+while; the judge of histories says what was broken. Cuts are made by network namespaces, or by TCP
+proxies where this machine allows none (or with `--proxies`).
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Final
 from conformance.cluster import servers
 from conformance.cluster.book import Book
 from conformance.cluster.brokers import command
-from conformance.cluster.causes import CAUSES, CUTS, SHORT
+from conformance.cluster.causes import CAUSES, SHORT
 from conformance.cluster.clients import WRITERS, Client, Load, writers
 from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
@@ -145,16 +146,11 @@ class Run:
         done.acknowledged = sum(self.book.acknowledged.values())
 
 
-def chosen(count: int, only: Sequence[str], seed: int, *, can_cut: bool) -> list[str]:
-    """That many causes, drawn from all or from those named; what cannot be cut here is left out."""
-    names = [name for name in only or CAUSES if can_cut or name not in CUTS]
+def chosen(count: int, only: Sequence[str], seed: int) -> list[str]:
+    """That many causes, drawn from all or from those named."""
+    names = list(only or CAUSES)
     rng = random.Random(seed)
     return [rng.choice(names) for _ in range(count)]
-
-
-def short(*, can_cut: bool) -> list[str]:
-    """The causes of the short run."""
-    return [name for name in SHORT if can_cut or name not in CUTS]
 
 
 def after(cluster: Cluster) -> list[str]:
@@ -183,6 +179,7 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="causes, with commas between them")
+    parser.add_argument("--proxies", action="store_true", help="cut without namespaces")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--report", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="evidence, where one is lost")
@@ -194,12 +191,11 @@ def main() -> int:
         return 1
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-faults-") as scratch,
-        Cluster(Path(scratch), [*QUICK, *asked.settings]) as cluster,
+        Cluster(Path(scratch), [*QUICK, *asked.settings], namespaces=not asked.proxies) as cluster,
     ):
-        can_cut = cluster.network is not None
-        names = short(can_cut=can_cut)
+        names = list(SHORT)
         if asked.faults:
-            names = chosen(asked.faults, only, asked.seed, can_cut=can_cut)
+            names = chosen(asked.faults, only, asked.seed)
         begun = time.monotonic()
         run = Run(cluster, asked.topics, asked.seed)
         try:

@@ -1,5 +1,5 @@
 """Three brokers, PostgreSQL and SeaweedFS for a run, each in a network namespace of its own where
-this machine lets us, else on loopback.
+this machine lets us, else on loopback with TCP proxies between them.
 """
 
 import signal
@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 import psycopg
 
 from conformance.cluster import servers
-from conformance.cluster.brokers import ClusterBroker, command, settings_for
+from conformance.cluster.brokers import ClusterBroker, command, proxied, settings_for
 from conformance.cluster.network import LOOPBACK, Network, NoNetwork, Place
+from conformance.cluster.proxies import Proxies
 
 NODES: Final = (1, 2, 3)
 QUICK: Final = (
@@ -44,26 +45,37 @@ class Lost(AssertionError):
 class Cluster:
     """PostgreSQL, SeaweedFS and three brokers, each in a place of its own; a context manager."""
 
-    def __init__(self, folder: Path, settings: Sequence[str] = QUICK, *, cuts: bool = True) -> None:
-        """Without `cuts` all of it is on loopback."""
+    def __init__(
+        self,
+        folder: Path,
+        settings: Sequence[str] = QUICK,
+        *,
+        cuts: bool = True,
+        namespaces: bool = True,
+    ) -> None:
+        """Without `cuts` all of it is on loopback; without `namespaces` proxies make the cuts."""
         self._folder = folder
         self._settings = settings
         self._cuts = cuts
+        self._namespaces = namespaces
         self._held = ExitStack()
-        self.network: Network | None = None
+        self.network: Network | Proxies | None = None
 
     def __enter__(self) -> "Cluster":
         with self._held as held:
-            try:
-                if self._cuts:
-                    self.network = held.enter_context(
-                        Network([*(f"node{node}" for node in NODES), "pg", "s3"])
-                    )
-            except NoNetwork as reason:
-                print(f"no cuts: {reason}", flush=True)
+            if self._cuts:
+                self.network = held.enter_context(self._make_network())
             self._start(held)
             self._held = held.pop_all()
         return self
+
+    def _make_network(self) -> Network | Proxies:
+        if self._namespaces:
+            try:
+                return Network([*(f"node{node}" for node in NODES), "pg", "s3"])
+            except NoNetwork as reason:
+                print(f"cuts by proxies: {reason}", flush=True)
+        return Proxies()
 
     def _start(self, held: ExitStack) -> None:
         self._folder.chmod(0o755)  # PostgreSQL has a user of its own.
@@ -73,11 +85,15 @@ class Cluster:
         self.settings = [*settings_for(self.postgres, self.seaweed, "faults"), *self._settings]
         code, said = command(self.settings, "init")
         assert code == 0, said
-        self.brokers = [
-            ClusterBroker(folder / f"node{node}", node, self.settings, self._place(f"node{node}"))
-            for node in NODES
-        ]
+        self.brokers = [self._broker(node) for node in NODES]
         held.callback(self.kill)
+
+    def _broker(self, node: int) -> ClusterBroker:
+        folder, place = self._folder / f"node{node}", self._place(f"node{node}")
+        if not isinstance(self.network, Proxies):
+            return ClusterBroker(folder, node, self.settings, place)
+        stores = proxied(self.postgres, self.seaweed, self.network, node)
+        return ClusterBroker(folder, node, [*self.settings, *stores], place, self.network)
 
     def _place(self, name: str) -> Place:
         return LOOPBACK if self.network is None else self.network.place(name)

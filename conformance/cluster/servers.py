@@ -238,9 +238,14 @@ class Seaweed(Server):
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
 
     @property
+    def port(self) -> int:
+        """The port of its S3."""
+        return self._ports[0]
+
+    @property
     def endpoint(self) -> str:
         """The URL of its S3."""
-        return f"http://{self.place.host}:{self._ports[0]}"
+        return f"http://{self.place.host}:{self.port}"
 
     def command(self) -> list[str]:
         s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc = self._ports

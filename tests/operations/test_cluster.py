@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from conformance.cluster import draining, faults, running, servers
+from conformance.cluster import causes, draining, faults, running, servers
 from conformance.cluster.brokers import command, settings_for
 from conformance.exports import clustered
 from conformance.server import RunningBroker
@@ -264,7 +264,7 @@ def test_an_export_through_any_broker_has_the_records_of_all_while_they_move(clu
 
 def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluster):
     run = faults.Run(cluster, topics=4, seed=1)
-    done = run.run(faults.short(can_cut=cluster.network is not None))
+    done = run.run(causes.SHORT)
     assert not done.faults
     assert done.acknowledged > 100 and done.records >= done.acknowledged
     assert not faults.after(cluster)

@@ -1,0 +1,120 @@
+"""Cuts where nobody may make network namespaces: everything runs on loopback, and each broker has a
+TCP proxy of its own in front of PostgreSQL, the object store, its door and its listeners.
+
+What a cut holds up goes on once it is healed, as TCP sends again what was lost. In front of a door
+it is not seen which broker asks: a cut there is one from all brokers.
+"""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Final, Self
+
+from conformance.cluster.network import LOOPBACK, Place
+
+BROKERS: Final = "node"  # Any of them: the names of all begin so.
+CHUNK_BYTES: Final = 1 << 16
+CONNECT_S: Final = 10.0
+
+
+class Proxies:
+    """Offers what `Network` does; a context manager."""
+
+    def __init__(self) -> None:
+        self._cuts: set[tuple[str, str]] = set()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._sockets: list[socket.socket] = []
+
+    def place(self, name: str) -> Place:
+        """Where a party runs."""
+        return LOOPBACK
+
+    def through(self, source: str, target: str, address: tuple[str, int]) -> tuple[str, int]:
+        """Where that party reaches this one, which listens there or will."""
+        listening = socket.create_server((LOOPBACK.host, 0))
+        self._sockets.append(listening)
+        self._start(self._accept, listening, source, target, address)
+        host, port = listening.getsockname()
+        return host, port
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Nothing that the one sends reaches the other from now on."""
+        with self._changed:
+            self._cuts.add((sender, receiver))
+
+    def heal(self) -> None:
+        """Everybody reaches everybody."""
+        with self._changed:
+            self._cuts.clear()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End every connection."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for one in self._sockets:
+            _end(one)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self, work: object, *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()  # type: ignore[arg-type]
+
+    def _accept(
+        self, listening: socket.socket, source: str, target: str, address: tuple[str, int]
+    ) -> None:
+        with suppress(OSError):  # Closed at the end of the run.
+            while True:
+                client, _ = listening.accept()
+                self._start(self._serve, client, source, target, address)
+
+    def _serve(
+        self, client: socket.socket, source: str, target: str, address: tuple[str, int]
+    ) -> None:
+        self._await_way(source, target)
+        self._await_way(target, source)
+        try:
+            server = socket.create_connection(address, CONNECT_S)
+        except OSError:  # Nobody listens there: that is what the client is told, too.
+            _end(client)
+            return
+        server.settimeout(None)
+        self._sockets += [client, server]
+        self._start(self._pump, client, server, source, target)
+        self._pump(server, client, target, source)
+
+    def _pump(
+        self, reading: socket.socket, writing: socket.socket, sender: str, receiver: str
+    ) -> None:
+        try:
+            while data := reading.recv(CHUNK_BYTES):
+                self._await_way(sender, receiver)
+                writing.sendall(data)
+        except OSError:  # One of them has ended: so does the other.
+            pass
+        finally:
+            _end(reading)
+            _end(writing)
+
+    def _await_way(self, sender: str, receiver: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or not self._is_cut(sender, receiver))
+
+    def _is_cut(self, sender: str, receiver: str) -> bool:
+        return any(_means(sender, one) and _means(receiver, other) for one, other in self._cuts)
+
+
+def _means(party: str, name: str) -> bool:
+    return party == name or (party == BROKERS and name.startswith(BROKERS))
+
+
+def _end(one: socket.socket) -> None:
+    with suppress(OSError):  # Its peer may have ended it.
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

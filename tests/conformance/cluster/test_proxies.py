@@ -1,0 +1,94 @@
+"""Cuts by TCP proxies: what is sent while a way is cut arrives once it is healed, not before."""
+
+import socket
+import threading
+from contextlib import suppress
+
+import pytest
+
+from conformance.cluster.network import OUTSIDE
+from conformance.cluster.proxies import BROKERS, Proxies
+
+SOON_S, NEVER_S = 30.0, 0.1
+
+
+@pytest.fixture
+def echo():
+    """The address of somebody who sends back what comes."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve(client):
+        with suppress(OSError), client:
+            while data := client.recv(100):
+                client.sendall(data)
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=listening.accept()[:1], daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield listening.getsockname()
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+
+
+@pytest.fixture
+def proxies():
+    with Proxies() as made:
+        yield made
+
+
+def said(client, text):
+    """Whether that comes back."""
+    client.sendall(text)
+    return answered(client, text, SOON_S)
+
+
+def answered(client, text, seconds):
+    client.settimeout(seconds)
+    try:
+        return client.recv(100) == text
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize("way", [("node1", "pg"), ("pg", "node1")])
+def test_nothing_passes_a_cut_in_either_way_and_all_of_it_once_it_is_healed(proxies, echo, way):
+    with socket.create_connection(proxies.through("node1", "pg", echo)) as client:
+        assert said(client, b"before")
+        proxies.cut(*way)
+        client.sendall(b"cut")
+        assert not answered(client, b"cut", NEVER_S)
+        proxies.heal()
+        assert answered(client, b"cut", SOON_S)
+
+
+def test_who_connects_while_it_is_cut_is_served_once_it_is_healed(proxies, echo):
+    address = proxies.through("node1", "pg", echo)
+    proxies.cut("node1", "pg")
+    with socket.create_connection(address) as client:
+        client.sendall(b"x")
+        assert not answered(client, b"x", NEVER_S)
+        proxies.heal()
+        assert answered(client, b"x", SOON_S)
+
+
+def test_a_cut_holds_for_those_that_it_names(proxies, echo):
+    proxies.cut("node2", "node1")
+    with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
+        assert said(client, b"of a client")
+    with socket.create_connection(proxies.through(BROKERS, "node3", echo)) as client:
+        assert said(client, b"at another door")
+    with socket.create_connection(proxies.through(BROKERS, "node1", echo)) as client:
+        client.sendall(b"of a broker")
+        assert not answered(client, b"of a broker", NEVER_S)
+
+
+def test_where_nobody_listens_the_connection_ends(proxies):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    with socket.create_connection(proxies.through("node1", "pg", address)) as client:
+        client.settimeout(SOON_S)
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
