@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from protocols.rest.examples import EXAMPLES
 from protocols.rest.messages import ErrorBody
 from protocols.rest.routes import Described, Query, Served
 
@@ -81,7 +82,7 @@ def _operation(method: str, path: str, served: Served, by_type: Mapping[type, Js
         "responses": _responses(served, by_type),
     }
     if served.body is not None:
-        content = {JSON: {"schema": by_type[served.body]}}
+        content = {JSON: {"schema": by_type[served.body], "example": EXAMPLES[served.body]}}
         operation["requestBody"] = {"required": served.needs_body, "content": content}
     return operation
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from protocols.rest.examples import EXAMPLES
 from tests.protocols.rest.asgi import call
 
 SEED = 14
@@ -190,3 +191,30 @@ async def test_every_answer_is_one_that_the_description_allows(app, broker, part
                 )
     assert not wrong, "\n".join(wrong)
     assert {200, 404} <= statuses
+
+
+def by_path_puts_first(operation):
+    """What is made comes before what changes it."""
+    method, path, _ = operation
+    return path, method != "PUT"
+
+
+async def test_every_kind_of_body_has_an_example_that_is_taken(app):
+    document = (await call(app, "GET", "/openapi.json")).json
+    await prepare(app)
+    names = NAMES | {"partition": "0", "user": "anna", "token": "nightly"}
+    seen, refused = set(), []
+    for method, path, operation in sorted(operations(document), key=by_path_puts_first):
+        if "requestBody" not in operation:
+            continue
+        content = operation["requestBody"]["content"][JSON]
+        kind = content["schema"]["$ref"]
+        if kind in seen and method != "PUT":
+            continue
+        asked = path.format_map(names).replace("orders", "fresh" if method == "PUT" else "orders")
+        answer = await call(app, method, asked, content["example"])
+        seen.add(kind)
+        if answer.status >= 300:
+            refused.append(f"{method} {asked}: {answer.status} {answer.body[:200]}")
+    assert not refused, "\n".join(refused)
+    assert len(seen) == len(EXAMPLES)
