@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from conformance.raw.kafka import KafkaWire, parse_set
 from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
-QUIET_S = 30.0  # For connections of an attack to be over.
+QUIET_S = 30.0  # For connections of an attack to be over, once the last of them was taken in.
+LOOK_S = 0.5
 GROWTH_BYTES_MAX = 60 << 20  # Caches fill and allocators keep: what grows without end is more.
 RECORD_CLIENTS = ("kafka", "iggy", "pulsar")
 
@@ -142,10 +144,25 @@ assert set(RECORD_CLIENTS) < set(CLIENTS)
 
 
 def _settled(broker: RunningBroker, files: int) -> int:
-    deadline = time.monotonic() + QUIET_S
-    while (now := open_files(broker)) > files and time.monotonic() < deadline:
-        time.sleep(0.1)
+    """Sockets, once there are no more than before, or nothing changes any more: thousands of
+    connections that are over may still wait to be taken in.
+    """
+    taken, deadline = -1.0, 0.0
+    while (now := open_files(broker)) > files:
+        if (count := _taken_in(broker)) != taken:
+            taken, deadline = count, time.monotonic() + QUIET_S
+        elif time.monotonic() >= deadline:
+            break
+        time.sleep(LOOK_S)
     return now
+
+
+def _taken_in(broker: RunningBroker) -> float:
+    """Connections so far, but for HTTP's: a healthy client makes one after the other."""
+    with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    starts = tuple(f'braidlog_connections_total{{protocol="{one}"' for one in RECORD_CLIENTS)
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(starts))
 
 
 def _is_socket(link: Path) -> bool:
