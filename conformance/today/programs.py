@@ -19,6 +19,7 @@ CACHE = Path(os.environ.get("CONFORMANCE_CLIENTS", Path.home() / ".cache" / "bra
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ALL = ("group", "admin", "transact")  # What a library is tried with besides the codecs.
 BUILD_S = 600
+INSTALLED = "installed"  # Of what the libraries in a program's folder were installed.
 
 
 class Unavailable(Exception):
@@ -71,12 +72,23 @@ def is_older(built: Path, source: Path) -> bool:
     return not built.exists() or built.stat().st_mtime < source.stat().st_mtime
 
 
-def copy_jars(program: Program, pom: Path) -> None:
+def is_installed(folder: Path, listed: Path) -> bool:
+    """Whether a folder has the libraries that this file lists: it keeps a copy of the file."""
+    kept = folder / INSTALLED
+    return kept.exists() and kept.read_bytes() == listed.read_bytes()
+
+
+def copy_jars(program: Program, place: Path) -> None:
     """Copy the jars that a project file names into the program's folder."""
-    if not any(program.folder.glob("*.jar")):
-        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-        where = [f"-DoutputDirectory={program.folder}", "-DincludeScope=runtime"]
-        run_build(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], pom)
+    pom = place / "pom.xml"
+    if is_installed(program.folder, pom):
+        return
+    for old in program.folder.glob("*.jar"):
+        old.unlink()
+    copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    where = [f"-DoutputDirectory={program.folder}", "-DincludeScope=runtime"]
+    run_build(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], place)
+    shutil.copy(pom, program.folder / INSTALLED)
 
 
 def _java(program: Program) -> list[str]:
@@ -118,11 +130,13 @@ def _go(program: Program) -> list[str]:
 
 def _node(program: Program) -> list[str]:
     folder, source = program.folder, SOURCES / program.name
-    if not (folder / "node_modules").exists():
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(source / name, folder)
+    lock = source / "package-lock.json"
+    if not is_installed(folder, lock):
+        for listed in (source / "package.json", lock):
+            shutil.copy(listed, folder)
         # kafkajs' plugin for zstd asks its compiler for a C++ that is too old for today's Node.
         run_build(["npm", "ci", "--no-audit", "--no-fund"], folder, {"CXXFLAGS": "-std=c++17"})
+        shutil.copy(lock, folder / INSTALLED)
     shutil.copy(source / "today.mjs", folder)
     return ["node", str(folder / "today.mjs")]
 

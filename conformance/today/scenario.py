@@ -59,6 +59,12 @@ class Client:
         with KafkaWire((host, int(port))) as wire:
             wire.create(topic)
 
+    def create(self, topic: str, partitions: int) -> None:
+        """As Kafka's own admin tools make a topic: a real Kafka may be asked, too."""
+        host, _, port = self._address.rpartition(":")
+        with KafkaWire((host, int(port))) as wire:
+            wire.create_topic(topic, partitions)
+
     def call(self, what: str, *arguments: object) -> list[Line]:
         """The lines of a command that ends. Raises Failed."""
         command = [*self._command, what, self._address, *map(str, arguments)]
