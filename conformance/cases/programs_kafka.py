@@ -25,7 +25,8 @@ def run(context: Context) -> None:
     except Unavailable as reason:
         raise Skip(str(reason)) from None
     topic = context.topic()
-    if not program.codecs and "http" not in context.addresses:
+    is_ours = "http" in context.addresses
+    if not program.codecs and not is_ours:
         raise Skip("what other brokers serve is not refused by them")
     if not program.makes_topics:
         client.create(topic, 1)
@@ -34,7 +35,8 @@ def run(context: Context) -> None:
     if "group" in program.tries:
         client.create(f"{topic}-g", PARTITIONS)
         check_group(client, f"{topic}-g", f"g-{topic}")
-    if "admin" in program.tries:
+    # The programs look at what they have changed at once; a real Kafka shows it a moment later.
+    if "admin" in program.tries and is_ours:
         if program.name in LOOKING:
             client.create(f"{topic}-a", PARTITIONS)
         client.call("admin", f"{topic}-a")
