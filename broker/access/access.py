@@ -23,6 +23,11 @@ class Rules(Protocol):
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that."""
 
+    def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
+        """Whether it may do anything with something in that tenant, or namespace of it, be it there
+        or not.
+        """
+
 
 class Access:
     """What the broker asks its rules. Without rules everybody may do everything."""
@@ -45,6 +50,19 @@ class Access:
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that; for lists, which leave out what it may not see."""
         return self.rules is None or self.rules.allows(principal, action, resource)
+
+    def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
+        """Whether the principal may do anything with something in that tenant or namespace."""
+        return self.rules is None or self.rules.reaches(principal, tenant, namespace)
+
+    def check_within(self, principal: Principal, within: Resource, at: str = "") -> None:
+        """For a list of what is in a tenant or namespace, which shows what the principal may see:
+        whoever may see something there may ask, whether or not it is there. Raises NotAuthorized.
+        """
+        if not self.reaches(principal, within.tenant, within.namespace):
+            self.check(principal, Action.DESCRIBE, within, at)
+        elif self._audit is not None:
+            self._audit.decided(principal, at, Action.DESCRIBE, within, allowed=True)
 
     def check(self, principal: Principal, action: Action, resource: Resource, at: str = "") -> None:
         """`at` is the protocol and the client's host, for the audit log.

@@ -58,6 +58,13 @@ class Pattern:
             return False
         return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
 
+    def reaches(self, tenant: str, namespace: str = "") -> bool:
+        """Whether what is allowed here may be of something in that tenant, or namespace of it."""
+        if self.placeless:
+            return False
+        named = (tenant, namespace) if namespace else (tenant,)
+        return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
+
     def resource(self) -> Resource:
         """The one resource that a pattern without a star names. Raises ValueError."""
         if self.placeless:

@@ -56,10 +56,7 @@ class GrantedRules:
         """Whether the principal may do that."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
-        if self._version != self._book.grants_version:
-            self._rules.clear()
-            self._answers.clear()
-            self._version = self._book.grants_version
+        self._follow()
         key = (principal, action, resource)
         answer = self._answers.get(key)
         if answer is None:
@@ -68,6 +65,15 @@ class GrantedRules:
                 self._answers.clear()
             self._answers[key] = answer
         return answer
+
+    def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
+        """Whether the principal may do anything with something in that tenant, or namespace of it,
+        be it there or not.
+        """
+        if principal.name in self._superusers and not principal.is_anonymous:
+            return True
+        self._follow()
+        return any(rule.pattern.reaches(tenant, namespace) for rule in self._rules_of(principal))
 
     def list(self, subject: str | None = None) -> Sequence[Grant]:
         """The permissions that were granted, to one subject or to all."""
@@ -112,6 +118,13 @@ class GrantedRules:
             if number % CHANGES_AT_A_TIME == 0:
                 await trio.lowlevel.checkpoint()
         return ticket
+
+    def _follow(self) -> None:
+        """Forget what was made of permissions that have changed."""
+        if self._version != self._book.grants_version:
+            self._rules.clear()
+            self._answers.clear()
+            self._version = self._book.grants_version
 
     def _rules_of(self, principal: Principal) -> Iterable[_Rule]:
         if principal.is_anonymous:

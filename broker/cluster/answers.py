@@ -83,9 +83,7 @@ class Answers:
         await self._broker.durability.settled()
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
-        name, roles, is_anonymous = call.principal
-        principal = Principal(name, frozenset(roles), is_anonymous)
-        self._broker.access.check(principal, action, resource, call.at)
+        self._broker.access.check(_principal(call), action, resource, call.at)
 
     def _check_position(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
         self._check(call, action, Resource.of_topic(topic))
@@ -157,13 +155,21 @@ class Answers:
 
     async def _end_group(self, call: Call) -> bool:
         (group,) = call.arguments
-        broker = self._broker
+        broker, principal = self._broker, _principal(call)
         self._check(call, Action.DELETE, Resource.of_group(group, None))
         found = [
             topic
             for topic in broker.topics.all()
-            if broker.placement.is_here(topic.name) and broker.subscriptions.find(topic, group)
+            if broker.placement.is_here(topic.name)
+            and broker.subscriptions.find(topic, group)
+            and broker.access.allows(principal, Action.DELETE, Resource.of_group(group, topic.name))
         ]
         ticket = max((broker.subscriptions.delete(topic, group) for topic in found), default=0)
         await broker.durability.reached(ticket)
         return bool(found)
+
+
+def _principal(call: Call) -> Principal:
+    """Who asked the broker that calls."""
+    name, roles, is_anonymous = call.principal
+    return Principal(name, frozenset(roles), is_anonymous)

@@ -7,6 +7,7 @@ nothing else of it does. Other protocols do not see live topics. Knows no connec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -128,13 +129,14 @@ class LiveTopics:
             raise errors.TopicExists("This topic already exists")
         self._note_idle(self._make((name, None)))
 
-    def list(self, tenant: str, namespace: str) -> Sequence[str]:
-        """The full names of those in use, partitions one by one, in order."""
-        return sorted(
-            topic.full
+    def list(self, tenant: str, namespace: str) -> Sequence[LiveTopic]:
+        """Those in use, partitions one by one, in the order of their full names."""
+        found = [
+            topic
             for (name, _), topic in self._live.items()
             if (name.tenant, name.namespace) == (tenant, namespace)
-        )
+        ]
+        return sorted(found, key=attrgetter("full"))
 
     def list_partitioned(self, tenant: str, namespace: str) -> Sequence[TopicName]:
         """Those with partitions, in use or not."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import structlog
 import trio
 
 from broker.access.acting import work_for
+from broker.access.listing import seen, sees_all
 from broker.access.rights import ANONYMOUS, Action, Principal, Resource
 from broker.errors import LimitExceeded, NotAuthenticated
 from broker.limits import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from broker.access.authentication import Identity
     from broker.access.quotas import Allowance
     from broker.broker import Broker
+
+T = TypeVar("T")
 
 DISCARD_BYTES = 64 * 1024
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
@@ -108,6 +111,20 @@ class Connection:
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
         self._broker.access.check(self.principal, action, resource, self.at)
+
+    def check_within(self, within: Resource) -> None:
+        """Raises NotAuthorized if the client may see nothing in that tenant or namespace."""
+        self._broker.access.check_within(self.principal, within, self.at)
+
+    def sees_all(self, namespace: tuple[str, str]) -> bool:
+        """Whether the client may see everything in a namespace."""
+        return sees_all(self._broker.access, self.principal, namespace)
+
+    async def seen(
+        self, namespace: tuple[str, str], items: Sequence[T], resource_of: Callable[[T], Resource]
+    ) -> Sequence[T]:
+        """Those of the items of a namespace that the client may see."""
+        return await seen(self._broker.access, self.principal, namespace, items, resource_of)
 
     def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
         """Whom the client acts for from now on, and what proved it, if anything did.

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.access.listing import sees_all
+from broker.access.rights import Resource
 from broker.errors import BrokerError, OwnedElsewhere
 from protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from protocols.kafka.context import Answer, Context
@@ -77,14 +79,20 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
 
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
-    """Every group that the client may see."""
+    """Every group that the client may see: of topics that it may see. Of which topics members are
+    that have stored nothing yet only they know: such a group is for those who may see all topics.
+    """
     found: dict[bytes, bytes] = {}
     subscriptions = context.broker.subscriptions
     async for topic in in_turns(_topics(context), TOPICS_PER_TURN):
-        found.update(dict.fromkeys(subscriptions.names(topic), b""))
+        if context.may_see(topic):
+            found.update(dict.fromkeys(subscriptions.names(topic), b""))
+    names = context.names
+    access, principal = context.broker.access, context.connection.principal
+    is_whole = sees_all(access, principal, (names.tenant, names.namespace))
     for name in context.groups.names():
         group = context.groups.find(name)
-        if group is not None and group.members:
+        if group is not None and group.members and (is_whole or name in found):
             found[name] = group.protocol_type
     groups = []
     async for name, kind in in_turns(sorted(found.items()), TOPICS_PER_TURN):
@@ -138,11 +146,14 @@ def _topics(context: Context) -> list[Topic]:
 
 
 async def _topics_of(context: Context, name: bytes) -> list[Topic]:
-    """The topics of this broker where a subscription has that name."""
-    broker = context.broker
+    """The topics of this broker where a subscription has that name, and the client may do to it
+    what it asks for: a group's name says nothing of the topics.
+    """
+    broker, principal = context.broker, context.connection.principal
     return [
         topic
         async for topic in in_turns(_topics(context), TOPICS_PER_TURN)
         if broker.placement.is_here(topic.name)
         and broker.subscriptions.find(topic, name) is not None
+        and broker.access.allows(principal, context.action, Resource.of_group(name, topic.name))
     ]

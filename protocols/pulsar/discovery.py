@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.access.rights import Action, Resource
@@ -162,24 +163,33 @@ def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
 
 
 def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) -> None:
-    """Every topic of a namespace; a pattern is for the client to apply.
+    """Every topic of a namespace that the client may see; a pattern is for the client to apply.
 
     Java's regular expressions are not Python's, and may be made to run for ever.
     """
     parts = namespace_of(command.namespace)
     try:
-        client.connection.check(Action.DESCRIBE, Resource.of_namespace(*parts))
+        client.connection.check_within(Resource.of_namespace(*parts))
     except NotAuthorized as error:
         client.refuse(command.request_id, error)
         return
+    client.lanes.in_order((LANE, command.request_id), partial(_tell_topics, client, command, parts))
+
+
+async def _tell_topics(
+    client: Client, command: CommandGetTopicsOfNamespace, parts: tuple[str, str]
+) -> None:
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        for topic in client.broker.topics.list(*parts):
-            if not is_system(topic.name):
+        there = client.broker.topics.list(*parts)
+        for topic in await client.connection.seen(parts, there, attrgetter("resource")):
+            if not is_system(topic.name) and not topic.deleted:
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        names += client.broker.live.list(*parts)
+        live = client.broker.live.list(*parts)
+        seen = await client.connection.seen(parts, live, attrgetter("resource"))
+        names += [topic.full for topic in seen]
     digest = topics_hash(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
     answer = messages.topics_of_namespace(

@@ -20,6 +20,8 @@ CONSUMERS_MAX: Final = 10_000
 WATCHERS_MAX: Final = 100
 # Of all connections: each may have a compiled pattern of its own, of PATTERN_MEMORY_BYTES_MAX.
 ALL_WATCHERS_MAX: Final = 1000
+# What a watcher remembers whose client may see a part of the namespace only; 100 bytes each.
+SEEN_NAMES_MAX: Final = 1000
 PATTERN_CHARACTERS_MAX: Final = 50  # Apache's default.
 PATTERN_MEMORY_BYTES_MAX: Final = 128 * 1024
 # A name takes at most as long as it has bytes times this; `\p{L}*` needs 1,200.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.access.rights import Resource
 from broker.errors import BrokerError
 from broker.live.topic import LiveTopic
-from storage.metadata.names import TopicName
+from storage.metadata.names import TopicName, split_partition
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -63,6 +64,13 @@ def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> l
     if not partitioned:
         return [full]
     return [f"{full}-partition-{index}" for index in range(partition_count)]
+
+
+def resource_of(full: str) -> Resource:
+    """The topic of a name of `full_names`, as access control knows it."""
+    tenant, namespace, topic = full.removeprefix(PERSISTENT).split("/", 2)
+    split = split_partition(topic)
+    return Resource.of_topic(TopicName(tenant, namespace, split[0] if split else topic))
 
 
 def figures_name(partition: Partition | LiveTopic) -> str:

@@ -5,21 +5,23 @@ A client hears of changes in the order in which they happened, as soon as its so
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.rights import Action, Resource
+from broker.access.rights import Resource
 from broker.errors import NotAuthorized, NotSupported
 from protocols.pulsar import messages
 from protocols.pulsar.limits import (
     ALL_WATCHERS_MAX,
+    SEEN_NAMES_MAX,
     UPDATE_PAUSE_S,
     UPDATED_NAMES_MAX,
     WATCHERS_MAX,
 )
+from protocols.pulsar.names import resource_of
 from protocols.pulsar.topic_lists import topics_hash
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Watcher:
     topics: TopicList
     pattern: TopicsPattern
     next_change: int = 0  # Of the list: those before it were told.
+    told: frozenset[str] | None = None  # Of who may see a part of the namespace: what is known.
+    is_woken: bool = False  # What the client may see may have changed.
 
 
 class Watchers:
@@ -70,14 +74,23 @@ class Watchers:
     def wake(self) -> None:
         """What the client may see has changed."""
         for watcher in self._watchers.values():
+            watcher.is_woken = True
             watcher.topics.changed.unpark_all()
 
-    async def begin(self, watcher: Watcher) -> list[str]:
-        """The names that match now; later changes are sent from now on."""
+    async def begin(self, watcher: Watcher) -> Sequence[str]:
+        """The names that match now and the client may see; later changes are sent from now on.
+
+        Raises NotSupported where they are too many to be remembered: the client polls then.
+        """
         async with self._lists.turn:
             await self._lists.fill(watcher.namespace, watcher.topics)
             watcher.next_change = watcher.topics.next_change
-            names = await _matching(watcher.pattern, watcher.topics.names.copy())
+            names = await self._meant(watcher, watcher.topics.names.copy())
+            if not self._sees_all(watcher):
+                if len(names) > SEEN_NAMES_MAX:
+                    self.close(watcher.watcher_id)
+                    raise NotSupported("there are too many topics to watch a part of them")
+                watcher.told = frozenset(names)
         self._connection.nursery.start_soon(self._follow, watcher)
         return names
 
@@ -85,7 +98,8 @@ class Watchers:
         """Send every change of what matches, while the watcher is there."""
         topics, outbox = watcher.topics, self._connection.outbox
         while self._watchers.get(watcher.watcher_id) is watcher:
-            if watcher.next_change == topics.next_change or not self._may_see(watcher):
+            is_told = watcher.next_change == topics.next_change and not watcher.is_woken
+            if is_told or not self._may_see(watcher):
                 await topics.changed.park()
                 continue
             await outbox.drained()
@@ -98,14 +112,22 @@ class Watchers:
     def _may_see(self, watcher: Watcher) -> bool:
         """While it may not, it hears of nothing; if it may again, of what happened meanwhile."""
         try:
-            namespace = Resource.of_namespace(*watcher.namespace)
-            self._connection.check(Action.DESCRIBE, namespace)
+            self._connection.check_within(Resource.of_namespace(*watcher.namespace))
         except NotAuthorized:
             return False
         return True
 
+    def _sees_all(self, watcher: Watcher) -> bool:
+        return self._connection.sees_all(watcher.namespace)
+
+    async def _meant(self, watcher: Watcher, names: Iterable[str]) -> Sequence[str]:
+        """The names that match and the client may see."""
+        meant = await _matching(watcher.pattern, names)
+        return await self._connection.seen(watcher.namespace, meant, resource_of)
+
     async def _updates(self, watcher: Watcher) -> list[bytes]:
         """The frames that tell of what has changed and matches."""
+        watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
         changes = topics.changes_since(watcher.next_change)
         if changes is None:
@@ -115,6 +137,8 @@ class Watchers:
         names, watcher.next_change = topics.names.copy(), topics.next_change
         come, gone = net_of(changes)
         come, gone = await _matching(pattern, come), await _matching(pattern, gone)
+        if watcher.told is not None or not self._sees_all(watcher):
+            return await self._difference(watcher, names, come, gone)
         if not come and not gone:
             return []
         digest = topics.digests.get(pattern.text)
@@ -123,16 +147,40 @@ class Watchers:
             digest = topics_hash(await _matching(pattern, names))
             if number == watcher.next_change == topics.next_change:
                 topics.digests[pattern.text] = digest
-        told = [(name, True) for name in come] + [(name, False) for name in gone]
-        return [
-            messages.watch_topic_update(
-                watcher.watcher_id,
-                [name for name, is_there in told[first : first + UPDATED_NAMES_MAX] if is_there],
-                [n for n, is_there in told[first : first + UPDATED_NAMES_MAX] if not is_there],
-                digest,
-            )
-            for first in range(0, len(told), UPDATED_NAMES_MAX)
-        ]
+        return _frames(watcher, come, gone, digest)
+
+    async def _difference(
+        self, watcher: Watcher, names: Sequence[str], come: Sequence[str], gone: Sequence[str]
+    ) -> list[bytes]:
+        """The same for who may see a part of the namespace, or could before: what it may see now,
+        against what it was told. `come` and `gone` are what has changed, seen or not.
+        """
+        if watcher.told is None:  # It saw all of what was there before the changes.
+            before = frozenset(await _matching(watcher.pattern, names))
+            watcher.told = before.difference(come).union(gone)
+        meant = await self._meant(watcher, names)
+        now, told, went = frozenset(meant), watcher.told, frozenset(gone)
+        watcher.told = None if self._sees_all(watcher) else now
+        if watcher.told is not None and len(now) > SEEN_NAMES_MAX:
+            self._connection.end("there are too many topics to watch a part of them")
+            return []
+        again = told & now & went
+        fresh = [name for name in meant if name not in told or name in again]
+        ended = sorted((told - now) | again)
+        return _frames(watcher, fresh, ended, topics_hash(meant)) if fresh or ended else []
+
+
+def _frames(watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: str) -> list[bytes]:
+    told = [(name, True) for name in come] + [(name, False) for name in gone]
+    return [
+        messages.watch_topic_update(
+            watcher.watcher_id,
+            [name for name, is_there in told[first : first + UPDATED_NAMES_MAX] if is_there],
+            [n for n, is_there in told[first : first + UPDATED_NAMES_MAX] if not is_there],
+            digest,
+        )
+        for first in range(0, len(told), UPDATED_NAMES_MAX)
+    ]
 
 
 def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:

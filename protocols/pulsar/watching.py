@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
+from broker.access.rights import Resource
 from broker.errors import BrokerError, NotSupported
 from protocols.pulsar import messages
 from protocols.pulsar.discovery import namespace_of
@@ -38,7 +38,7 @@ def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
 async def _watch(client: Client, command: CommandWatchTopicList, namespace: Namespace) -> None:
     watchers = client.watchers
     try:
-        client.connection.check(Action.DESCRIBE, Resource.of_namespace(*namespace))
+        client.connection.check_within(Resource.of_namespace(*namespace))
         pattern = TopicsPattern(command.topics_pattern)
         watchers.close(command.watcher_id)
         watcher = watchers.open(command.watcher_id, namespace, pattern)

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.access.acting import work_for
+from broker.access.listing import seen
 from broker.access.rights import CLUSTER, Action, Principal, Resource
 from broker.errors import LimitExceeded
 from protocols.rest.admin.names import name_of as admin_name
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
     from storage.metadata.names import TopicName
+
+TopicT = TypeVar("TopicT", bound="Topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Served:
     other_formats: Sequence[str] = ()
     needs_body: bool = True
     lists: bool = False  # It shows what its client may see: whoever has logged in may ask.
+    within: bool = False  # The same of a tenant or namespace: whoever may see something in it.
 
 
 Described = tuple[str, Mapping[str, Served]]
@@ -81,14 +86,14 @@ class Routes:
 
         async def serve(request: Request) -> Response:
             method = "GET" if request.method == "HEAD" else request.method
-            if (action := methods[method].action) is not None:
-                await self._admit(request, action, lists=methods[method].lists)
+            if methods[method].action is not None:
+                await self._admit(request, methods[method])
             await self._broker.poller.give_way()
             return await handlers[method](request)
 
         return Route(path, serve, methods=list(methods))
 
-    async def _admit(self, request: Request, action: Action, *, lists: bool) -> None:
+    async def _admit(self, request: Request, served: Served) -> None:
         """Find out who asks, and check that they may. Raises NotAuthenticated, NotAuthorized,
         LimitExceeded.
         """
@@ -99,16 +104,23 @@ class Routes:
         exchange.at = at = origin(request)
         work_for(exchange)
         exchange.allowance = _allowance(broker, exchange.principal, request)
-        if lists and identity is not None:
+        if served.lists and identity is not None:
             return
-        resource = named_in(request)
+        resource, action = named_in(request), served.action
+        assert action is not None
+
+        def check() -> None:
+            if served.within:
+                broker.access.check_within(exchange.principal, resource, at)
+            else:
+                broker.access.check(exchange.principal, action, resource, at)
 
         def check_again() -> None:
             if identity is not None:
                 exchange.principal = broker.authentication.renewed(identity)
-            broker.access.check(exchange.principal, action, resource, at)
+            check()
 
-        broker.access.check(exchange.principal, action, resource, at)
+        check()
         exchange.check_again = check_again
 
 
@@ -131,6 +143,14 @@ def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
     if allows(principal, Action.DESCRIBE, CLUSTER):
         return lambda _: True
     return partial(allows, principal, Action.DESCRIBE)
+
+
+async def topics_seen(
+    broker: Broker, request: Request, namespace: tuple[str, str], topics: Sequence[TopicT]
+) -> Sequence[TopicT]:
+    """Those of a namespace's topics that the client may see."""
+    principal, resource_of = request.scope["exchange"].principal, attrgetter("resource")
+    return await seen(broker.access, principal, namespace, topics, resource_of)
 
 
 def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:

@@ -32,6 +32,7 @@ from protocols.rest.errors import (
     TOO_BUSY,
     Refused,
 )
+from protocols.rest.routes import topics_seen
 from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
 if TYPE_CHECKING:
@@ -137,9 +138,13 @@ class ClusterApi:
     def _known_tenants(self) -> set[str]:
         return {*self._tenants, *(meta.tenant for meta in self._broker.namespaces.all())}
 
-    async def tenants(self, _: Request) -> Response:
-        """The names of the tenants."""
-        return told(sorted(self._known_tenants()))
+    async def tenants(self, request: Request) -> Response:
+        """The names of the tenants in which the client may see something."""
+        return told([one for one in sorted(self._known_tenants()) if self._reaches(request, one)])
+
+    def _reaches(self, request: Request, tenant: str, namespace: str = "") -> bool:
+        principal = request.scope["exchange"].principal
+        return self._broker.access.reaches(principal, tenant, namespace)
 
     async def tenant(self, request: Request) -> Response:
         """One tenant."""
@@ -201,12 +206,13 @@ class ClusterApi:
         return tenant
 
     async def namespaces(self, request: Request) -> Response:
-        """The namespaces of a tenant."""
+        """The namespaces of a tenant in which the client may see something."""
         tenant = self._tenant(request)
         found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
         if not found and tenant not in self._tenants:
             raise NamespaceNotFound(f"Tenant {tenant} does not exist")
-        return told(sorted(f"{tenant}/{meta.namespace}" for meta in found))
+        seen = [one for one in found if self._reaches(request, tenant, one.namespace)]
+        return told(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 
     async def namespace(self, request: Request) -> Response:
         """A namespace's policies: the broker's own for all."""
@@ -237,13 +243,16 @@ class ClusterApi:
         return done()
 
     async def topics_of_namespace(self, request: Request) -> Response:
-        """Every topic of a namespace, partitions one by one."""
-        tenant, namespace = namespace_of(request)
-        self._broker.namespaces.get(tenant, namespace)
+        """Every topic of a namespace that the client may see, partitions one by one."""
+        broker, place = self._broker, namespace_of(request)
+        broker.namespaces.get(*place)
         mode = request.query_params.get("mode", "ALL").upper()
         names: list[str] = []
         if mode != "NON_PERSISTENT":
-            names += full_names(self._broker.topics.list(tenant, namespace))
+            names += full_names(
+                await topics_seen(broker, request, place, broker.topics.list(*place))
+            )
         if mode != "PERSISTENT":
-            names += self._broker.live.list(tenant, namespace)
+            live = await topics_seen(broker, request, place, broker.live.list(*place))
+            names += [topic.full for topic in live]
         return told(names)

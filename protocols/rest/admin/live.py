@@ -26,7 +26,7 @@ from protocols.rest.errors import (
     TOPIC_BUSY,
     Refused,
 )
-from protocols.rest.routes import seen_by
+from protocols.rest.routes import seen_by, topics_seen
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -46,15 +46,18 @@ class AdminLive:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """Those of a namespace that are in use, partitions one by one."""
+        """Those of a namespace that are in use and the client may see, partitions one by one."""
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
-        return told(self._live.list(*place))
+        found = await topics_seen(self._broker, request, place, self._live.list(*place))
+        return told([topic.full for topic in found])
 
     async def list_partitioned(self, request: Request) -> Response:
-        """Those of a namespace that have partitions."""
+        """Those of a namespace that have partitions and the client may see."""
+        is_seen = seen_by(self._broker, request)
         names = self._live.list_partitioned(*namespace_of(request))
-        return told([f"non-persistent://{name.full}" for name in names])
+        found = [name for name in names if is_seen(Resource.of_topic(name))]
+        return told([f"non-persistent://{name.full}" for name in found])
 
     async def create(self, request: Request) -> Response:
         """Make one without partitions."""

@@ -105,7 +105,7 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
     route, api, nothing = routes.route, handlers.cluster, (204,)
     base = f"{ADMIN}/namespaces"
     return [
-        route(f"{ADMIN}/tenants", GET=Served(api.tenants, SEE)),
+        route(f"{ADMIN}/tenants", GET=Served(api.tenants, SEE, lists=True)),
         route(
             f"{ADMIN}/tenants/{{tenant}}",
             GET=Served(api.tenant, SEE),
@@ -113,18 +113,21 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
             POST=Served(api.alter_tenant, CHANGE, statuses=nothing),
             DELETE=Served(api.delete_tenant, END, statuses=nothing),
         ),
-        route(f"{base}/{{tenant}}", GET=Served(api.namespaces, SEE)),
+        route(f"{base}/{{tenant}}", GET=Served(api.namespaces, SEE, within=True)),
         route(
             f"{base}/{NAMESPACE}",
             GET=Served(api.namespace, SEE),
             PUT=Served(api.put_namespace, MAKE, statuses=nothing),
             DELETE=Served(api.delete_namespace, END, statuses=nothing),
         ),
-        route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE)),
-        route(f"{ADMIN}/persistent/{NAMESPACE}", GET=Served(handlers.topics.list_topics, SEE)),
+        route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE, within=True)),
+        route(
+            f"{ADMIN}/persistent/{NAMESPACE}",
+            GET=Served(handlers.topics.list_topics, SEE, within=True),
+        ),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
-            GET=Served(handlers.topics.list_partitioned, SEE),
+            GET=Served(handlers.topics.list_partitioned, SEE, within=True),
         ),
     ]
 
@@ -158,8 +161,8 @@ def _live(routes: Routes, api: AdminLive) -> list[Route]:
     route, nothing = routes.route, (204,)
     namespace = f"{ADMIN}/non-persistent/{NAMESPACE}"
     return [
-        route(namespace, GET=Served(api.list_topics, SEE)),
-        route(f"{namespace}/partitioned", GET=Served(api.list_partitioned, SEE)),
+        route(namespace, GET=Served(api.list_topics, SEE, within=True)),
+        route(f"{namespace}/partitioned", GET=Served(api.list_partitioned, SEE, within=True)),
         route(
             LIVE,
             PUT=Served(api.create, MAKE, statuses=nothing),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from protocols.rest.errors import (
     TOPIC_BUSY,
     Refused,
 )
-from protocols.rest.routes import groups_seen
+from protocols.rest.routes import groups_seen, topics_seen
 from storage.codecs.headers import header_text
 
 if TYPE_CHECKING:
@@ -46,17 +47,18 @@ class AdminTopics:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """Every topic of a namespace, partitions one by one."""
-        tenant, namespace = namespace_of(request)
-        self._broker.namespaces.get(tenant, namespace)
-        return told(full_names(self._broker.topics.list(tenant, namespace)))
+        """Every topic of a namespace that the client may see, partitions one by one."""
+        return told(full_names(await self._seen(request)))
 
     async def list_partitioned(self, request: Request) -> Response:
-        """The partitioned topics of a namespace."""
-        tenant, namespace = namespace_of(request)
-        self._broker.namespaces.get(tenant, namespace)
-        topics = self._broker.topics.list(tenant, namespace)
+        """The partitioned topics of a namespace that the client may see."""
+        topics = await self._seen(request)
         return told([full_name(topic) for topic in topics if topic.partitioned])
+
+    async def _seen(self, request: Request) -> Sequence[Topic]:
+        place = namespace_of(request)
+        self._broker.namespaces.get(*place)
+        return await topics_seen(self._broker, request, place, self._broker.topics.list(*place))
 
     async def create(self, request: Request) -> Response:
         """Make a topic without partitions."""

@@ -14,6 +14,9 @@ class Nothing:
         self.asked.append((principal, action, resource))
         return action in self.allowed
 
+    def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
+        return Action.DESCRIBE in self.allowed
+
     @property
     def actions(self) -> set[Action]:
         """The actions that were asked for."""

@@ -41,6 +41,25 @@ def test_a_pattern_covers_what_is_in_it(pattern, covered):
     assert {one for one in everything if parsed.covers(one)} == covered
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reached"),
+    [
+        ("*", {"public", "public/default", "shop", "shop/default"}),
+        ("cluster", set()),
+        ("public", {"public", "public/default"}),
+        ("public/def*", {"public", "public/default"}),
+        ("public/other", {"public"}),
+        ("public/default/orders@billing", {"public", "public/default"}),
+        ("*/default/x*", {"public", "public/default", "shop", "shop/default"}),
+        ("shop/other/x", {"shop"}),
+    ],
+)
+def test_a_pattern_reaches_what_it_may_cover_something_in(pattern, reached):
+    parsed = parse_pattern(pattern)
+    places = ("public", "public/default", "shop", "shop/default")
+    assert {place for place in places if parsed.reaches(*place.split("/"))} == reached
+
+
 def test_a_group_by_itself_is_covered_by_its_name():
     assert parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"billing"))
     assert not parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"audit"))

@@ -1,0 +1,41 @@
+"""What a list shows: of what is in a namespace, what its reader may see. Knows no protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from broker.access.rights import Action, Principal, Resource
+
+if TYPE_CHECKING:
+    from broker.access.access import Access
+
+LOOKED_AT: Final = 500  # Between two checkpoints: some 5 us each where the rules are asked.
+
+T = TypeVar("T")
+
+
+def sees_all(access: Access, principal: Principal, namespace: tuple[str, str]) -> bool:
+    """Whether the principal may see a namespace, and with it everything in it."""
+    return access.allows(principal, Action.DESCRIBE, Resource.of_namespace(*namespace))
+
+
+async def seen(
+    access: Access,
+    principal: Principal,
+    namespace: tuple[str, str],
+    items: Sequence[T],
+    resource_of: Callable[[T], Resource],
+) -> Sequence[T]:
+    """Those of the items of a namespace that the principal may see; others get their turn."""
+    if sees_all(access, principal, namespace):
+        return items
+    found: list[T] = []
+    for number, item in enumerate(items, 1):
+        if access.allows(principal, Action.DESCRIBE, resource_of(item)):
+            found.append(item)
+        if number % LOOKED_AT == 0:
+            await trio.lowlevel.checkpoint()
+    return found

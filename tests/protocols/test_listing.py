@@ -1,0 +1,207 @@
+"""What a user may not see is not listed, in whatever protocol it asks; who may see nothing of a
+namespace is refused, whether or not that is there.
+"""
+
+import json
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import Principal
+from protocols.iggy.errors import ErrorCode
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.pulsar.machine import Type
+from protocols.pulsar.topic_lists import topics_hash
+from protocols.rest.app import make_app
+from protocols.rest.options import RestOptions
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.metadata.names import TopicName
+from storage.metadata.user_records import Grant
+from tests.protocols.iggy.description import named
+from tests.protocols.iggy.talk import Talk
+from tests.protocols.kafka.talk import another
+from tests.protocols.pulsar.talk import Client
+from tests.protocols.rest.asgi import call
+
+ANNA = Principal("anna")
+ALL = "persistent://public/default/.*"
+
+
+class AsAnna:
+    """The granted rules, as if every client were anna."""
+
+    def __init__(self, rules):
+        self._rules = rules
+
+    def allows(self, principal, action, resource):
+        return self._rules.allows(ANNA, action, resource)
+
+    def reaches(self, principal, tenant, namespace=""):
+        return self._rules.reaches(ANNA, tenant, namespace)
+
+
+def full(*topics, domain="persistent"):
+    return [f"{domain}://public/default/{topic}" for topic in topics]
+
+
+def topic(name, namespace="default"):
+    return TopicName("public", namespace, name)
+
+
+@pytest.fixture
+async def granted(broker):
+    """`await granted(resource)` gives anna a permission; she may see nothing before. There are
+    topics `seen` (one partition), `seen-too` (two) and `secret` (two), each with a group of its
+    name, live topics `live-seen` and `live-secret`, and a namespace `other`.
+    """
+    await broker.namespaces.create("public", "other")
+    for name, partitions in (("seen", 1), ("seen-too", 2), ("secret", 2)):
+        made = await broker.topics.create(topic(name), partitions)
+        broker.subscriptions.open(made, name.encode()).commit(0, 0)
+    await broker.topics.create(topic("elsewhere", "other"), 1)
+    for name in ("live-seen", "live-secret"):
+        broker.live.create(topic(name))
+        await broker.live.partition(topic(f"{name}-parts"), 2)
+    broker.access = Access(AsAnna(broker.permissions))
+
+    async def grant(resource):
+        await broker.permissions.grant(Grant("anna", "consume", resource))
+
+    return grant
+
+
+@pytest.fixture
+async def pulsar(open_client):
+    client = Client(await open_client("pulsar"))
+    await client.connect()
+    return client
+
+
+async def of_namespace(client, mode, namespace="public/default"):
+    answer = await client.ask(
+        Type.GET_TOPICS_OF_NAMESPACE,
+        Type.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        namespace=namespace,
+        mode=mode,
+    )
+    assert answer.topics_hash == topics_hash(answer.topics)
+    return sorted(answer.topics)
+
+
+SEEN = full("seen", "seen-too-partition-0", "seen-too-partition-1")
+LISTS = [
+    ("persistent/public/default", SEEN),
+    ("persistent/public/default/partitioned", full("seen-too")),
+    ("non-persistent/public/default", full("live-seen", domain="non-persistent")),
+    (
+        "non-persistent/public/default/partitioned",
+        full("live-seen-parts", domain="non-persistent"),
+    ),
+    (
+        "namespaces/public/default/topics",
+        [*SEEN, *full("live-seen", domain="non-persistent")],
+    ),
+    ("namespaces/public", ["public/default"]),
+]
+
+
+@pytest.mark.parametrize(("path", "shown"), LISTS, ids=[path for path, _ in LISTS])
+async def test_the_admin_api_lists_what_may_be_seen(broker, granted, path, shown):
+    app = make_app(broker, RestOptions(), broker.stopping)
+    assert (await call(app, "GET", f"/admin/v2/{path}")).status == 403
+    nowhere = path.replace("default", "nowhere").replace("spaces/public", "spaces/nowhere", 1)
+    assert (await call(app, "GET", f"/admin/v2/{nowhere}")).status == 403
+    for resource in ("public/default/seen*", "public/default/live-seen*"):
+        await granted(resource)
+    answer = await call(app, "GET", f"/admin/v2/{path}")
+    assert (answer.status, sorted(json.loads(answer.body))) == (200, sorted(shown))
+
+
+async def test_pulsars_list_of_a_namespace_has_what_may_be_seen(granted, pulsar):
+    for namespace in ("public/default", "public/nowhere"):
+        code, _ = await pulsar.refused(Type.GET_TOPICS_OF_NAMESPACE, namespace=namespace)
+        assert code == ServerError.AuthorizationError
+    await granted("public/default/seen@billing")  # Who may read in some group may see the topic.
+    await granted("public/default/live-seen")
+    assert await of_namespace(pulsar, 0) == full("seen")
+    assert await of_namespace(pulsar, 1) == full("live-seen", domain="non-persistent")
+    await granted("public/default")
+    assert len(await of_namespace(pulsar, 0)) == 5
+
+
+async def test_a_watcher_hears_of_what_may_be_seen_and_of_rights_that_change(
+    broker, granted, pulsar
+):
+    pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
+    watched = {"watcher_id": 1, "namespace": "public/default", "topics_pattern": ALL}
+    code, _ = await pulsar.refused(Type.WATCH_TOPIC_LIST, **watched)
+    assert code == ServerError.AuthorizationError
+    await granted("public/default/seen*")
+    answer = await pulsar.ask(Type.WATCH_TOPIC_LIST, Type.WATCH_TOPIC_LIST_SUCCESS, **watched)
+    assert (sorted(answer.topic), answer.topics_hash) == (SEEN, topics_hash(SEEN))
+    await broker.topics.create(topic("secret-too"), 1)
+    await broker.topics.create(topic("seen-last"), 1)
+    await broker.topics.delete(topic("secret"))
+    await broker.topics.delete(topic("seen"))
+    come, gone, shown = [], [], set(SEEN)
+    while not (come and gone):
+        told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+        come, gone = come + list(told.new_topics), gone + list(told.deleted_topics)
+    assert (come, gone) == (full("seen-last"), full("seen"))
+    shown = shown.difference(gone).union(come)
+    assert told.topics_hash == topics_hash(shown)
+    for resource, more in (("public/default/secret-*", full("secret-too")), ("public", [])):
+        await granted(resource)
+        for connection in broker.connections:
+            connection.access_changed()
+        if more:
+            told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+            shown.update(more)
+            assert list(told.new_topics) == more
+            assert told.topics_hash == topics_hash(shown)
+    await pulsar.silent()
+    await broker.topics.create(topic("public-now"), 1)
+    told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+    assert list(told.new_topics) == full("public-now")
+    assert told.topics_hash == topics_hash({*shown, *full("public-now")})
+
+
+async def test_kafkas_lists_have_what_may_be_seen(granted, open_client):
+    client = await another(open_client)
+
+    async def listed():
+        topics = (await client.call(m.MetadataRequest([]))).topics
+        groups = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
+        return [one.name for one in topics], sorted(one.group for one in groups)
+
+    assert await listed() == ([], [])
+    await granted("public/default/seen")
+    assert await listed() == ([b"seen"], [b"seen"])
+    await granted("public/default/seen-*@billing")
+    assert await listed() == ([b"seen", b"seen-too"], [b"seen", b"seen-too"])
+
+
+async def test_iggys_lists_are_for_who_may_see_all_of_them(granted, open_client):
+    talk = Talk(await open_client("iggy"))
+    assert await talk.login() == 0
+    assert await talk.status(201) == ErrorCode.UNAUTHORIZED
+    await granted("public/default/seen")
+    asked = {"stream": named("default")}
+    for code in (200, 301):
+        assert await talk.status(code, **asked) == ErrorCode.UNAUTHORIZED
+    assert await talk.status(300, **asked, topic=named("seen")) == 0
+    await granted("public/default")
+    assert len((await talk.ask(301, **asked))["topics"]) == 3
+
+
+async def test_who_may_delete_a_group_of_one_topic_keeps_those_of_others(
+    broker, granted, open_client
+):
+    for name in ("seen", "secret"):
+        broker.subscriptions.open(broker.topics.get(topic(name)), b"shared").commit(0, 0)
+    await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))
+    client = await another(open_client)
+    await client.call_with_table(g.DeleteGroupsRequest([b"shared"]), 1)
+    assert broker.subscriptions.find(broker.topics.get(topic("seen")), b"shared") is None
+    assert broker.subscriptions.find(broker.topics.get(topic("secret")), b"shared") is not None
