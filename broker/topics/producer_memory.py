@@ -81,11 +81,13 @@ class ProducerMemory:
             self.table.note(info.producer_id, info.producer_epoch, stored, append_us)
 
     async def keep(self) -> None:
-        """Write a snapshot if there is much that the last one does not tell. Raises StorageFailed,
-        FileGone where the partition was deleted.
+        """Write a snapshot if there is much that the last one does not tell, or something that
+        retention has removed from the log since. Raises StorageFailed, FileGone where the partition
+        was deleted.
         """
         if self._captured is None:
-            self._capture(SNAPSHOT_OFFSETS)
+            is_cut = self._log.log_start_offset > self._saved_offset
+            self._capture(1 if is_cut else SNAPSHOT_OFFSETS)
         if self._captured is not None and self._captured[0] <= self._log.durable_offset:
             with suppress(StorageFull):  # The next look tries again.
                 files, (offset, packed) = self._memories.files, self._captured

@@ -1,5 +1,6 @@
-"""Programs in Java, Go, JavaScript and Rust with Pulsar's clients, and Java's admin client: every
-kind of subscription, delayed messages, retry and dead letters, chunks, schemas, admin calls.
+"""Programs in Java, Go, JavaScript and Rust with Pulsar's clients, Java's admin client and the
+command-line tools: every kind of subscription, delayed messages, retry and dead letters, chunks,
+schemas, admin calls.
 """
 
 from conformance.programs.__main__ import PROGRAMS
@@ -10,7 +11,8 @@ NAMES = {
     "pulsar java 4.2.4": "java",
     "pulsar-client-go 0.19.0": "go",
     "pulsar-flex 1.1.1": "js",
-    "pulsar rust": "rust",
+    "pulsar-rs 6.9.1": "rust",
+    "pulsar-admin 4.0.8": "admin",
 }
 CLIENTS = [label for label, program in NAMES.items() if program in PROGRAMS]
 

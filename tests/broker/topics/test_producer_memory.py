@@ -73,3 +73,16 @@ async def test_a_snapshot_is_written_once_it_is_durable(tmp_path, monkeypatch):
     assert snapshot().find(1).last_sequence == 9
     memories.keep_now()
     assert snapshot().find(1).last_sequence == 10
+
+
+async def test_what_retention_removes_is_remembered(tmp_path):
+    log = OneLog(tmp_path)
+    memory = ProducerMemory(log.log, ProducerMemories(log.files))
+    await memory.loaded()
+    for sequence in range(5):
+        append(log, memory, sequence)
+    log.commit()
+    log.log.delete_below(5)
+    await memory.keep()
+    second = ProducerMemory(log.log, ProducerMemories(log.files))
+    assert (await second.loaded()).find(1).last_sequence == 4
