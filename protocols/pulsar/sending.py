@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from broker.delivery.entries import Entry
-from broker.errors import BrokerError, TopicNotFound
+from broker.errors import BrokerError, StorageFull, TopicNotFound
 from broker.live.topic import LIVE_ID, LiveTopic
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
@@ -122,7 +122,7 @@ class Sending:
         if isinstance(producer.partition, LiveTopic):
             self._publish(run, producer.partition)
             return
-        base_offset, ticket = 0, 0
+        base_offset, ticket, ends = 0, 0, False
         if run.has_repeats:  # Answered once the first copy is on disk.
             ticket = producer.partition.appended_ticket
         if run.parts:
@@ -141,6 +141,9 @@ class Sending:
                 return
             except BrokerError as error:
                 self._refuse_all(run, error)
+                # What it sends behind this must not be stored first: sent again, this would then
+                # be taken for a repeat, be acknowledged, and be nowhere.
+                ends = run.accepted is not None and isinstance(error, StorageFull)
             else:
                 base_offset, ticket = appended.base_offset, max(ticket, appended.ticket)
                 producer.last_sequence = run.accepted
@@ -152,6 +155,8 @@ class Sending:
                 )
         ledger = producer.partition.partition_id
         client.outbox.answer([b"".join(self._answers(run, ledger, base_offset))], ticket)
+        if ends:
+            client.close_producer(producer)
 
     def _publish(self, run: Run, topic: LiveTopic) -> None:
         """Answer at once, as Apache does, and hand out what was sent; it is kept nowhere."""

@@ -4,6 +4,7 @@ import pytest
 
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.errors import StorageFull
 from tests.protocols.pulsar.talk import (
     NAME,
     TOPIC,
@@ -137,3 +138,29 @@ async def test_a_topic_made_anew_during_a_probe_remembers_nothing(broker, client
     assert (await client.next(Type.PRODUCER_SUCCESS)).last_sequence_id == -1
     assert await send(client, 0, entry(b"d"), entry(b"e")) == [(2, 0), (2, 1)]
     assert await payloads(broker) == [b"d", b"e"]
+
+
+@ON
+async def test_what_is_sent_behind_a_refused_message_is_not_stored_before_it(broker, client):
+    """Else the refused one, sent again, would be a repeat of what nobody has."""
+    opened = {"producer_name": "p", "user_provided_producer_name": True}
+    await client.produce(**opened)
+    assert await send(client, 0, entry(b"a")) == [(1, 0)]
+    log = broker.topics.partition(NAME, 0).log
+    append = log.append
+
+    def refused(*_, **__):
+        log.append = append  # There is room for what is smaller.
+        raise StorageFull("no space")
+
+    log.append = refused
+    await client.send(Type.SEND, entry(b"b"), producer_id=0, sequence_id=1)
+    error = await client.next(Type.SEND_ERROR)
+    assert (error.sequence_id, error.error) == (1, ServerError.PersistenceError)
+    assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
+    await client.send(Type.SEND, entry(b"c"), producer_id=0, sequence_id=2)
+    await client.silent()
+    success = await client.produce(**opened, epoch=1)
+    assert success.last_sequence_id == 0
+    assert await send(client, 1, entry(b"b"), entry(b"c")) == [(1, 1), (1, 2)]
+    assert await payloads(broker) == [b"a", b"b", b"c"]
