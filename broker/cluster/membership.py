@@ -80,6 +80,8 @@ class Membership:
             await self.follow()
         except LedgerUnanswered:
             return False
+        if self._session.clock_went_back:
+            self._broker.seldom.warning("database_clock_set_back", cause="database_clock_set_back")
         self._show(view)
         self._view = view
         self._looked.unpark_all()

@@ -8,8 +8,8 @@ import os
 import threading
 from collections import OrderedDict
 
-from storage.errors import DamagedLog, WouldBlock
-from storage.log.files import File, FileGone, Files
+from storage.errors import DamagedLog, StorageFull, WouldBlock
+from storage.log.files import File, FileGone, Files, storage_error
 from storage.shared.layout import BadObject
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Piece, SegmentPieces
@@ -53,6 +53,14 @@ class Cache:
             if one.empty():
                 self.forget(one)
 
+    def give_back(self, reader: "CachedFile") -> None:
+        """Empty every file but the one that is being read."""
+        with self._lock:
+            candidates = [one for one in self._held if one is not reader]
+        for one in candidates:
+            if one.empty():
+                self.forget(one)
+
     def forget(self, file: "CachedFile") -> None:
         """The file holds nothing any more."""
         with self._lock:
@@ -83,6 +91,7 @@ class CachedFile(File):
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
         """As `File.read_at`; what is not here is fetched, or with `wait=False` WouldBlock raised.
+        On a full disk it is fetched again for each read.
 
         Raises: StoreUnanswered; DamagedLog where an object is missing or too short.
         """
@@ -98,8 +107,11 @@ class CachedFile(File):
             missing = [block for block in blocks if block not in self._present]
             if missing and not wait:
                 raise WouldBlock(self.path)
-            fetched = sum(self._fetch(block) for block in missing)
-            data = super().read_at(size, pos, wait=wait)
+            try:
+                fetched = sum(self._fetch(block) for block in missing)
+                data = super().read_at(size, pos, wait=wait)
+            except StorageFull:
+                fetched, data = 0, self._past_the_disk(pos, pos + size)
         finally:
             self._reading.release()
         self._cache.used(self, fetched)
@@ -115,6 +127,14 @@ class CachedFile(File):
         self._present.add(block)
         return end - pos
 
+    def _past_the_disk(self, pos: int, end: int) -> bytes:
+        """Bytes of the objects alone, where the disk is full: others give theirs back, so that the
+        next read may find room.
+        """
+        self._cache.give_back(self)
+        pieces = self.pieces.overlapping(pos, end - pos)
+        return b"".join(self._part(piece, pos, end) for piece in pieces)
+
     def _part(self, piece: Piece, pos: int, end: int) -> bytes:
         first, last = max(pos, piece.file_pos), min(end, piece.file_end)
         object_pos = piece.object_pos + first - piece.file_pos
@@ -125,7 +145,10 @@ class CachedFile(File):
 
     def _make(self) -> None:
         if not self._is_made:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            except OSError as error:
+                raise storage_error(error, "create", self.path) from error
             self._is_made = True
 
     def empty(self) -> bool:

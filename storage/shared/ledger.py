@@ -218,7 +218,9 @@ class Ledger(Protocol):
         """Have a node give up what it owns, or own again. False if it has no live session."""
 
     def fence(self, session: int, silent_ms: int) -> bool:
-        """End a live session that has been silent for so long."""
+        """End a live session that has been silent for so long, or whose last beat is yet to come:
+        the clock was set back since.
+        """
 
     def leave(self, session: int) -> bool:
         """End one's own session: its shards are free. False if it was not live."""

@@ -206,7 +206,7 @@ class PostgresLedger:
         return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
-        """End a live session that has been silent for so long."""
+        """As `Ledger.fence`."""
         return self._end(sql.FENCE, {"x": session, "lease": silent_ms}, session)
 
     def leave(self, session: int) -> bool:

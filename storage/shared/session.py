@@ -121,6 +121,7 @@ class Session:
         self._answered_s = monotonic()  # The last answer to a beat,
         self._answered_since_s: float | None = None  # and the first of those without a miss.
         self._store_answered = False  # Since the last beat.
+        self._ahead_since_s: dict[int, float] = {}  # Sessions whose last beat is yet to come.
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._beats, name="braidlog-beat", daemon=True),
@@ -241,10 +242,29 @@ class Session:
         lease_ms = self.settings.lease_ms
         if since_s is None or (monotonic() - since_s) * 1000 < lease_ms:
             return
-        for row in self.ledger.sessions():
-            silent = row.state is State.LIVE and row.silent_ms > lease_ms
+        live = [row for row in self.ledger.sessions() if row.state is State.LIVE]
+        ahead = self._ahead(live)
+        for row in live:
+            silent = row.silent_ms > lease_ms or ahead.get(row.session, 0.0) * 1000 > lease_ms
             if silent and row.session != self.number and self.ledger.fence(row.session, lease_ms):
                 self.fenced_others += 1
+
+    def _ahead(self, live: Sequence[SessionRow]) -> dict[int, float]:
+        """For how many seconds, by our own clock, each session's last beat has been in the future:
+        PostgreSQL's clock was set back, and who lives beats again by the new time.
+        """
+        now_s = monotonic()
+        self._ahead_since_s = {
+            row.session: self._ahead_since_s.get(row.session, now_s)
+            for row in live
+            if row.silent_ms < 0
+        }
+        return {session: now_s - since_s for session, since_s in self._ahead_since_s.items()}
+
+    @property
+    def clock_went_back(self) -> bool:
+        """Whether the last look found beats in the future."""
+        return bool(self._ahead_since_s)
 
     def take(self, shards: Sequence[int]) -> dict[int, int]:
         """Own those of these shards that are free; the epochs of those that are ours now and were

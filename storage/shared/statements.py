@@ -70,7 +70,8 @@ SELECT session, node, state, round,
 """
 FENCE = """
 UPDATE sessions SET state = 3 WHERE session = %(x)s AND state = 1
- AND beat < clock_timestamp() - %(lease)s * interval '1 millisecond' RETURNING round
+ AND (beat < clock_timestamp() - %(lease)s * interval '1 millisecond'
+ OR beat > clock_timestamp()) RETURNING round
 """
 LEAVE = "UPDATE sessions SET state = 2 WHERE session = %(x)s AND state = 1 RETURNING round"
 END_TENURES = "UPDATE tenures SET to_round = %(round)s WHERE session = %(x)s AND to_round IS NULL"

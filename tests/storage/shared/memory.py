@@ -129,7 +129,7 @@ class MemoryLedger:
         row = self._sessions.get(session)
         if row is None or row.state is not State.LIVE:
             return False
-        if self._now_ms() - self._beats[session][0] <= silent_ms:
+        if 0 <= self._now_ms() - self._beats[session][0] <= silent_ms:
             return False
         self._end(session, State.FENCED)
         return True

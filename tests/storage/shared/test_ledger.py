@@ -323,3 +323,18 @@ def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
         postgres.send(signal.SIGCONT)
     assert ledger.beat(session, store_ok=True) is State.LIVE
     ledger.close()
+
+
+@pytest.mark.slow
+def test_a_beat_that_is_yet_to_come_is_no_sign_of_life(postgres):
+    import psycopg
+
+    ledger = fresh_postgres(postgres.database)
+    ledger.init(Cluster("c1", FORMAT, 1))
+    session = ledger.join(1, {})
+    assert not ledger.fence(session, 3_600_000)
+    with psycopg.connect(postgres.database, autocommit=True) as other:
+        other.execute("UPDATE sessions SET beat = clock_timestamp() + interval '1 hour'")
+    assert ledger.sessions()[0].silent_ms < 0
+    assert ledger.fence(session, 3_600_000)
+    ledger.close()

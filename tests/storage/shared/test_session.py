@@ -89,6 +89,33 @@ def test_a_silent_owner_is_ended_after_a_lease(store):
         session.close()
 
 
+def test_a_silent_owner_is_ended_though_the_clock_was_set_back(store):
+    """Else nobody would follow it before the clock has come to its last beat again."""
+    first, second = session_of(store, 1), session_of(store, 2)
+    first.take(ALL)
+    store.now_ms -= NEVER_MS
+    second._beat()
+    assert second.look().shards[0].session == first.number, "it may beat by the new time yet"
+    assert second.clock_went_back
+    second._ahead_since_s = dict.fromkeys(second._ahead_since_s, -1e9)
+    assert second.look().shards[0].session is None and second.fenced_others == 1
+    assert not second.look().live.keys() & {first.number} and not second.clock_went_back
+    for session in (first, second):
+        session.close()
+
+
+def test_who_beats_after_the_clock_was_set_back_is_not_ended(store):
+    first, second = session_of(store, 1, 1000), session_of(store, 2, 1000)
+    store.now_ms -= NEVER_MS
+    second.look()
+    first._beat()
+    second._beat()
+    second._answered_since_s = -1e9
+    assert len(second.look().live) == 2 and not second.clock_went_back
+    for session in (first, second):
+        session.close()
+
+
 def test_who_hears_nothing_itself_ends_nobody(store):
     first = session_of(store, 1)
     first.take(ALL)

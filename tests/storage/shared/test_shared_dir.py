@@ -1,5 +1,6 @@
 """Logs in the shared store: what one session published, the next one has, from the stores alone."""
 
+import errno
 import os
 import shutil
 
@@ -17,6 +18,7 @@ from storage.errors import (
 )
 from storage.log.committer import Committer
 from storage.log.data_dir import NewPartition
+from storage.log.disk import Disk
 from storage.log.settings import Durability, LogSettings
 from storage.shared.ledger import Fenced
 from storage.shared.shared_dir import MARK_NAME, NotACache
@@ -132,6 +134,34 @@ def test_the_cache_gives_back_what_is_used_least(store):
     )
     assert on_disk <= 8 * 4096
     assert second.read() == BODIES[:30], "what was given back is fetched again"
+    second.stop()
+
+
+class FullDisk(Disk):
+    """Takes nothing any more."""
+
+    def write(self, path, fd, parts, pos):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
+    first = Life(store, settings=SMALL)
+    first.append(*BODIES[:30])
+    first.pack()
+    first.stop()
+    second = Life(store, settings=SMALL)
+    assert second.read() == BODIES[:30]
+    held = second.directory.cache.bytes
+    for segment in second.log._segments.view.segments[:3]:
+        segment.file.empty()  # What is not in the cache any more.
+    second.directory.files.disk = FullDisk()
+    assert second.read() == BODIES[:30]
+    assert second.directory.cache.bytes < held, "it makes room"
+    with pytest.raises(StorageFull):
+        second.append(b"x")
+    second.directory.files.disk = Disk()
+    second.append(b"x")
+    assert second.read() == [*BODIES[:30], b"x"]
     second.stop()
 
 
