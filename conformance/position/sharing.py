@@ -1,5 +1,5 @@
-"""Random steps of all protocols on a topic of several partitions, which grows and shrinks, while
-members of an Iggy group of that name come and go.
+"""Random steps of all protocols on a topic of several partitions, which grows, shrinks and gets
+other names, while members of an Iggy group come and go.
 
 The broker deals: partition `i` is the `i mod m`th member's, in the order in which they joined. All
 are dealt anew when somebody comes or goes, and when the topic changes (Iggy's dialects up to D4).
@@ -58,6 +58,7 @@ class SharingMachine(Machine):
         count = random.Random(seed).randint(2, PARTITIONS_MAX - 1)
         super().__init__(broker, topic, seed, partitions=count)
         self.members: list[Member] = []
+        self._first_name, self._names = topic, 0
         with self._iggy() as wire:
             wire.create_group(topic, GROUP)
 
@@ -207,6 +208,15 @@ class SharingMachine(Machine):
         self._deal()
         return False
 
+    def rename(self) -> bool:
+        """Positions, members and their shares stay, for all protocols."""
+        self._names += 1
+        name = f"{self._first_name}-{self._names}"
+        with self._iggy() as wire:
+            wire.rename_topic(self.topic, name)
+        self.topic = name
+        return False
+
 
 GROUP_STEPS: Steps = {
     "a member joins Iggy's group": (SharingMachine.join, 5),
@@ -216,4 +226,5 @@ GROUP_STEPS: Steps = {
     "Iggy's group is deleted": (SharingMachine.delete_group, 1),
     "the topic grows": (SharingMachine.grow, 2),
     "the topic shrinks": (SharingMachine.shrink, 1),
+    "the topic is renamed": (SharingMachine.rename, 2),
 }

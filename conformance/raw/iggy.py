@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conformance.raw.wire import TIMEOUT_S, Wire
 
 PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
-CREATE_STREAM, GET_TOPIC, CREATE_TOPIC = 202, 300, 302
+CREATE_STREAM, GET_TOPIC, CREATE_TOPIC, UPDATE_TOPIC = 202, 300, 302, 304
 CREATE_PARTITIONS, DELETE_PARTITIONS = 402, 403
 GET_GROUP, CREATE_GROUP, DELETE_GROUP, JOIN_GROUP, LEAVE_GROUP = 600, 602, 603, 604, 605
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
@@ -101,6 +101,11 @@ class IggyWire(Wire):
         """A topic that keeps everything."""
         tail = struct.pack("<IIBQQB", 0, partitions, 1, NEVER, 0, 0) + text8(topic)
         self.ok(CREATE_TOPIC, identifier(stream) + tail)
+
+    def rename_topic(self, topic: str, name: str) -> None:
+        """Another name; it keeps everything."""
+        tail = struct.pack("<BQQB", 1, NEVER, 0, 0) + text8(name)
+        self.ok(UPDATE_TOPIC, identifier("default") + identifier(topic) + tail)
 
     def send_messages(
         self,
