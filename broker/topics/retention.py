@@ -13,6 +13,7 @@ import structlog
 import trio
 
 from broker.commit.storage_errors import Report, as_broker_errors
+from broker.errors import TopicNotFound
 from broker.topics.catalogue import UseReserve
 from storage.errors import StorageFull
 from storage.log.retention import asks_for_positions, drops_anything
@@ -72,15 +73,18 @@ class Retention:
             await self._retain(topic)
 
     async def purge(self, topic: Topic) -> None:
-        """Drop all records of a topic that are durable; offsets go on.
+        """Drop all records of a topic that are durable; offsets go on. It keeps its name meanwhile.
 
-        Raises OwnedElsewhere, the broker's StorageFull, StorageFailed.
+        Raises OwnedElsewhere, TopicNotFound, the broker's StorageFull, StorageFailed.
         """
         topic.check_here()
-        for partition in tuple(topic.partitions):
-            if not partition.removed:
-                self.drop_segments(partition, None)
-            await trio.lowlevel.checkpoint()
+        async with self._topics.altering:
+            if topic.deleted:
+                raise TopicNotFound(f"{topic.name} was deleted or renamed")
+            for partition in tuple(topic.partitions):
+                if not partition.removed:
+                    self.drop_segments(partition, None)
+                await trio.lowlevel.checkpoint()
 
     def drop_segments(self, partition: Partition, count: int | None) -> None:
         """Drop the `count` oldest segments of a partition that are not written to any more, or all

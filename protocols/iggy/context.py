@@ -65,7 +65,11 @@ class Shared:
 
     def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
         """The members of a group, as tools of all protocols see them."""
-        group, count = name.decode(errors="replace"), len(topic.partitions)
+        try:
+            group = name.decode()
+        except UnicodeDecodeError:  # No group of Iggy's has such a name.
+            return
+        count = len(topic.partitions)
         for one in self.groups.members(topic.meta.topic_id, group, count):
             client = self.clients.get(one.member_id)
             address = "" if client is None else client.address

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from broker import errors
 from broker.access.rights import Action, Resource
 from broker.cluster.siblings import Asker
 from protocols.iggy import messages as m
@@ -16,6 +19,12 @@ from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.topic_options import check_no_options
 from protocols.iggy.topics import forget_topic, topic_infos
 from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topics.topic import Topic
+
+PURGE_TRIES: Final = 3  # Of a topic that gets another name, or goes, under the purge of its stream.
 
 
 async def get_stream(context: Context, request: m.GetStream) -> Answer:
@@ -97,16 +106,25 @@ async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
     stream = names.get_stream(broker, request.stream)
     asker = Asker(context.connection.principal, context.connection.at)
     await broker.durability.settled()  # Only what is durable can be dropped.
-    for topic in names.topics(broker, stream):
-        if topic.deleted:
-            continue
-        owner = broker.placement.owner(topic.name)
-        if owner is None:
-            await broker.retention.purge(topic)
-        else:
-            await broker.siblings.purge(owner.node_id, asker, topic.name.full)
+    for topic_id in [topic.meta.topic_id for topic in names.topics(broker, stream)]:
+        for _ in range(PURGE_TRIES):
+            topic = broker.topics.find_by_id(topic_id)
+            if topic is None:
+                break  # Deleted meanwhile: the others are purged all the same.
+            with suppress(errors.TopicNotFound):  # Or it has another name by now.
+                await _purge(broker, asker, topic)
+                break
     await broker.durability.settled()
     return Answer()
+
+
+async def _purge(broker: Broker, asker: Asker, topic: Topic) -> None:
+    """Purge a topic where it is kept. Raises TopicNotFound, OwnedElsewhere."""
+    owner = broker.placement.owner(topic.name)
+    if owner is None:
+        await broker.retention.purge(topic)
+    else:
+        await broker.siblings.purge(owner.node_id, asker, topic.name.full)
 
 
 def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:

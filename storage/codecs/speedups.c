@@ -729,14 +729,15 @@ static PyObject *iggy_write(PyObject *self, PyObject *args) {
         one.offset += offset;
         one.append_us = append_us ? append_us : one.append_us;
         one.sent_us += sent_us;
-        const uint8_t *checksum = form == FRAME ? to : one.id - 8;
+        /* Of what is written or read only these have one; before other ids there may be nothing. */
+        const uint8_t *checksum = form == FRAME ? to : from == TYPED || from == FRAME ? one.id - 8 : NULL;
         if (ids.len - id >= ID_BYTES && memcmp(one.id, no_id, ID_BYTES) == 0) {
             one.id = (const uint8_t *)ids.buf + id;
             id += ID_BYTES;
         }
         put_record(form, to, &one);
         where += size;
-        if (sums.len >= 8 * ++count)
+        if (sums.len >= 8 * ++count && checksum)
             memcpy((uint8_t *)sums.buf + 8 * (count - 1), checksum, 8);
     }
     PyBuffer_Release(&view);

@@ -161,3 +161,12 @@ async def test_topic_deleted_by_another_listener_is_no_membership_any_more(broke
     await grouped.status(JOIN, **GROUP)
     await broker.topics.delete(topic_of(broker).name)
     assert (await grouped.ask(20))["client"]["groups_count"] == 0
+
+
+async def test_a_name_that_is_not_text_has_no_members_of_ours(grouped, broker):
+    """Kafka's and Pulsar's groups may be called by any bytes; ours stands for none of them."""
+    await grouped.ask(CREATE, **TOPIC, group_id=0, name="\ufffd")
+    await grouped.ask(JOIN, **TOPIC, group=named("\ufffd"))
+    topic = topic_of(broker)
+    assert len(broker.members.of(topic, "\ufffd".encode())) == 1
+    assert broker.members.of(topic, b"\xff") == []

@@ -158,6 +158,32 @@ async def test_a_purged_stream_has_no_messages(talk):
     assert await talk.status(205, stream=named("none")) == 1010
 
 
+@pytest.mark.parametrize("meanwhile", ["deleted", "renamed"])
+async def test_a_purge_of_a_stream_goes_on_when_a_topic_goes_or_is_renamed(
+    talk, broker, monkeypatch, meanwhile
+):
+    for name in ("tp", "second", "third"):
+        await talk.create_topic(name)
+        await talk.send(b"a", topic=name)
+    purge, second = broker.retention.purge, TopicName("public", "st", "second")
+
+    async def purge_slowly(topic):
+        if topic.name == second:
+            if meanwhile == "deleted":
+                await broker.topics.delete(second)
+            else:
+                await broker.renaming.rename_topic(second, TopicName("public", "st", "other"))
+        await purge(topic)
+
+    monkeypatch.setattr(broker.retention, "purge", purge_slowly)
+    assert await talk.status(205, stream=named("st")) == 0
+    shown = await talk.ask(200, stream=named("st"))
+    assert (shown["stream"]["topics"], shown["stream"]["messages"]) == (
+        2 + (meanwhile == "renamed"),
+        0,
+    )
+
+
 async def test_partitions_are_taken_away_with_their_offsets(talk, broker):
     await talk.create_topic(partitions=3)
     await talk.send(b"a", partitioning=to_partition(3))

@@ -347,3 +347,13 @@ def test_a_partitioning_key_is_nothing_that_readers_of_iggy_are_shown():
     made = [IGGY_TYPED.converted(Stored(one, IGGY.format, 9, 9), ALL) for one in (keyed, plain)]
     assert made[0] == made[1]
     assert iggy_typed.IGGY_TYPED.readable(keyed) == IGGY_TYPED.readable(plain)
+
+
+@in_c
+def test_messages_without_a_checksum_give_none_and_nothing_before_them_is_read():
+    message = bytes(range(16)) + bytes(4) + struct.pack("<I", 1) + b"x"
+    messages, checksums = message * 3, bytearray(b"\xaa" * 24)
+    body = bytearray(45 * 3 + 3)
+    place = (Form.CLASSIC, body, 0)
+    iggy_quick.SPEEDUPS.iggy_write(messages, Form.SENT, 0, *place, 3, 0, 7, 9, 0, b"", checksums)
+    assert checksums == b"\xaa" * 24
