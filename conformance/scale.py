@@ -1,15 +1,18 @@
 """`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N]
-[--delayed N]`: many of everything that Pulsar's clients can have on one broker. Prints its memory
-after each step and the turns of its loop that took more than 50 ms of processor time.
+[--delayed N]`: many of everything that Pulsar's clients can have on one broker; 0 leaves one out.
+Prints its memory after each step, the longest waits of healthy clients meanwhile, and the turns of
+its loop that took more than 50 ms of processor time: with any it ends with 1.
 """
 
 import argparse
 import struct
+import sys
 import time
 from collections.abc import Callable
 
 import crc32c
 
+from conformance.hostile.healthy import Healthy
 from conformance.raw.pulsar import (
     ACK,
     FLOW,
@@ -151,8 +154,8 @@ def _message(wire: PulsarWire) -> Value:
     return found
 
 
-def main() -> None:
-    """Print what was seen."""
+def main() -> int:
+    """Print what was seen; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
     for name, most in (("topics", 10_000), ("connections", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)
@@ -160,28 +163,42 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--acked", type=int, default=1000, help="messages of a megabyte")
     wanted = parser.parse_args()
-    with RunningBroker(settings=SETTINGS) as broker:
-        address = broker.address("pulsar")
+    with RunningBroker(settings=SETTINGS) as broker, Healthy(broker) as healthy:
+        _go_through(broker, wanted)
+        healthy.check()
+        waits = (f"{name} {wait:.2f} s" for name, wait in sorted(healthy.longest_s.items()))
+        print(f"Longest waits of healthy clients: {', '.join(waits)}.")
+        long = [line for line in broker.log().splitlines() if "loop_held" in line]
+    print("\n".join(long))
+    return 1 if long else 0
 
-        def tell(what: str) -> None:
-            size = broker.resident_bytes() / 1e6
-            long = broker.log().count("loop_held")
-            print(f"{what}: {size:.0f} MB resident, {long} long turns", flush=True)
 
-        tell("idle")
+def _go_through(broker: RunningBroker, wanted: argparse.Namespace) -> None:
+    address = broker.address("pulsar")
+
+    def tell(what: str) -> None:
+        size = broker.resident_bytes() / 1e6
+        long = broker.log().count("loop_held")
+        print(f"{what}: {size:.0f} MB resident, {long} long turns", flush=True)
+
+    tell("idle")
+    if wanted.topics:
         make_topics(address, wanted.topics)
         tell(f"{wanted.topics} topics with a producer and a consumer each")
-        wires = [PulsarWire(address) for _ in range(wanted.connections)]
+    wires = [PulsarWire(address) for _ in range(wanted.connections)]
+    if wires:
         tell(f"{wanted.connections} connections")
+    if wanted.unacked:
         take_unacked(address, wanted.unacked)
         tell(f"{wanted.unacked} unacknowledged messages on one subscription")
-        if wanted.acked:
-            acknowledge_behind_one(address, wanted.acked)
-            tell(f"{wanted.acked} MB acknowledged behind one open message")
+    if wanted.acked:
+        acknowledge_behind_one(address, wanted.acked)
+        tell(f"{wanted.acked} MB acknowledged behind one open message")
+    if wanted.delayed:
         delay(address, wanted.delayed, lambda: tell(f"{wanted.delayed} delayed messages"))
-        for wire in wires:
-            wire.close()
+    for wire in wires:
+        wire.close()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""`python -m conformance.start_stop [--partitions N] [--turns N] [--report FILE]`: how long a
+broker takes to start and to stop with very many partitions, each with a record: after a clean stop,
+and after a SIGKILL in the middle of appends to all of them.
+
+Times are those of the process: from its start until every listener accepts, and from SIGTERM until
+it has ended; beside them the processor time of a start, which other work changes less. Ends with 1
+where the median of one is above what is wanted on an idle machine.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from conformance.bench.process import cpu_seconds, in_background
+from conformance.server import RunningBroker
+
+TOPIC_PARTITIONS = 10_000  # Of one topic: one request makes them, one brings a record to each.
+WANTED_S = {"start after a stop": 3.0, "start after a kill": 3.0, "stop": 2.0}
+PROCESSOR = "processor time of a start"
+LOAD_S = 0.5  # Appends until the kill.
+PATIENCE_S = 600.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.start_stop", description=__doc__)
+    parser.add_argument("--partitions", type=int, default=20_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--report", type=Path, help="a Markdown file to write")
+    options = parser.parse_args(arguments)
+    seen = measure(options.partitions, options.turns)
+    text = told(options.partitions, seen)
+    print(text)
+    if options.report is not None:
+        options.report.write_text(text)
+    return int(any(statistics.median(seen[what]) > most for what, most in WANTED_S.items()))
+
+
+def measure(partitions: int, turns: int) -> dict[str, list[float]]:
+    """Seconds of each start and stop. Raises AssertionError where a record is lost."""
+    seen: dict[str, list[float]] = {what: [] for what in (*WANTED_S, PROCESSOR)}
+    with RunningBroker() as broker:
+        topics = _make(broker, partitions)
+        for _ in range(turns):
+            seen["stop"].append(_timed(broker.stop))
+            seen["start after a stop"].append(_timed(broker.start))
+            with in_background([lambda: _append_on(broker, topics)]):
+                time.sleep(LOAD_S)
+                broker.kill()
+            seen["start after a kill"].append(_timed(broker.start))
+            seen[PROCESSOR].append(cpu_seconds(broker.pid))
+            for topic, count in topics.items():
+                stored = _ask(broker, "GET", f"/api/v1/topics/public/default/{topic}")
+                held = [one["high_watermark"] for one in stored["partitions"]]
+                assert len(held) == count and min(held) >= 1, f"{topic} has lost records"
+    return seen
+
+
+def wanted(what: str) -> str:
+    """What an idle machine should show, if anything is said of it."""
+    return f"{WANTED_S[what]:.0f} s" if what in WANTED_S else ""
+
+
+def told(partitions: int, seen: dict[str, list[float]]) -> str:
+    """The table."""
+    rows = [
+        f"| {what} | {statistics.median(times):.2f} s | {min(times):.2f} to {max(times):.2f} s |"
+        f" {wanted(what)} |"
+        for what, times in seen.items()
+    ]
+    head = [f"{partitions} partitions, {len(seen['stop'])} turns.", ""]
+    return "\n".join(
+        [*head, "| | median | range | wanted |", "| --- | --- | --- | --- |", *rows, ""]
+    )
+
+
+def _make(broker: RunningBroker, partitions: int) -> dict[str, int]:
+    """The topics, with their numbers of partitions; each partition has a record."""
+    topics: dict[str, int] = {}
+    while partitions > 0:
+        name, count = f"wide-{len(topics)}", min(partitions, TOPIC_PARTITIONS)
+        _ask(broker, "PUT", f"/api/v1/topics/public/default/{name}", {"partitions": count})
+        topics[name] = count
+        _append(broker, name, count)
+        partitions -= count
+    return topics
+
+
+def _append(broker: RunningBroker, topic: str, count: int) -> None:
+    messages = [{"value": "v", "partition": index} for index in range(count)]
+    answer = _ask(broker, "POST", f"/topics/public/default/{topic}", {"messages": messages})
+    assert all(one["error"] is None for one in answer["messageIds"]), "a record was refused"
+
+
+def _append_on(broker: RunningBroker, topics: dict[str, int]) -> None:
+    with suppress(OSError):  # It was killed.
+        while True:
+            for topic, count in topics.items():
+                _append(broker, topic, count)
+
+
+def _ask(broker: RunningBroker, method: str, path: str, body: object = None) -> dict[str, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{broker.url}{path}", data, head, method=method)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,19 @@
+"""The run that times starts and stops with many partitions works, and loses nothing."""
+
+import pytest
+
+from conformance.start_stop import PROCESSOR, WANTED_S, measure, told
+
+
+@pytest.mark.slow
+def test_a_short_run_times_each_start_and_stop():
+    seen = measure(partitions=30, turns=1)
+    assert set(seen) == {*WANTED_S, PROCESSOR}
+    assert all(seconds > 0 for (seconds,) in seen.values())
+
+
+def test_the_table_has_medians_and_what_is_wanted():
+    seen = {what: [3.0, 1.0, 2.0] for what in (*WANTED_S, PROCESSOR)}
+    lines = told(20_000, seen).splitlines()
+    assert "| stop | 2.00 s | 1.00 to 3.00 s | 2 s |" in lines
+    assert f"| {PROCESSOR} | 2.00 s | 1.00 to 3.00 s |  |" in lines
