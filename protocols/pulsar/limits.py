@@ -26,8 +26,11 @@ PATTERN_CHARACTERS_MAX: Final = 50  # Apache's default.
 PATTERN_MEMORY_BYTES_MAX: Final = 128 * 1024
 # A name takes at most as long as it has bytes times this; `\p{L}*` needs 1,200.
 PATTERN_INSTRUCTIONS_MAX: Final = 2000
-# Of a namespace, for connections that do not take what they are to be told.
+# Topics of a namespace that have changed, for connections that do not take what they are to be
+# told; kept in short, however many partitions one has.
 CHANGES_KEPT_MAX: Final = 10_000
+# Names that a watcher goes through before it tells of them: some 10 ms of one turn.
+CHANGED_NAMES_TOGETHER: Final = 10_000
 # Names in one WATCH_TOPIC_UPDATE: a name has up to 300 bytes, a frame some MB.
 UPDATED_NAMES_MAX: Final = 5000
 # Changes that come soon after others are told together: each time all names are looked at.

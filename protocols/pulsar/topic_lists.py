@@ -10,7 +10,7 @@ import struct
 from bisect import bisect_left, insort
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 from crc32c import crc32c
@@ -34,6 +34,30 @@ Namespace = tuple[str, str]
 Change = tuple[str, bool]  # A name, and whether it came or went.
 
 
+class Step(NamedTuple):
+    """What became of one topic, in short: it may have ten thousand partitions."""
+
+    full: str
+    was_whole: bool  # It had no partitions.
+    before: int  # How many it had.
+    is_whole: bool
+    now: int
+
+    @property
+    def gone(self) -> list[str]:
+        """Names that are there no more."""
+        return self._names(self.now, self.before, whole=self.was_whole and not self.is_whole)
+
+    @property
+    def come(self) -> list[str]:
+        """Names that were not there."""
+        return self._names(self.before, self.now, whole=self.is_whole and not self.was_whole)
+
+    def _names(self, first: int, end: int, *, whole: bool) -> list[str]:
+        names = [f"{self.full}-partition-{index}" for index in range(first, end)]
+        return [self.full, *names] if whole else names
+
+
 class TopicList:
     """The names of one namespace's persistent topics, partitions one by one."""
 
@@ -44,15 +68,24 @@ class TopicList:
         self.next_change = 0  # The number that the next change will have.
         self.changed = trio.lowlevel.ParkingLot()
         self.digests: dict[str, str] = {}  # By pattern, of what matches now.
-        self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT_MAX)
+        self._steps: deque[Step] = deque(maxlen=CHANGES_KEPT_MAX)
         self._early: list[Topic] = []  # Changed while the list is filled, a matter of a moment.
 
-    def changes_since(self, number: int) -> Sequence[Change] | None:
-        """Every change from that number on; None once the first of them is forgotten."""
+    def changes_since(self, number: int, names_max: int) -> tuple[list[Change], int] | None:
+        """What has changed from that number on, and the number behind it: no more topics than have
+        so many names, or one. None once the first of them is forgotten.
+        """
         behind = self.next_change - number
-        if behind > len(self._changes):
+        if behind > len(self._steps):
             return None
-        return list(islice(self._changes, len(self._changes) - behind, None))
+        changes: list[Change] = []
+        for step in islice(self._steps, len(self._steps) - behind, None):
+            if len(changes) >= names_max:
+                break
+            changes += [(name, False) for name in step.gone]
+            changes += [(name, True) for name in step.come]
+            number += 1
+        return changes, number
 
     async def fill(self, topics: Sequence[Topic]) -> None:
         """Take what there is in pieces; topics may change meanwhile."""
@@ -74,11 +107,14 @@ class TopicList:
         if not self.is_filled:
             self._early.append(topic)
             return
-        before, now = self._names_like(topic), _names_of(topic)
-        kept, known = set(now), set(before)
-        gone = [name for name in before if name not in kept]
-        come = [name for name in now if name not in known]
+        (full,) = full_names(1, topic.name, partitioned=False)
+        was_whole, before = self._found(full)
+        is_whole = not topic.deleted and not topic.partitioned
+        now = 0 if topic.deleted or is_whole else len(topic.partitions)
+        step = Step(full, was_whole, before, is_whole, now)
+        gone, come = step.gone, step.come
         if gone or come:
+            self._steps.append(step)
             self._change(gone, come)
 
     def _change(self, gone: Sequence[str], come: Sequence[str]) -> None:
@@ -92,21 +128,20 @@ class TopicList:
             self.names = [name for name in self.names if name not in left_out]
             self.names += come
             self.names.sort()  # Most are in order already.
-        self._changes += [(name, False) for name in gone]
-        self._changes += [(name, True) for name in come]
-        self.next_change += len(gone) + len(come)
+        self.next_change += 1
         self.digests.clear()
         self.changed.unpark_all()
 
-    def _names_like(self, topic: Topic) -> list[str]:
-        """The names of a topic that are in the list: it may have been without partitions before."""
-        (full,) = full_names(1, topic.name, partitioned=False)
+    def _found(self, full: str) -> tuple[bool, int]:
+        """Whether the list has a topic without partitions of that name, and how many partitions: it
+        may have been the one before.
+        """
         place = bisect_left(self.names, full)
-        found = self.names[place : place + 1] if full in self.names[place : place + 1] else []
         prefix = f"{full}-partition-"
         first = bisect_left(self.names, prefix)
         end = bisect_left(self.names, f"{prefix[:-1]}.", first)  # "." is the next behind "-".
-        return found + [name for name in self.names[first:end] if split_partition(name) is not None]
+        count = sum(split_partition(name) is not None for name in self.names[first:end])
+        return full in self.names[place : place + 1], count
 
 
 class TopicLists:

@@ -16,6 +16,7 @@ from broker.errors import NotAuthorized, NotSupported
 from protocols.pulsar import messages
 from protocols.pulsar.limits import (
     ALL_WATCHERS_MAX,
+    CHANGED_NAMES_TOGETHER,
     SEEN_NAMES_MAX,
     UPDATE_PAUSE_S,
     UPDATED_NAMES_MAX,
@@ -129,25 +130,35 @@ class Watchers:
         """The frames that tell of what has changed and matches."""
         watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
-        changes = topics.changes_since(watcher.next_change)
-        if changes is None:
+        found = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
+        if found is None:
             self._connection.end("does not take what it wants to watch")
             return []
         # No await between the changes and the names behind them.
-        names, watcher.next_change = topics.names.copy(), topics.next_change
+        changes, watcher.next_change = found
+        names = topics.names.copy() if watcher.next_change == topics.next_change else None
         come, gone = net_of(changes)
         come, gone = await _matching(pattern, come), await _matching(pattern, gone)
         if watcher.told is not None or not self._sees_all(watcher):
+            if names is None:  # What it saw before takes all changes to be known.
+                self._connection.end("too much has changed for who sees a part of it")
+                return []
             return await self._difference(watcher, names, come, gone)
         if not come and not gone:
             return []
-        digest = topics.digests.get(pattern.text)
+        return _frames(watcher, come, gone, await self._digest(watcher, names))
+
+    async def _digest(self, watcher: Watcher, names: Sequence[str] | None) -> str:
+        """Of what matches of the names; nothing's where the client is to be told more."""
+        topics, pattern, number = watcher.topics, watcher.pattern, watcher.next_change
+        if names is None:
+            return ""
+        digest = topics.digests.get(pattern.text) if number == topics.next_change else None
         if digest is None:
-            number = topics.next_change
             digest = topics_hash(await _matching(pattern, names))
             if number == watcher.next_change == topics.next_change:
                 topics.digests[pattern.text] = digest
-        return _frames(watcher, come, gone, digest)
+        return digest
 
     async def _difference(
         self, watcher: Watcher, names: Sequence[str], come: Sequence[str], gone: Sequence[str]

@@ -217,10 +217,46 @@ async def test_many_changes_are_told_in_several_updates(broker, client, monkeypa
 
 
 async def test_who_is_told_of_too_few_changes_begins_anew(broker, client, monkeypatch):
-    monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 4)
+    monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 0)
     await watch(client)
-    await broker.topics.create(named("p"), 5)  # One change more than is kept.
+    await broker.topics.create(named("p"), 1)
     await client.closed()
+
+
+async def test_topics_count_as_one_change_each_however_many_partitions_they_have(
+    broker, client, monkeypatch
+):
+    monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 2)
+    monkeypatch.setattr(watchers, "CHANGED_NAMES_TOGETHER", 20)
+    await watch(client)
+    async with trio.open_nursery() as both:
+        both.start_soon(broker.topics.create, named("p"), 30)
+        both.start_soon(broker.topics.create, named("q"), 30)
+    told = set()
+    while len(told) < 60:
+        told.update((await update(client))[0])
+    wanted = [f"{name}-partition-{index}" for name in "pq" for index in range(30)]
+    assert told == set(full(*wanted))
+
+
+async def test_changes_come_a_few_topics_at_a_time(broker, monkeypatch):
+    monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 3)
+    made = TopicList()
+    await made.fill([])
+    first = await broker.topics.create(named("first"), 3)
+    for topic in (first, await broker.topics.create(named("second"), 2)):
+        made.follow(topic)
+    first.deleted = True
+    made.follow(first)
+    come = [(name, True) for name in full(*(f"first-partition-{index}" for index in range(3)))]
+    then = [(name, True) for name in full(*(f"second-partition-{index}" for index in range(2)))]
+    gone = [(name, False) for name, _ in come]
+    assert made.changes_since(0, 1) == (come, 1)
+    assert made.changes_since(0, 4) == (come + then, 2)
+    assert made.changes_since(1, 100) == (then + gone, 3)
+    assert made.changes_since(3, 100) == ([], 3)
+    made.follow(await broker.topics.create(named("third"), 1))
+    assert made.changes_since(0, 1) is None
 
 
 def test_a_name_that_went_and_came_again_is_told_as_both():
@@ -247,7 +283,7 @@ async def test_topics_that_change_while_the_list_is_filled_are_right_in_it(broke
     late = await broker.topics.create(named("late"), 2)
     await made.fill(Changing())
     assert made.names == full("kept", "late-partition-0", "late-partition-1")
-    assert made.changes_since(0) is not None
+    assert made.changes_since(0, 1) is not None
 
 
 async def test_a_broker_hears_of_topics_that_another_one_of_its_cluster_changes(tmp_path):
