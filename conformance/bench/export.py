@@ -50,11 +50,12 @@ PARTITIONS = 4
 SIZES = (1000, 100)
 BATCH_BYTES = 100_000
 PROCESSES = 2
-PIECE_BYTES = 8 << 20
-FILE_PIECES = 4
+PIECE_BYTES = 4 << 20
+FILE_PIECES = 8
 BASE, DECODING = "pyarrow, two processes", "  its decoding alone"
 EXPORT, NOOP = "braidlog export", "data source into noop"
 FIRST_US, SPAN_US = 1_767_225_600_000_000, 2 * 86_400_000_000  # Stamps over two days.
+WARM_ROUNDS = 2  # Not counted: a session's Java compiles while it runs.
 SPEED_MIN, DECODING_MAX = 0.8, 0.5  # Of the program's speed; of its processor time.
 
 Way = Callable[[Path], float]  # Puts files into that folder; gives the CPU seconds it took.
@@ -149,15 +150,15 @@ def ways_of(pools: Pools, data_dir: Path) -> dict[str, Way]:
 
 
 def costs_of(ways: Mapping[str, Way], rounds: int) -> dict[str, list[Cost]]:
-    """What each way took, of some rounds in turn, after one to get warm."""
+    """What each way took, of some rounds in turn, after those to get warm."""
     costs: dict[str, list[Cost]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    for number in range(WARM_ROUNDS + rounds):
         for name, way in ways.items():
             with tempfile.TemporaryDirectory(prefix="braidlog-bench-") as out:
                 began = time.perf_counter()
                 cpu_s = way(Path(out))
                 cost = Cost(time.perf_counter() - began, cpu_s)
-            if number:
+            if number >= WARM_ROUNDS:
                 costs[name].append(cost)
     return costs
 

@@ -24,7 +24,7 @@ from storage.spark.decode.pulsar import places_of
 from storage.spark.decode.vectors import Irregular
 from storage.spark.readers import PartitionReader
 
-WINDOW_BYTES = 8 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
+WINDOW_BYTES = 4 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000
 # Of records decoded together, as far as batches go: numbers of each take some 300 bytes for a
 # moment, however small it is.
