@@ -398,6 +398,45 @@ static PyObject *entry_key(PyObject *self, PyObject *entry) {
     return found;
 }
 
+/* How many entries follow one another up to the end, -1 where they do not end there. Each is `head`
+ * bytes, the last four of them a size of `least` or more, and as many as that says. */
+static Py_ssize_t walk_chain(const uint8_t *at, Py_ssize_t size, Py_ssize_t head, uint32_t least,
+                             int is_big, int64_t *starts) {
+    Py_ssize_t pos = 0, count = 0;
+    for (; pos < size; count++) {
+        Py_ssize_t left = size - pos - head;
+        if (left < 0)
+            return -1;
+        const uint8_t *size_at = at + pos + head - 4;
+        uint32_t more = is_big ? be32(size_at) : le32(size_at);
+        if (more < least || (uint64_t)more > (uint64_t)left)
+            return -1;
+        if (starts != NULL)
+            starts[count] = pos;
+        pos += head + more;
+    }
+    return count;
+}
+
+/* chain(body, head, least, is_big) -> bytes of an int64 for the start of each entry, or None:
+ * the walks of storage/spark/decode/kafka.py and plain.py. */
+static PyObject *chain(PyObject *self, PyObject *args) {
+    Py_buffer body;
+    Py_ssize_t head;
+    unsigned int least;
+    int is_big;
+    if (!PyArg_ParseTuple(args, "y*nIp", &body, &head, &least, &is_big))
+        return NULL;
+    PyObject *found = NULL;
+    Py_ssize_t count = head < 4 ? -1 : walk_chain(body.buf, body.len, head, least, is_big, NULL);
+    if (count < 0)
+        found = Py_NewRef(Py_None);
+    else if ((found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t))) != NULL)
+        walk_chain(body.buf, body.len, head, least, is_big, (int64_t *)PyBytes_AS_STRING(found));
+    PyBuffer_Release(&body);
+    return found;
+}
+
 /* The SEND that begins here, if it is whole, in order and of the plain kind. */
 static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
                       Py_ssize_t entry_max, Send *send) {
@@ -776,6 +815,7 @@ static PyMethodDef methods[] = {
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
     {"entry_key", entry_key, METH_O, NULL},
+    {"chain", chain, METH_VARARGS, NULL},
     {"iggy_check", iggy_check, METH_VARARGS, NULL},
     {"iggy_write", iggy_write, METH_VARARGS, NULL},
     {"iggy_run", iggy_run, METH_VARARGS, NULL},

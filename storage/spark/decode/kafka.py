@@ -15,6 +15,7 @@ from storage.spark.decode.vectors import (
     Irregular,
     Slices,
     arena_of,
+    chain,
     require,
     struct_at,
 )
@@ -74,6 +75,8 @@ def _entries(body: Buffer) -> Array:
     size_at = SIZE_AT.unpack_from
     if end < ENTRY_MIN:
         raise Irregular
+    if (found := chain(body, 12, MESSAGE_MIN, is_big=True)) is not None:
+        return found
     step = 12 + size_at(body, 8)[0]
     if step >= ENTRY_MIN and end % step == 0 and end >= EQUAL_MIN * step:
         sizes = np.ndarray((end // step,), ">i4", buffer=body, offset=8, strides=(step,))

@@ -15,6 +15,7 @@ from storage.spark.decode.vectors import (
     Irregular,
     Slices,
     arena_of,
+    chain,
     require,
     struct_at,
 )
@@ -41,6 +42,8 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def _records(body: Buffer) -> Array:
+    if (found := chain(body, 4, 0, is_big=False)) is not None:
+        return found
     starts: list[int] = []
     add, size_at, pos, end = starts.append, U32_AT.unpack_from, 0, len(body)
     while pos < end:  # hot

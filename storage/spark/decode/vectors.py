@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from storage.codecs.api import Buffer
+from storage.codecs.quick import SPEEDUPS
+
 Array = np.ndarray[Any, Any]
 
 PADDING = 32
@@ -72,6 +75,16 @@ def struct_at(arena: bytes, layout: np.dtype[Any], places: Array) -> Array:
     assert layout.itemsize <= PADDING
     count = len(arena) - layout.itemsize + 1
     return np.ndarray((count,), layout, buffer=arena, strides=(1,))[places]
+
+
+def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
+    """Where each entry of a body begins, from the extension in C: `head` bytes, the last four of
+    them a size of `least` or more, and as many bytes as that says. None: Python has to look.
+    """
+    if SPEEDUPS is None:
+        return None
+    found = SPEEDUPS.chain(body, head, least, is_big)
+    return None if found is None else np.frombuffer(found, np.int64)
 
 
 def gather(arena: bytes, starts: Array, ends: Array) -> pa.Array:
