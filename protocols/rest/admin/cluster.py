@@ -70,9 +70,13 @@ class ClusterApi:
         return told(urls)
 
     async def brokers(self, request: Request) -> Response:
-        """The addresses of the brokers of a cluster."""
+        """The addresses of the brokers of a cluster, this one's first."""
         self._check_cluster(request)
-        return told([self._http_url(request).partition("://")[2]])
+        broker = self._broker
+        name = next((one.name for one in broker.listeners.values() if one.protocol == "http"), "")
+        found = [one.addresses.get(name) for one in broker.placement.others()]
+        others = [address_text(address) for address in found if address is not None]
+        return told([self._http_url(request).partition("://")[2], *others])
 
     async def health(self, _: Request) -> Response:
         """`ok` where records can be stored."""

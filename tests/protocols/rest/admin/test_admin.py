@@ -1,7 +1,10 @@
 """Pulsar's admin API and HTTP lookup: what tools and clients call, with the fields they read."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from broker.cluster.placement import Owner, Placement
 from storage.metadata.names import TopicName
 from tests.protocols.rest.asgi import call
 
@@ -39,6 +42,20 @@ async def test_the_cluster(ask, broker):
     runtime = (await ask("GET", f"{ADMIN}/brokers/configuration/runtime")).json
     assert runtime["clusterName"] == "standalone"
     assert all(isinstance(value, str) for value in runtime.values())
+
+
+class Three(Placement):
+    """Two other brokers, one of which has no such listener."""
+
+    def others(self):
+        return [Owner(2, {"http": ("10.0.0.2", 8080)}), Owner(3, {"kafka": ("10.0.0.3", 9092)})]
+
+
+async def test_the_other_brokers_of_a_cluster_are_told(ask, broker):
+    broker.placement = Three()
+    broker.listeners["http"] = SimpleNamespace(name="http", protocol="http")
+    answer = await ask("GET", f"{ADMIN}/brokers/standalone", headers={"Host": "h:8080"})
+    assert answer.json == ["h:8080", "10.0.0.2:8080"]
 
 
 async def test_tenants_and_namespaces(ask):
