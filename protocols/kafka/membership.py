@@ -70,7 +70,8 @@ class Member:
     def size(self) -> int:
         """Bytes that it said of itself or was given."""
         said = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
-        return said + len(self.assignment) + len(self.member_id) + len(self.client[0])
+        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
+        return said + len(self.assignment) + names
 
     def heard(self, now: float) -> None:
         """It is alive."""
