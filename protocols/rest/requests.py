@@ -142,16 +142,19 @@ class Requests:
         exchange = Exchange(scope, send, self._working, self._broker)
         self._working.count += 1
         try:
-            await self._broker.poller.give_way()
-            app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
-            await app(exchange.scope, receive, exchange.send)
+            try:
+                await self._broker.poller.give_way()
+                app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
+                await app(exchange.scope, receive, exchange.send)
+            finally:
+                self._working.count -= 1
+                for act in exchange.at_end:
+                    act()
+            # Those who wait here are not worked on: hundreds may have left at the same time.
             await self._broker.poller.give_way()
         except Exception:  # A bug ends this request and nothing else.
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
         finally:
-            self._working.count -= 1
-            for act in exchange.at_end:
-                act()
             self._record(exchange)
             exchange.forget()
 

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 import structlog
 import trio
@@ -128,6 +130,22 @@ async def test_one_request_too_many_is_told_so_and_when_to_come_again(broker, nu
     release.set()
     await trio.testing.wait_all_tasks_blocked()
     assert (await call(app, "GET", "/hold")).status == 200
+
+
+async def test_who_has_its_answer_and_gives_way_is_not_worked_on(broker, monkeypatch):
+    worked_on = []
+
+    async def give_way():
+        worked_on.append(app.working)
+
+    monkeypatch.setattr(broker, "poller", SimpleNamespace(give_way=give_way))
+
+    async def fine(_):
+        return PlainTextResponse("")
+
+    app = Requests(Starlette(routes=[Route("/fine", fine)]), broker)
+    assert (await call(app, "GET", "/fine")).status == 200
+    assert worked_on == [1, 1, 0]
 
 
 async def test_a_method_that_a_client_invents_is_no_label_of_its_own(app, broker):
