@@ -80,7 +80,7 @@ hold_the_broker.__module__ = "broker.strange"  # One of the tasks that are watch
 
 
 async def test_the_tests_find_a_turn_of_our_own_that_is_too_long():
-    watch = turns.Watch()
+    watch = turns.Watch(lambda: turns.TURN_S_MAX)
     trio.lowlevel.add_instrument(watch)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hold_the_broker)
@@ -107,9 +107,15 @@ def test_a_line_of_a_process_is_found_unless_it_is_on_the_list(monkeypatch):
         '{"event": "started", "level": "info"}',
         '{"task": "broker.x.run", "ends_at": "", "processor_ms": 70, "event": "loop_held"}',
     ]
-    assert turns.logged(lines) == lines[1:]
+    assert turns.logged(lines, lambda: turns.TURN_S_MAX) == lines[1:]
+    assert turns.logged(lines, lambda: 2 * turns.TURN_S_MAX) == []
     monkeypatch.setattr(turns, "ALLOWED", [("broker.x.", "", "a reason")])
-    assert turns.logged(lines) == []
+    assert turns.logged(lines, lambda: turns.TURN_S_MAX) == []
+
+
+def test_a_busy_machine_is_given_more_time():
+    limits = [turns.limit_at(load, 2) for load in (0.0, 2.0, 8.0)]
+    assert limits == [turns.TURN_S_MAX, turns.TURN_S_MAX, 4 * turns.TURN_S_MAX]
 
 
 @pytest.mark.parametrize("long_ms", [None, 1000.0])
