@@ -272,3 +272,14 @@ async def test_a_crash_leaves_one_name_whole(tmp_path, lost, whole, monkeypatch)
         nursery.cancel_scope.cancel()
     broker.close()
     assert not any(faults(path)[level] for level in (Level.FAULT, Level.WARNING, Level.NOTE))
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_verify_beside_a_running_broker_knows_of_the_new_name(broker, monkeypatch, is_done):
+    await filled(broker)
+    if not is_done:
+        monkeypatch.setattr(broker._partitions, "take_names", leave_undone)
+    await broker.renaming.rename_topic(OLD, NEW)
+    said = faults(broker.data_dir)
+    assert not said[Level.FAULT]
+    assert len(said[Level.NOTE]) == (0 if is_done else 2)

@@ -1,5 +1,6 @@
 import random
 
+import msgspec
 import pytest
 
 from storage.errors import DamagedLog, StorageFull, UnwritableChange
@@ -213,6 +214,14 @@ def change_at_random(rng, catalogue):
         catalogue.delete_topic(meta.topic_id)
     elif kind < 0.55 and not catalogue.topics("public", namespace):
         catalogue.delete_namespace("public", namespace)
+    elif kind < 0.6:
+        renamed = rng.choice(["b", "c"])
+        if catalogue.namespace("public", renamed) is None:
+            catalogue.rename_namespace("public", namespace, renamed)
+    elif kind < 0.7:
+        name = TopicName("public", meta.name.namespace, str(rng.randrange(9)))
+        if catalogue.topic(name) is None:
+            catalogue.rename_topic(meta.topic_id, name.topic)
     else:
         group = rng.choice(meta.groups) if meta.groups else None
         rng.choice(
@@ -282,3 +291,39 @@ def test_a_schema_that_is_not_text_is_refused_and_leaves_nothing(catalogue, jour
         catalogue.add_schema(meta.topic_id, schema)
     assert catalogue.topic_by_id(meta.topic_id).schemas == []
     assert journal.records == before
+
+
+def test_a_new_name_leaves_numbers_and_all_else_and_whoever_holds_the_old_one(catalogue, journal):
+    catalogue.create_namespace("public", "shop", created_us=1, iggy_id=7)
+    before = made(catalogue, TopicName("public", "shop", "a"), partitions=2, iggy_id=3)
+    catalogue.create_group(before.topic_id, "g")
+    catalogue.rename_topic(before.topic_id, "b")
+    catalogue.rename_namespace("public", "shop", "store")
+    now = catalogue.topic(TopicName("public", "store", "b"))
+    assert now == msgspec.structs.replace(before, name=now.name)
+    assert before.name == TopicName("public", "shop", "a")
+    assert catalogue.topic_by_iggy_id("public", "store", 3) is now is catalogue.topic_by_id(1)
+    assert catalogue.namespace_by_stream_id(7).namespace == "store"
+    assert catalogue.topics("public", "shop") == [] and catalogue.topic(before.name) is None
+    again = Catalogue(journal.reopened(), now_us=0)
+    assert state_of(again) == state_of(catalogue)
+    assert again.topic_by_iggy_id("public", "store", 3) == now
+
+
+def test_only_a_record_with_a_new_name_has_the_later_layout(catalogue, journal):
+    """A program of before reads everything else, and a snapshot."""
+    meta = made(catalogue)
+    catalogue.rename_topic(meta.topic_id, "b")
+    catalogue.producer_id(b"p")
+    assert [record[0] for record in journal.records][-2:] == [3, 2]
+    assert {record[0] for record in shortened(journal).records} == {2}
+
+
+def test_a_name_whose_holders_end_is_lost_goes_to_the_later_one(catalogue, journal):
+    one, two = (made(catalogue, TopicName("public", "default", name)) for name in "ab")
+    catalogue.delete_topic(two.topic_id)
+    end = len(journal.records) - 1
+    catalogue.rename_topic(one.topic_id, "b")
+    del journal.records[end]
+    again = Catalogue(journal.reopened(), now_us=0)
+    assert [meta.topic_id for meta in again.all_topics()] == [one.topic_id]
