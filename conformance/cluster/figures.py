@@ -1,5 +1,6 @@
 """Figures of one broker over the shared store, each a row with its goal."""
 
+import math
 import statistics
 import threading
 import time
@@ -31,6 +32,7 @@ IDLE_S: Final = 5.0
 SETTLE_S: Final = 30.0  # For packs and uploads to end.
 BULK_CONNECTIONS: Final = 4
 BULK_DEPTH: Final = 8
+BURST_S: Final = 0.5  # At full speed, at a pace.
 COLD_CACHE_BYTES: Final = 128 << 20
 COLD_FETCH_BYTES: Final = 4 << 20
 DOWN_S: Final = 20.0
@@ -60,13 +62,13 @@ class Stores:
 
 
 @contextmanager
-def stores(folder: Path) -> Iterator[Stores]:
-    """Both, started below a folder."""
+def stores(folder: Path, volumes: int = 50) -> Iterator[Stores]:
+    """Both, started below a folder; `volumes` as `Seaweed` takes them."""
     folder.mkdir()
     folder.chmod(0o755)
     with (
         servers.Postgres(folder / "pg", syncs=True) as postgres,
-        servers.Seaweed(folder / "s3") as seaweed,
+        servers.Seaweed(folder / "s3", volumes=volumes) as seaweed,
     ):
         yield Stores(folder, postgres, seaweed)
 
@@ -213,17 +215,24 @@ def many(made: Stores, seconds: float) -> Iterator[Row]:
     yield Row("PUTs of rounds, round_ms 50", "20/s", f"{rounds:.1f}/s", rounds <= 20.5)
 
 
-def bulk(made: Stores, seconds: float, goal_mb: float) -> Iterator[Row]:
-    """Sets of 1-KB records at full speed, then what is stored read cold."""
+def bulk(made: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf) -> Iterator[Row]:
+    """Sets of 1-KB records at full speed, or in bursts of that pace, then what is stored read
+    cold.
+    """
     body, count = kafka_load.set_of_128k(1000)
     sets = [0] * BULK_CONNECTIONS
+    burst_s = seconds if math.isinf(pace_mb) else BURST_S
     with alone(made) as broker:
         address = broker.address("kafka")
 
         def produce(number: int) -> None:
-            sets[number] = kafka_load.pipelined_produce(
-                address, f"bulk{number}", [body], seconds, BULK_DEPTH
-            )
+            begun = time.monotonic()
+            while time.monotonic() - begun < seconds:
+                sets[number] += kafka_load.pipelined_produce(
+                    address, f"bulk{number}", [body], burst_s, BULK_DEPTH
+                )
+                due_s = sets[number] * len(body) * BULK_CONNECTIONS / (pace_mb * MB)
+                time.sleep(max(0.0, due_s - (time.monotonic() - begun)))
 
         threads = [
             threading.Thread(target=produce, args=(number,)) for number in range(BULK_CONNECTIONS)
@@ -238,8 +247,9 @@ def bulk(made: Stores, seconds: float, goal_mb: float) -> Iterator[Row]:
         name = f"Kafka sets of 1-KB records for {seconds:.0f} s"
         yield Row(name, f"{goal_mb:.0f} MB/s", f"{rate:.1f} MB/s", rate >= goal_mb)
         settle(broker)
-        each = puts(broker) / (written / (1 << 30))
-        yield Row("PUTs a GiB at full speed, round_ms 100", "400", f"{each:.0f}", each <= 400)
+        if math.isinf(pace_mb):
+            each = puts(broker) / (written / (1 << 30))
+            yield Row("PUTs a GiB at full speed, round_ms 100", "400", f"{each:.0f}", each <= 400)
         times = total(broker, "braidlog_uploaded_bytes_total") / written
         yield Row("bytes uploaded per byte written", "3.2", f"{times:.2f}", times <= 3.2)
     yield from cold(made, sets[0] * count, len(body) // count)

@@ -228,8 +228,10 @@ class Postgres(Server):
 class Seaweed(Server):
     """SeaweedFS with S3 and one bucket, for anybody."""
 
-    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
+    def __init__(self, folder: Path, place: Place = LOOPBACK, *, volumes: int = 50) -> None:
+        """It holds `volumes` of 256 MB each; what is deleted gives nothing back within a run."""
         super().__init__(folder, place)
+        self._volumes = volumes
         folder.mkdir(parents=True, exist_ok=True)
         self._ports = [free_port() for _ in range(8)]
         key = {"accessKey": "braidlog", "secretKey": "braidlog"}
@@ -269,7 +271,7 @@ class Seaweed(Server):
             f"-volume.port.grpc={volume_grpc}",
             f"-filer.port={filer}",
             f"-filer.port.grpc={filer_grpc}",
-            "-volume.max=50",
+            f"-volume.max={self._volumes}",
             "-master.volumeSizeLimitMB=256",
             "-master.telemetry=false",
             f"-s3.localSocket={self.folder}/s3.sock",
