@@ -152,17 +152,24 @@ def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
     left = iter(range(tries))
     lock = threading.Lock()
 
+    def taken() -> int | None:
+        with lock:
+            return next(left, None)
+
     def guess() -> None:
-        with Wire(broker.address("iggy")) as wire:
-            while True:
-                with lock:
-                    number = next(left, None)
-                if number is None:
-                    return
-                name = rows_login.USER if number % 2 else f"nobody-{number % 1000}"
-                wire.send(iggy_frame(LOGIN, text8(name) + text8(f"wrong-{number}")))
-                size = int.from_bytes(wire.take(8)[4:], "little")
-                wire.take(size)
+        """Over one connection after the other: who has not logged in after a while is cut off."""
+        number = taken()
+        while number is not None:
+            try:
+                with Wire(broker.address("iggy")) as wire:
+                    while number is not None:
+                        name = rows_login.USER if number % 2 else f"nobody-{number % 1000}"
+                        wire.send(iggy_frame(LOGIN, text8(name) + text8(f"wrong-{number}")))
+                        size = int.from_bytes(wire.take(8)[4:], "little")
+                        wire.take(size)
+                        number = taken()
+            except ConnectionError:
+                number = taken()
 
     def watch() -> None:
         while not ended.is_set():
