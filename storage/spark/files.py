@@ -26,7 +26,11 @@ PENDING_BYTES_MAX = 32 << 20  # Rows of all open files that are not written yet.
 FILE_BYTES = 24 << 20  # Rows of one file that make a row group.
 FILES_MAX = 200  # Open files of a task; records of further dates go to the folder without a date.
 DEAD_BYTES_MAX = 16 << 20
-# Of the process: above it Arrow gives back what it does not use. Workers may hold 400 MB.
+# Of rows decoded together, where bodies are large or have a crowd of records: usual ones have 8 MB.
+LARGE_BYTES = 12 << 20
+# Of the process: above it, and after large rows, Arrow gives back what it does not use. Else it
+# keeps that for the next row group: taking it from the kernel anew each time costs a tenth of an
+# export. Workers may hold 400 MB.
 RESIDENT_BYTES_MAX = 224 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 RUNS_MAX = 32  # Pieces of a batch with one date each; where there are more, rows are gathered.
@@ -179,12 +183,14 @@ class _SlotFile:
     def flush(self) -> int:
         """Write a row group; the bytes that no longer wait."""
         written, self.pending = self.pending, 0
+        is_large = any(batch.nbytes > LARGE_BYTES for batch in self._rows)
         if self._rows:
             table = pa.Table.from_batches(self._rows)
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
             del table
         self._rows = []
-        _release_unused()
+        if is_large or _resident_bytes() > RESIDENT_BYTES_MAX:
+            pa.default_memory_pool().release_unused()
         return written
 
     def finish(self, final: str, topic: str) -> StagedFile:
@@ -256,15 +262,9 @@ class DeadFile:
             self._writer.close()
 
 
-def _release_unused() -> None:
-    """Let Arrow keep what a row group took for the next one, unless the process is large.
-
-    Taking it from the kernel anew each time costs a tenth of an export.
-    """
+def _resident_bytes() -> int:
     with open("/proc/self/statm") as file:
-        resident_bytes = int(file.read().split()[1]) * PAGE_BYTES
-    if resident_bytes > RESIDENT_BYTES_MAX:
-        pa.default_memory_pool().release_unused()
+        return int(file.read().split()[1]) * PAGE_BYTES
 
 
 def _times_us(batch: pa.RecordBatch, column: str) -> Array:
