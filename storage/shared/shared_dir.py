@@ -28,7 +28,7 @@ from storage.log.settings import LogSettings
 from storage.shared.cached_file import Cache, CachedFiles
 from storage.shared.journal import LedgerJournal
 from storage.shared.layout import BadObject, shard_of
-from storage.shared.ledger import JournalRow, Owned
+from storage.shared.ledger import Fenced, JournalRow, Owned, State
 from storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
 from storage.shared.pieces import PartitionPieces
 from storage.shared.points import Backlog
@@ -115,12 +115,17 @@ class SharedDir(DataDir):
 
     def read(self, shards: Sequence[int]) -> "Taken":
         """What these shards hold, which are ours now. Blocks. Raises StorageFailed; DamagedLog,
-        where an object is missing or wrong.
+        where an object is missing or wrong; Fenced, where somebody else has them meanwhile.
         """
         session = self.session
         try:
             found = read_shards(session.ledger, session.objects, shards, session.patience)
         except BadObject as error:
+            ask = session.ledger.session_state
+            state, _ = surely(lambda: ask(session.number), session.patience)
+            if state is not State.LIVE:  # The next owner has packed and deleted what we look for.
+                text = f"session {session.number} was ended: another broker took over"
+                raise Fenced(text) from error
             raise DamagedLog("the shared store", 0, 0, str(error)) from error
         journals = {
             (shard, kind): self._rows(shard, kind)

@@ -408,9 +408,14 @@ class Broker:
                 self.take_over(Owned(self.session, row.shard, row.epoch))
 
     def take_over(self, owned):
-        found = self.world.takeover(
-            self.ledger, self.objects, [owned.shard], self.patience, at_once=1
-        )
+        try:
+            found = self.world.takeover(
+                self.ledger, self.objects, [owned.shard], self.patience, at_once=1
+            )
+        except BadObject:
+            if self.surely(lambda: self.ledger.session_state(self.session))[0] is State.LIVE:
+                raise
+            raise Fenced("the next owner has deleted what we looked for") from None
         rows = self.surely(lambda: self.ledger.journal(owned.shard, POSITIONS))
         self.places[owned.shard] = rows[-1].place + 1 if rows else 1
         contents = found.contents

@@ -313,6 +313,22 @@ def test_a_missing_object_keeps_the_store_shut_and_is_named(store):
     assert name in faults[0]
 
 
+def test_who_was_followed_while_it_read_finds_no_damage(store):
+    """Its objects may be gone: who has the shards now has packed them."""
+    first = Life(store)
+    first.append(b"a")
+    first.crash()
+    second = store.open()
+    (name,) = [name for name in store.names("rounds/") if not name.endswith("/" + "0" * 20 + ".0")]
+    store.objects.delete(name)
+    with pytest.raises(DamagedLog):
+        second.read([*second.session.epochs])
+    assert store.ledger.fence(second.session.number, -1)
+    with pytest.raises(Fenced):
+        second.read([*second.session.epochs])
+    second.abandon()
+
+
 def test_appends_are_refused_while_too_much_is_not_published(store):
     life = Life(store)
     life.directory.backlog.bytes_max = 500
