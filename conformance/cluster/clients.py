@@ -170,10 +170,11 @@ class ByPulsar:
         if producer is None:
             # Without a first sequence the library begins at 0 again where it connects anew before
             # any answer: its second message then has the first one's sequence, and is a repeat.
+            # Python leaves a 0 out.
             producer = self._producers[topic] = self._client.create_producer(
                 topic,
                 producer_name=self._name,
-                initial_sequence_id=0,
+                initial_sequence_id=1,
                 send_timeout_millis=int(ANSWER_S * 1000),
             )
         for value in values:
