@@ -136,4 +136,4 @@ def _read_public_key(path: str) -> tuple[str, Any]:
         return "RS256", key
     if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return "ES256", key
-    raise ValueError(f"{path}: an RSA key or one on the curve P-256 is wanted")
+    raise ValueError(f"{path}: expected an RSA key or one on the curve P-256")

@@ -70,7 +70,7 @@ class Pattern:
         if self.placeless:
             return CLUSTER if ResourceKind.CLUSTER in self.placeless else USERS
         if any(part.endswith(ANY) for part in self.parts):
-            raise ValueError("a resource without a star is wanted")
+            raise ValueError("expected a resource without a star")
         tenant, namespace, topic = (*self.parts, "", "")[:3]
         if self.group != ANY:
             kind, group = ResourceKind.GROUP, self.group.encode()
@@ -89,7 +89,7 @@ def parse_pattern(text: str) -> Pattern:
     parts = tuple(path.split("/"))
     if len(parts) > 3 or not all(parts) or (at and not group):
         raise ValueError(
-            f"{text!r} is no resource: tenant, tenant/namespace or tenant/namespace/topic, with"
+            f"{text!r} is not a resource: tenant, tenant/namespace or tenant/namespace/topic, with"
             " @group for a topic's group, `cluster`, or * for everything"
         )
     if any(ANY in part[:-1] for part in (*parts, group)):

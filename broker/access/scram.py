@@ -82,7 +82,7 @@ def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError as error:
-        raise NotAuthenticated("a message of the login is no text") from error
+        raise NotAuthenticated("a message of the login is not text") from error
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -105,4 +105,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise NotAuthenticated("the proof of the login is no Base64") from error
+        raise NotAuthenticated("the proof of the login is not Base64") from error

@@ -305,7 +305,7 @@ def _ranges(position: Json) -> str:
 def _setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise AdminError(f"--set {text}: KEY=VALUE is wanted", EXIT_USAGE)
+        raise AdminError(f"--set {text}: expected KEY=VALUE", EXIT_USAGE)
     plain = NUMBER.fullmatch(value) or value in ("true", "false")
     return key, json.loads(value) if plain else value
 

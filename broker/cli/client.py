@@ -45,7 +45,7 @@ class AdminClient:
         except ValueError:
             self._address = ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
-            raise AdminError(f"{url!r} is no URL of a broker: http://HOST:PORT is", EXIT_USAGE)
+            raise AdminError(f"{url!r} is not the URL of a broker: http://HOST:PORT is", EXIT_USAGE)
         self._url = url
         self._is_https = parts.scheme == "https"
         self._base = parts.path.rstrip("/") + "/api/v1"
@@ -156,7 +156,7 @@ class AdminClient:
                 return answer
         except ValueError:
             pass  # Said below, with what else is no broker's answer.
-        raise AdminError(f"{self._url} is no Braidlog broker (HTTP {status})")
+        raise AdminError(f"{self._url} is not a Braidlog broker (HTTP {status})")
 
 
 def _credentials(environment: Mapping[str, str]) -> dict[str, str]:

@@ -50,7 +50,7 @@ def init(
     Example: braidlog cluster init --config cluster.toml
     """
     if not 1 <= shards <= 4096:
-        return _fail("--shards: 1 to 4096 are wanted", EXIT_USAGE)
+        return _fail("--shards: expected 1 to 4096", EXIT_USAGE)
 
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from storage.shared.making import make_cluster
@@ -209,7 +209,7 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
         for text in set_ or ():
             key, equals, value = text.partition("=")
             if not equals:
-                raise ConfigError(f"--set {text}: KEY=VALUE is wanted")
+                raise ConfigError(f"--set {text}: expected KEY=VALUE")
             flags.append((key.strip(), value.strip(), f"--set {text}"))
         settings = load(file=config, flags=flags)
         from broker.cluster.joining import stores

@@ -161,9 +161,7 @@ def apply_plan(plan: Plan, *, yes: bool) -> int:
         print("\n".join(step.lines), flush=True)
     if not yes:
         if not sys.stdin.isatty():
-            return fail(
-                "nothing was changed: --yes is wanted where nobody can be asked", EXIT_USAGE
-            )
+            return fail("nothing was changed: give --yes where nobody can be asked", EXIT_USAGE)
         print("Do this? [y/N] ", end="", file=sys.stderr, flush=True)
         if input().strip().lower() not in ("y", "yes"):
             return fail("nothing was changed", EXIT_FAILED)

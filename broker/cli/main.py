@@ -121,7 +121,7 @@ def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f"{flag} {text}: {wanted} is wanted")
+        raise ConfigError(f"{flag} {text}: expected {wanted}")
     return key.strip(), value.strip()
 
 

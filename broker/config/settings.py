@@ -292,7 +292,9 @@ def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address: HOST:PORT is wanted, port 0 for any free one")
+        raise ValueError(
+            f"{text!r} is not an address: give HOST:PORT, with port 0 for any free port"
+        )
     return host, int(port)
 
 
@@ -333,7 +335,7 @@ class _Settings:
         for parent in parents:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
-                raise ConfigError(f"{origin}: {dotted}: {parent!r} is no group of settings")
+                raise ConfigError(f"{origin}: {dotted}: {parent!r} is not a group of settings")
         if not key or isinstance(node.get(key), dict):
             raise ConfigError(f"{origin}: {dotted}: names a group of settings, not one")
         node[key] = value

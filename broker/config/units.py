@@ -28,7 +28,7 @@ def parse_bytes(text: str) -> int:
     number, unit = _split(text, "a size such as 1048576, 128MiB or 10GB")
     if unit not in SIZES:
         raise ValueError(
-            f"{text!r} is no size: the unit may be B, kB, MB, GB, KiB, MiB, GiB or TiB"
+            f"{text!r} is not a size: the unit may be B, kB, MB, GB, KiB, MiB, GiB or TiB"
         )
     return round(number * SIZES[unit])
 
@@ -39,7 +39,7 @@ def parse_seconds(text: str, *, unit: str) -> float:
     """
     number, given = _split(text, "a time such as 250ms, 30s, 12h or 7d")
     if (given or unit) not in SECONDS:
-        raise ValueError(f"{text!r} is no time: the unit may be ms, s, m, h, d or w")
+        raise ValueError(f"{text!r} is not a length of time: the unit may be ms, s, m, h, d or w")
     return number * SECONDS[given or unit]
 
 

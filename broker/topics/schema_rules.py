@@ -92,7 +92,7 @@ def _parsed(data: bytes) -> Definition:
     except BadDefinition:
         raise
     except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
-        raise BadDefinition(f"no Avro schema: {type(error).__name__}: {error}"[:500]) from None
+        raise BadDefinition(f"not an Avro schema: {type(error).__name__}: {error}"[:500]) from None
 
 
 def _check_depth(definition: Definition, left: int) -> None:

@@ -106,7 +106,7 @@ def _kept(name: str, value: Setting | None) -> Setting | None:
     if not isinstance(value, str):
         return value
     if not value.strip():
-        raise InvalidRequest(f"topic setting {name}: a value is wanted")
+        raise InvalidRequest(f"topic setting {name}: expected a value")
     hint = typing.get_type_hints(_Merged, include_extras=True)[name]
     try:
         plain = plain_value(name, value, hint)

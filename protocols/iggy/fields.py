@@ -230,7 +230,7 @@ class NonZero:
     def read(self, reader: LittleEndianReader) -> int:
         number = reader.u32()
         if not 1 <= number <= self._largest:
-            raise ProtocolError(f"{number} where 1 to {self._largest} is wanted")
+            raise ProtocolError(f"{number}, expected 1 to {self._largest}")
         return number
 
 
@@ -243,7 +243,7 @@ class AtMost:
     def read(self, reader: LittleEndianReader) -> int:
         number = reader.u32()
         if number > self._largest:
-            raise ProtocolError(f"{number} where at most {self._largest} is wanted")
+            raise ProtocolError(f"{number}, expected at most {self._largest}")
         return number
 
 
@@ -322,7 +322,7 @@ class Options:
         found: dict[str, tuple[int, bytes]] = {}
         while reader.left:
             if reader.u8() != TEXT or len(found) == OPTIONS_MAX:
-                raise ProtocolError("an option's key is no text, or there are too many")
+                raise ProtocolError("an option's key is not text, or there are too many")
             key = STR32.read(reader)
             if key in found:
                 raise ProtocolError(f"option {key!r} is there twice")

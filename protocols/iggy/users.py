@@ -330,7 +330,7 @@ def _audit(context: Context, what: str, on: str) -> None:
 
 def _check_size(text: str, sizes: range, code: ErrorCode) -> None:
     if len(text.encode()) not in sizes:
-        raise Refusal(code, f"{sizes.start} to {sizes.stop - 1} bytes are wanted")
+        raise Refusal(code, f"{sizes.start} to {sizes.stop - 1} bytes are allowed")
 
 
 def _is_active(status: int) -> bool:

@@ -136,7 +136,7 @@ class Login:
         Raises EndConnection once it has: the client comes again with a fresh one.
         """
         if self._ends_at is not None and now >= self._ends_at:
-            raise EndConnection("the token has run out")
+            raise EndConnection("the token has expired")
         return min(due, now + LOOK_S) if self._authentication.required else due
 
 
@@ -144,4 +144,4 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise NotAuthenticated("the credentials are no text") from error
+        raise NotAuthenticated("the credentials are not text") from error

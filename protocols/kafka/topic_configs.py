@@ -67,7 +67,7 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
         try:
             return {SETTINGS[key]: _ppm(text) if key == DIRTY_RATIO else int(text)}
         except ValueError:
-            raise AdminRefused(Code.INVALID_CONFIG, f"{key}={text} is no such number") from None
+            raise AdminRefused(Code.INVALID_CONFIG, f"{key}={text} is not such a number") from None
     if key not in WITHOUT_EFFECT:
         raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
     return {}

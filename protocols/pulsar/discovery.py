@@ -202,5 +202,5 @@ def namespace_of(text: str) -> tuple[str, str]:
     """Tenant and namespace of `tenant/namespace`. Raises ProtocolError for anything else."""
     tenant, _, namespace = text.partition("/")
     if not tenant or not namespace or "/" in namespace:
-        raise ProtocolError(f"{text!r} is no namespace")
+        raise ProtocolError(f"{text!r} is not a namespace")
     return tenant, namespace

@@ -72,7 +72,7 @@ class Login:
         if self._expires_s is None or now_s < self._expires_s:
             return []
         if self._is_challenged or not self._can_refresh:
-            raise EndConnection("the token has run out")
+            raise EndConnection("the token has expired")
         self._is_challenged = True
         return [messages.auth_challenge(server_version, protocol_version, REFRESH)]
 
@@ -88,7 +88,7 @@ class Login:
                 return await self._authentication.password(name, password, at)
             raise NotAuthenticated(f"authentication is needed, by token or basic, not {method!r}")
         except UnicodeDecodeError as error:
-            raise _end(NotAuthenticated("the credentials are no text")) from error
+            raise _end(NotAuthenticated("the credentials are not text")) from error
         except BrokerError as error:
             raise _end(error) from error
 

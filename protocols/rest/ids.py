@@ -59,11 +59,11 @@ def read_id(text: str) -> MessageId:
         packed = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
         data = MessageIdData.FromString(packed)
     except (binascii.Error, ValueError, DecodeError):
-        raise BadMessageId(f"{text!r} is no message id") from None
+        raise BadMessageId(f"{text!r} is not a message id") from None
     if not (data.HasField("ledgerId") and data.HasField("entryId")):
-        raise BadMessageId(f"{text!r} is no message id: ledger or entry is missing")
+        raise BadMessageId(f"{text!r} is not a message id: ledger or entry is missing")
     if data.ledgerId > INT64_MAX or data.entryId > INT64_MAX:
-        raise BadMessageId(f"{text!r} is no message id of a stored message")
+        raise BadMessageId(f"{text!r} is not a message id of a stored message")
     return MessageId(
         data.ledgerId,
         data.entryId,

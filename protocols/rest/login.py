@@ -49,6 +49,6 @@ def _name_and_password(credentials: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(credentials.strip(), validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise NotAuthenticated("what follows Basic is no Base64 of text") from error
+        raise NotAuthenticated("what follows Basic is not text in Base64") from error
     name, _, password = text.partition(":")
     return name, password

@@ -115,7 +115,7 @@ class RawLogApi:
         partition = self._partition(request)
         offset = query.number(request, ("offset",), None, least=0, most=None)
         if offset is None:
-            raise Refused(BAD_QUERY, "offset is wanted")
+            raise Refused(BAD_QUERY, "expected an offset")
         wanted = query.number(
             request,
             ("bytes_max",),

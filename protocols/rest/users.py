@@ -190,7 +190,7 @@ class UsersApi:
         query = request.query_params
         action, resource = query.get("action", ""), query.get("resource", "")
         if action not in ACTION_WORDS[1:]:
-            raise InvalidRequest(f"no action {action!r}: {', '.join(ACTION_WORDS[1:])}")
+            raise InvalidRequest(f"there is no action {action!r}: {', '.join(ACTION_WORDS[1:])}")
         user = self._broker.users.get(query.get("user", ""))
         allowed = self._broker.permissions.allows(
             principal_of(user), Action(action), _resource(resource)

@@ -133,7 +133,7 @@ def pack_entry(entry: SliceEntry) -> bytes:
 def unpack_entries(data: Buffer) -> list[SliceEntry]:
     """Entries back to back: a footer's, or a pack's index in the ledger. Raises BadObject."""
     if len(data) % ENTRY_BYTES:
-        raise BadObject(f"{len(data)} bytes are no list of slices")
+        raise BadObject(f"{len(data)} bytes are not a list of slices")
     return [SliceEntry(*fields) for fields in ENTRY.iter_unpack(data)]
 
 

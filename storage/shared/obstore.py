@@ -116,7 +116,7 @@ def open_store(address: str, endpoint: str | None, timeout_ms: int) -> LocalStor
             )
     except (BaseError, ValueError, OSError) as error:
         raise StoreSetting(f"{address}: {error}") from error
-    raise StoreSetting(f"{address!r}: s3://BUCKET/PREFIX or file:///FOLDER is wanted")
+    raise StoreSetting(f"{address!r}: expected s3://BUCKET/PREFIX or file:///FOLDER")
 
 
 def _unanswered(doing: str, name: str, error: Exception) -> StoreUnanswered:

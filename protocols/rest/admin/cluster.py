@@ -206,7 +206,7 @@ class ClusterApi:
     def _tenant(self, request: Request) -> str:
         tenant = text_of(request, "tenant")
         if not valid_namespace(tenant, DEFAULT_NAMESPACE):
-            raise Refused(INVALID_NAME, f"{tenant!r} is no name of a tenant")
+            raise Refused(INVALID_NAME, f"{tenant!r} is not a tenant's name")
         return tenant
 
     async def namespaces(self, request: Request) -> Response:

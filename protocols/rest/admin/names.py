@@ -38,7 +38,7 @@ def namespace_of(request: Request) -> tuple[str, str]:
     """Tenant and namespace of the path. Raises Refused."""
     tenant, namespace = text_of(request, "tenant"), text_of(request, "namespace")
     if not valid_namespace(tenant, namespace):
-        raise Refused(INVALID_NAME, f"{tenant}/{namespace} is no namespace")
+        raise Refused(INVALID_NAME, f"{tenant}/{namespace} is not a namespace")
     return tenant, namespace
 
 

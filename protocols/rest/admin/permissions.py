@@ -150,5 +150,5 @@ def _actions_of(body: object) -> list[str]:
         if action in OTHER_ACTIONS:
             raise Refused(NOT_SUPPORTED, f"{action}: there is nothing here that this would allow")
         if action not in TOPIC_ACTIONS:
-            raise Refused(BAD_BODY, f"no action {action!r}: {', '.join(TOPIC_ACTIONS)}")
+            raise Refused(BAD_BODY, f"there is no action {action!r}: {', '.join(TOPIC_ACTIONS)}")
     return sorted(set(body))

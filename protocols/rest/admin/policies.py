@@ -293,7 +293,7 @@ class AdminPolicies:
         minutes, size = limits.get("retentionTimeInMinutes"), limits.get("retentionSizeInMB")
         for limit in (minutes, size):
             if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
-                raise Refused(BAD_BODY, "retentionTimeInMinutes and retentionSizeInMB are wanted")
+                raise Refused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
         assert isinstance(minutes, int) and isinstance(size, int)
         if (minutes == 0) != (size == 0):
             raise Refused(BAD_BODY, "both limits of a retention policy are 0, or none is")
@@ -311,7 +311,7 @@ class AdminPolicies:
         key = "limitTime" if limit == "backlog_age_s" else "limitSize"
         number = quota.get(key, quota.get("limit") if key == "limitSize" else None)
         if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
-            raise Refused(BAD_BODY, f"{key} is wanted: a number, -1 for none")
+            raise Refused(BAD_BODY, f"{key}: expected a number, -1 for none")
         known = [one.value for one in QuotaPolicy]
         if quota.get("policy") not in known:
             raise Refused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")

@@ -176,7 +176,7 @@ async def _start(partition: Partition, body: object) -> int:
     if body == "earliest":
         return partition.log_start_offset
     if not isinstance(body, dict):
-        raise Refused(BAD_POSITION, "earliest, latest or a message id is wanted")
+        raise Refused(BAD_POSITION, "expected earliest, latest or a message id")
     ledger, entry = _number(body.get("ledgerId")), _number(body.get("entryId"))
     if entry == LATEST_ID:
         return partition.high_watermark

@@ -104,7 +104,7 @@ class MessagesApi:
         if not wanted.messages:
             if shipped_dialect and wanted.messages is not None:
                 return json_response(shipped.answer(topic, 0, []))
-            raise Refused(BAD_MESSAGES, "messages: at least one is wanted")
+            raise Refused(BAD_MESSAGES, "messages: expected at least one")
         version, placed = await self._producing.produce(
             topic, wanted, only_partition=only, body_bytes=len(body)
         )

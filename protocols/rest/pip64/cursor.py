@@ -219,7 +219,7 @@ class CursorApi:
         """The messages that the request names, every one checked. Raises Refused."""
         texts = either(wanted.messageIds, wanted.message_ids)
         if not texts:
-            raise Refused(BAD_MESSAGES, "messageIds: at least one is wanted")
+            raise Refused(BAD_MESSAGES, "messageIds: expected at least one")
         if len(texts) > MESSAGE_IDS_MAX:
             raise Refused(BAD_MESSAGES, f"messageIds: at most {MESSAGE_IDS_MAX}")
         return [_named(topic, number, text) for number, text in enumerate(texts)]
@@ -268,7 +268,7 @@ CHANGES: dict[str, Callable[[CursorApi, Subscription, UpdateCursor], Awaitable[i
 def _named(topic: Topic, number: int, text: str | None) -> Named:
     try:
         if text is None:
-            raise BadMessageId("null is no message id")
+            raise BadMessageId("null is not a message id")
         wanted = read_id(text)
         count = len(topic.partitions)
         if wanted.partition >= count or (wanted.partition < 0 and count != 1):
@@ -288,7 +288,7 @@ def _positions(topic: Topic, wanted: UpdateCursor) -> Positions:
         except BadValue as error:
             raise Refused(BAD_MESSAGES, f"timestamp: {error}") from None
         if not 0 <= time_ms <= TIME_MS_MAX:
-            raise Refused(BAD_MESSAGES, "timestamp: milliseconds since 1970 are wanted")
+            raise Refused(BAD_MESSAGES, "timestamp: expected milliseconds since 1970")
         return {
             partition.index: partial(entries.resolve_time, partition, time_ms * 1000)
             for partition in topic.partitions

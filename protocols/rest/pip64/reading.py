@@ -81,7 +81,7 @@ def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> Sh
     if name is not None:
         chosen = registry.choose(topic, SchemaFields(type=name))
         if chosen.codec.type not in types.PRIMITIVE | types.WITHOUT_SCHEMA:
-            raise Refused(BAD_QUERY, f"schema_type {name[:40]!r} is no primitive type")
+            raise Refused(BAD_QUERY, f"schema_type {name[:40]!r} is not a primitive type")
         reader = chosen.codec
     return ShowOptions(
         query.choice(request, "encoding", ENCODINGS),

@@ -51,7 +51,7 @@ class AvroCodec:
             self._schema: Definition = fastavro.parse_schema(parsed)
             self._tree = Tree(self._schema) if shape.is_recursive else None
         except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
-            raise BadValue(f"no Avro definition: {error or type(error).__name__}") from None
+            raise BadValue(f"not an Avro definition: {error or type(error).__name__}") from None
         if shape.has_free_items:
             raise BadValue("arrays and maps of items without bytes are not served")
 

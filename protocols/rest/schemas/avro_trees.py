@@ -93,7 +93,7 @@ class Tree:
         if kind == "union":
             return self._of_union(node, value)
         if type(value) not in _TYPES[kind]:
-            raise ValueError(f"a value of {kind} is no {type(value).__name__}")
+            raise ValueError(f"a value of {kind} cannot be a {type(value).__name__}")
         if kind in ("record", "error"):
             return {field["name"]: self._of_field(field, value) for field in node["fields"]}
         if kind == "array":
@@ -107,7 +107,7 @@ class Tree:
     def _of_union(self, branches: list[Definition], value: Value) -> Value:
         if value is None:
             if "null" not in map(self._label, branches):
-                raise ValueError("null is no branch of the union")
+                raise ValueError("null is not a branch of the union")
             return None
         if not isinstance(value, dict) or len(value) != 1:
             raise ValueError("a value of a union is an object that names its branch")
@@ -115,7 +115,7 @@ class Tree:
         for branch in branches:
             if self._label(branch) == label:
                 return self._datum(branch, inner)
-        raise ValueError(f"{label[:40]!r} is no branch of the union")
+        raise ValueError(f"{label[:40]!r} is not a branch of the union")
 
     def _of_field(self, field: Mapping[str, Definition], value: Value) -> Value:
         if field["name"] in value:

@@ -109,6 +109,6 @@ def _checked(info: SchemaInfo) -> SchemaInfo:
         try:
             msgspec.json.decode(info.definition, type=dict)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadValue(f"no JSON definition: {error}") from None
+            raise BadValue(f"not a definition in JSON: {error}") from None
     value_codec(info.type, info.definition)
     return info

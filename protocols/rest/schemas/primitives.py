@@ -46,7 +46,7 @@ class Primitive:
 
 def _write_string(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise BadValue("a string is wanted")
+        raise BadValue("expected a string")
     return value.encode()
 
 
@@ -59,7 +59,7 @@ def _read_string(data: bytes) -> Json:
 
 def _write_bytes(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise BadValue("base64 text is wanted")
+        raise BadValue("expected base64 text")
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -72,7 +72,7 @@ def _read_bytes(data: bytes) -> Json:
 
 def _write_bool(value: Json) -> bytes:
     if not isinstance(value, bool):
-        raise BadValue("true or false is wanted")
+        raise BadValue("expected true or false")
     return b"\x01" if value else b"\x00"
 
 
@@ -87,7 +87,7 @@ def whole_number(value: Json) -> int:
     if isinstance(value, str) and DECIMAL.fullmatch(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadValue("a whole number is wanted")
+        raise BadValue("expected a whole number")
     return value
 
 
@@ -102,7 +102,7 @@ def _integer(size: int) -> Primitive:
 
     def read(data: bytes) -> Json:
         if len(data) != size:
-            raise BadValue(f"{size} bytes are wanted, not {len(data)}")
+            raise BadValue(f"expected {size} bytes, not {len(data)}")
         return int.from_bytes(data, "big", signed=True)
 
     return Primitive(write, read)
@@ -113,7 +113,7 @@ def _floating(layout: struct.Struct) -> Primitive:
         if isinstance(value, str) and value in NAMED_FLOATS:
             return layout.pack(NAMED_FLOATS[value])
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise BadValue("a number is wanted")
+            raise BadValue("expected a number")
         try:
             return layout.pack(value)
         except (OverflowError, struct.error):
@@ -121,7 +121,7 @@ def _floating(layout: struct.Struct) -> Primitive:
 
     def read(data: bytes) -> Json:
         if len(data) != layout.size:
-            raise BadValue(f"{layout.size} bytes are wanted, not {len(data)}")
+            raise BadValue(f"expected {layout.size} bytes, not {len(data)}")
         number: float = layout.unpack(data)[0]
         if math.isnan(number):
             return "NaN"
@@ -148,16 +148,16 @@ def _days(text: str) -> int:
     try:
         return dt.date.fromisoformat(text).toordinal() - EPOCH_DAY
     except ValueError:
-        raise BadValue(f"{text!r} is no date") from None
+        raise BadValue(f"{text!r} is not a date") from None
 
 
 def _day_nanos(text: str) -> int:
     match = CLOCK.fullmatch(text)
     if match is None:
-        raise BadValue(f"{text!r} is no time of day")
+        raise BadValue(f"{text!r} is not a time of day")
     hours, minutes, seconds = (int(match[place] or 0) for place in (1, 2, 3))
     if hours > 23 or minutes > 59 or seconds > 59:
-        raise BadValue(f"{text!r} is no time of day")
+        raise BadValue(f"{text!r} is not a time of day")
     nanos = int((match[4] or "").ljust(9, "0"))
     return ((hours * 60 + minutes) * 60 + seconds) * NANOS + nanos
 
@@ -204,13 +204,13 @@ def _write_millis(value: Json) -> bytes:
 
 def _write_instant(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise BadValue("ISO 8601 text is wanted")
+        raise BadValue("expected ISO 8601 text")
     return INSTANT.pack(*_instant(value))
 
 
 def _read_instant(data: bytes) -> Json:
     if len(data) != INSTANT.size:
-        raise BadValue("12 bytes are wanted")
+        raise BadValue("expected 12 bytes")
     seconds, nanos = INSTANT.unpack(data)
     days, second = divmod(seconds, 86_400)
     if not 0 <= nanos < NANOS:
@@ -220,7 +220,7 @@ def _read_instant(data: bytes) -> Json:
 
 def _write_date(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise BadValue("a date like 2026-11-21 is wanted")
+        raise BadValue("expected a date like 2026-11-21")
     return I64.pack(_days(value))
 
 
@@ -230,7 +230,7 @@ def _read_date(data: bytes) -> Json:
 
 def _write_time(value: Json) -> bytes:
     if not isinstance(value, str):
-        raise BadValue("a time of day like 13:45:00.5 is wanted")
+        raise BadValue("expected a time of day like 13:45:00.5")
     return I64.pack(_day_nanos(value))
 
 
@@ -240,21 +240,21 @@ def _read_time(data: bytes) -> Json:
 
 def _write_date_time(value: Json) -> bytes:
     if not isinstance(value, str) or "T" not in value:
-        raise BadValue("a time like 2026-11-21T13:45:00 is wanted")
+        raise BadValue("expected a time like 2026-11-21T13:45:00")
     date, _, clock = value.partition("T")
     return DATE_TIME.pack(_days(date), _day_nanos(clock))
 
 
 def _read_date_time(data: bytes) -> Json:
     if len(data) != DATE_TIME.size:
-        raise BadValue("16 bytes are wanted")
+        raise BadValue("expected 16 bytes")
     days, nanos = DATE_TIME.unpack(data)
     return f"{_text_of_days(days)}T{_text_of_nanos(nanos)}"
 
 
 def _i64(data: bytes) -> int:
     if len(data) != I64.size:
-        raise BadValue("8 bytes are wanted")
+        raise BadValue("expected 8 bytes")
     number: int = I64.unpack(data)[0]
     return number
 

@@ -170,7 +170,7 @@ def _place(options: Mapping[str, str]) -> str:
     """A folder, or `http://HOST:PORT` with the token before an @ where one is needed."""
     path, broker = options.get("path"), options.get("broker")
     if (path is None) == (broker is None):
-        raise BadOption("exactly one of path (a data directory) and broker (HOST:PORT) is wanted")
+        raise BadOption("give exactly one of path (a data directory) and broker (HOST:PORT)")
     if path is not None:
         return path
     assert broker is not None
@@ -182,7 +182,7 @@ def _place(options: Mapping[str, str]) -> str:
 def _selection(options: Mapping[str, str]) -> Selection:
     names = [n for n in ("subscribe", "subscribepattern", "assign") if n in options]
     if len(names) != 1:
-        raise BadOption("exactly one of subscribe, subscribePattern and assign is wanted")
+        raise BadOption("give exactly one of subscribe, subscribePattern and assign")
     value = options[names[0]]
     if names[0] == "subscribepattern":
         return Selection(pattern=value)
@@ -278,7 +278,7 @@ def _time(text: str) -> float:
     digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text.strip()[len(digits) :].strip() or "ms"
     if not digits.isdigit() or unit not in UNITS_S:
-        raise BadOption(f"maxTriggerDelay: {text!r} is no time such as 30s or 15m")
+        raise BadOption(f"maxTriggerDelay: {text!r} is not a length of time such as 30s or 15m")
     return int(digits) * UNITS_S[unit]
 
 

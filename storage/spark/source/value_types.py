@@ -66,7 +66,7 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
     """The type of `data`; `avro`: only an Avro schema will do. Raises BadOption."""
     text = schema.strip()
     if not text:
-        raise BadOption("valueSchema is wanted: an Avro schema, a Spark schema, or columns")
+        raise BadOption("valueSchema: expected an Avro schema, a Spark schema, or columns")
     found: object = None
     if text.startswith("{"):
         try:
@@ -76,7 +76,7 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
     if isinstance(found, dict) and found.get("type") == "record":
         return _of_avro(found, 0)
     if avro:
-        raise BadOption("valueSchema: an Avro record schema in JSON is wanted")
+        raise BadOption("valueSchema: expected an Avro record schema in JSON")
     if isinstance(found, dict):
         return _of_spark(found, 0)
     return _of_columns(text)

@@ -257,7 +257,7 @@ def test_a_broker_that_is_not_there_ends_with_3(fake, capsys):
 def test_another_program_on_that_port_ends_with_1(fake, capsys):
     fake.answers["GET", "/api/v1/topics"] = 200, b"<html>"
     assert run(["topics", "list", "--url", fake.url]) == 1
-    assert "is no Braidlog broker" in capsys.readouterr().err
+    assert "is not a Braidlog broker" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

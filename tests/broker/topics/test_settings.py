@@ -43,8 +43,8 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
     [
         ({"retention_bites": 1}, "retention_bites"),
         ({"retention_bytes": "much"}, "retention_bytes: 'much' is not a size"),
-        ({"retention_ms": "7 fortnights"}, "retention_ms: '7 fortnights' is no time"),
-        ({"retention_ms": " "}, "retention_ms: a value is wanted"),
+        ({"retention_ms": "7 fortnights"}, "retention_ms: '7 fortnights' is not a length of time"),
+        ({"retention_ms": " "}, "retention_ms: expected a value"),
     ],
 )
 def test_text_that_is_no_value_is_refused_by_the_settings_name(given, told):

@@ -38,5 +38,5 @@ async def test_a_connection_ends_when_its_token_runs_out():
     assert not login.is_needed
     now = trio.current_time()
     assert login.check_expiry(now, now + 600) == now + LOOK_S
-    with pytest.raises(EndConnection, match="run out"):
+    with pytest.raises(EndConnection, match="has expired"):
         login.check_expiry(now + 101, now + 600)

@@ -145,5 +145,5 @@ async def test_topics_setting_says_what_may_follow(broker, client):
 
 def test_a_refusal_may_quote_what_is_no_text():
     """JSON can hold half a surrogate pair, which no text of an answer can."""
-    refused = Refused(ServerError.IncompatibleSchema, "no Avro schema: \ud800ing")
+    refused = Refused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
     assert b"\\ud800ing" in messages.error(1, refused.code, refused.text)

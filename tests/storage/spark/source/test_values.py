@@ -57,7 +57,7 @@ def test_the_three_ways_to_give_a_schema():
 @pytest.mark.parametrize(
     ("schema", "avro", "text"),
     [
-        ("", False, "wanted"),
+        ("", False, "expected"),
         ("id", False, "no column"),
         ("{", False, "no JSON"),
         ("id bigint", True, "Avro record"),
