@@ -90,9 +90,15 @@ class ShapedDir(DataDir):
         return super().create_partitions(new, self._shaped(settings), committer)
 
     def open_partition(
-        self, partition_id: int, settings: LogSettings, committer: Committer
+        self,
+        partition_id: int,
+        settings: LogSettings,
+        committer: Committer,
+        *,
+        topic: str | None = None,
     ) -> PartitionLog:
-        return super().open_partition(partition_id, self._shaped(settings), committer)
+        shaped = self._shaped(settings)
+        return super().open_partition(partition_id, shaped, committer, topic=topic)
 
     def _shaped(self, settings: LogSettings) -> LogSettings:
         return dataclasses.replace(settings, segment_bytes=self.shape.segment_bytes)
