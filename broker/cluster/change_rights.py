@@ -70,9 +70,19 @@ def _alter(
         yield Action.ALTER, Resource.of_namespace(tenant, namespace)
 
 
+def _on_tenant(action: Action) -> Callable[..., Iterator[Right]]:
+    def rights(_: Namespaces, tenant: str, *admin_roles: object) -> Iterator[Right]:
+        yield action, Resource.of_tenant(tenant)
+
+    return rights
+
+
 ON_NAMESPACE: Final[Mapping[str, Callable[..., Iterator[Right]]]] = {
     "create_namespace": _create,
     "renumber_namespace": _renumber,
     "delete_namespace": _delete,
     "alter_namespace": _alter,
+    "create_tenant": _on_tenant(Action.CREATE),
+    "alter_tenant": _on_tenant(Action.ALTER),
+    "delete_tenant": _on_tenant(Action.DELETE),
 }

@@ -188,7 +188,7 @@ class ClusterTopics(Topics):
 
 
 class ClusterNamespaces(Namespaces):
-    """Namespaces, changed by the owner of the catalogue."""
+    """Namespaces and tenants, changed by the owner of the catalogue."""
 
     is_owner: Callable[[], bool]
     ask: Ask
@@ -213,6 +213,27 @@ class ClusterNamespaces(Namespaces):
         if self.is_owner():
             return await self._spread(super().delete(tenant, namespace))
         await self.ask("delete_namespace", tenant, namespace)
+        return 0
+
+    async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        """As `Namespaces.create_tenant`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await self._spread(super().create_tenant(tenant, admin_roles))
+        await self.ask("create_tenant", tenant, list(admin_roles))
+        return 0
+
+    async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        """As `Namespaces.alter_tenant`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await self._spread(super().alter_tenant(tenant, admin_roles))
+        await self.ask("alter_tenant", tenant, list(admin_roles))
+        return 0
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """As `Namespaces.delete_tenant`. Raises OwnedElsewhere too."""
+        if self.is_owner():
+            return await self._spread(super().delete_tenant(tenant))
+        await self.ask("delete_tenant", tenant)
         return 0
 
     async def _spread(self, change: Awaitable[int]) -> int:
@@ -279,4 +300,7 @@ OF_NAMESPACES: Mapping[str, Change] = {
     "create_namespace": _create_namespace,
     "renumber_namespace": Namespaces.renumber,
     "delete_namespace": Namespaces.delete,
+    "create_tenant": Namespaces.create_tenant,
+    "alter_tenant": Namespaces.alter_tenant,
+    "delete_tenant": Namespaces.delete_tenant,
 }

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from broker.commit.storage_errors import Report, as_broker_errors
 from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import SchemaMeta, Setting, TopicMeta
+from storage.metadata.catalogue_records import SchemaMeta, Setting, TenantGone, TenantSet, TopicMeta
 from storage.metadata.user_records import UserChange
 from storage.metadata.users import UserBook
 
@@ -114,6 +114,14 @@ class LocalCatalogue:
     async def delete_namespace(self, tenant: str, namespace: str) -> int:
         """Remove a namespace that has no topics."""
         return self._free(lambda: self.state.delete_namespace(tenant, namespace))
+
+    async def set_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        """Make a tenant, or give one other admin roles."""
+        return self._change(lambda: self.state.change_tenants(TenantSet(tenant, [*admin_roles])))
+
+    async def forget_tenant(self, tenant: str) -> int:
+        """Forget a tenant that was made or given admin roles."""
+        return self._free(lambda: self.state.change_tenants(TenantGone(tenant)))
 
     # Names. Never waits: whoever sees the change sees it in the topics, too.
 

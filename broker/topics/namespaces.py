@@ -1,8 +1,12 @@
-"""Namespaces (Iggy: streams): finding, making, numbering and deleting them. Knows no protocol."""
+"""Namespaces (Iggy: streams) and tenants: finding, making, numbering and deleting them.
+
+A tenant is there if it was made, or has a namespace. Knows no protocol.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker import errors
 from broker.topics.catalogue import LocalCatalogue
@@ -14,9 +18,12 @@ from storage.metadata.names import (
     check_namespace,
 )
 
+TENANTS_MAX: Final = 1000  # Made or given roles: in memory and in each snapshot of the catalogue.
+ADMIN_ROLES_BYTES_MAX: Final = 4096  # Of one tenant; a role is a name.
+
 
 class Namespaces:
-    """All namespaces."""
+    """All namespaces, and their tenants."""
 
     def __init__(self, catalogue: LocalCatalogue, now_us: Callable[[], int]) -> None:
         self._catalogue = catalogue
@@ -54,10 +61,7 @@ class Namespaces:
 
         Raises InvalidName, NamespaceExists, Conflict, StorageFull, StorageFailed.
         """
-        try:
-            check_namespace(tenant, namespace)
-        except InvalidTopicName as error:
-            raise errors.InvalidName(str(error)) from error
+        _check_name(tenant, namespace)
         self._check_free(iggy_id)
         if self.find(tenant, namespace):
             raise errors.NamespaceExists(f"{tenant}/{namespace} is there already")
@@ -88,6 +92,77 @@ class Namespaces:
             raise errors.TopicInUse(f"{tenant}/{namespace} has topics")
         return await self._catalogue.delete_namespace(tenant, namespace)
 
+    # Tenants.
+
+    def tenants(self) -> Sequence[str]:
+        """The names of all that are there, in order."""
+        return sorted({*self._catalogue.state.tenants, *(meta.tenant for meta in self.all())})
+
+    def has_tenant(self, tenant: str) -> bool:
+        """Whether it is there."""
+        return tenant in self._catalogue.state.tenants or self._has_namespaces(tenant)
+
+    def admin_roles(self, tenant: str) -> Sequence[str]:
+        """The names of the roles that are said to administer a tenant."""
+        return self._catalogue.state.tenants.admin_roles(tenant)
+
+    async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        """Make a tenant, which is there without a namespace too; return the ticket.
+
+        Raises InvalidName, NamespaceExists where it is there, InvalidRequest for too many roles,
+        LimitExceeded, Conflict, StorageFull, StorageFailed.
+        """
+        _check_name(tenant, DEFAULT_NAMESPACE)
+        if self.has_tenant(tenant):
+            raise errors.NamespaceExists(f"tenant {tenant} is there already")
+        return await self._set_tenant(tenant, admin_roles)
+
+    async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        """Say which roles administer a tenant; return the ticket. From then on it is there without
+        a namespace too.
+
+        Raises NamespaceNotFound where it is not there, InvalidRequest for too many roles,
+        LimitExceeded, Conflict, StorageFull, StorageFailed.
+        """
+        if not self.has_tenant(tenant):
+            raise _no_tenant(tenant)
+        return await self._set_tenant(tenant, admin_roles)
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """Forget a tenant; return the ticket.
+
+        Raises TopicInUse while it has a namespace, NamespaceNotFound, Conflict, StorageFull,
+        StorageFailed.
+        """
+        if self._has_namespaces(tenant):
+            raise errors.TopicInUse(f"tenant {tenant} has namespaces")
+        if tenant not in self._catalogue.state.tenants:
+            raise _no_tenant(tenant)
+        return await self._catalogue.forget_tenant(tenant)
+
+    def _has_namespaces(self, tenant: str) -> bool:
+        return any(meta.tenant == tenant for meta in self.all())
+
+    async def _set_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+        if sum(len(role.encode()) + 1 for role in admin_roles) > ADMIN_ROLES_BYTES_MAX:
+            text = f"the admin roles of a tenant have at most {ADMIN_ROLES_BYTES_MAX} bytes"
+            raise errors.InvalidRequest(text)
+        kept = self._catalogue.state.tenants
+        if len(kept) >= TENANTS_MAX and tenant not in kept:
+            raise errors.LimitExceeded(f"{TENANTS_MAX} tenants are remembered")
+        return await self._catalogue.set_tenant(tenant, admin_roles)
+
     def _check_free(self, number: int | None) -> None:
         if number is not None and self.find_numbered(number):
             raise errors.NamespaceExists(f"a namespace has the number {number}")
+
+
+def _check_name(tenant: str, namespace: str) -> None:
+    try:
+        check_namespace(tenant, namespace)
+    except InvalidTopicName as error:
+        raise errors.InvalidName(str(error)) from error
+
+
+def _no_tenant(tenant: str) -> errors.NamespaceNotFound:
+    return errors.NamespaceNotFound(f"Tenant {tenant} does not exist")

@@ -34,12 +34,14 @@ from storage.metadata.catalogue_records import (
     SchemaMeta,
     Setting,
     SettingsSet,
+    TenantChange,
     TopicGone,
     TopicMade,
     TopicMeta,
     TopicRenamed,
 )
 from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+from storage.metadata.tenants import TENANT_CHANGES, TenantBook
 from storage.metadata.user_records import UserChange
 from storage.metadata.users import APPLY as USER_CHANGES
 from storage.metadata.users import UserBook
@@ -84,6 +86,7 @@ class Catalogue:
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
         self._producers: dict[tuple[int, bytes], int] = {}  # By scope and name.
         self.users = UserBook()
+        self.tenants = TenantBook()
         self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, FIRST_NUMBER)
 
     def _make_default(self, now_us: int) -> None:
@@ -151,6 +154,10 @@ class Catalogue:
         """Give a namespace and all of its topics another, free name; return the ticket."""
         assert (tenant, namespace) in self._namespaces and (tenant, renamed) not in self._namespaces
         return self._change(NamespaceRenamed(tenant, namespace, renamed))
+
+    def change_tenants(self, change: TenantChange) -> int:
+        """Set a tenant, or forget one that is there; return the ticket."""
+        return self._change(change)
 
     # Topics.
 
@@ -338,6 +345,7 @@ class Catalogue:
         for (_, name), number in self._producers.items():
             yield ProducerNamed(number, name)
         yield from self.users.changes()
+        yield from self.tenants.changes()
 
     def _free_made_id(self, taken: dict[int, Any]) -> int:
         made_id = self._counters.next_made_id
@@ -450,6 +458,9 @@ class Catalogue:
     def _apply_users(self, change: UserChange) -> None:
         self.users.apply(change)
 
+    def _apply_tenants(self, change: TenantChange) -> None:
+        self.tenants.apply(change)
+
 
 def in_records(changes: Iterator[CatalogueChange]) -> Iterator[Sequence[CatalogueChange]]:
     """Changes as records of a snapshot: larger ones replay faster."""
@@ -475,4 +486,5 @@ APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     TopicRenamed: Catalogue._apply_topic_renamed,
     NamespaceRenamed: Catalogue._apply_namespace_renamed,
     **dict.fromkeys(USER_CHANGES, Catalogue._apply_users),
+    **dict.fromkeys(TENANT_CHANGES, Catalogue._apply_tenants),
 }

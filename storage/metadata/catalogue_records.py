@@ -199,6 +199,24 @@ class NamespaceRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=Tr
     renamed: str
 
 
+class TenantSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=17):
+    """A tenant is there, whether or not it has a namespace, and these are its admin roles now."""
+
+    LAYOUT: ClassVar[int] = 3
+
+    tenant: str
+    admin_roles: list[str]
+
+
+class TenantGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=18):
+    """A tenant is forgotten: it is there no longer, unless it has a namespace."""
+
+    LAYOUT: ClassVar[int] = 3
+
+    tenant: str
+
+
+TenantChange = TenantSet | TenantGone
 CatalogueChange = (
     NamespaceMade
     | NamespaceGone
@@ -216,5 +234,6 @@ CatalogueChange = (
     | NamespaceSettingsSet
     | TopicRenamed
     | NamespaceRenamed
+    | TenantChange
     | UserChange
 )

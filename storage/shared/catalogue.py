@@ -211,6 +211,7 @@ class SharedCatalogue(Catalogue):
             _give_kept(bare, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
             yield TopicMade(bare)
         yield from self.users.changes()
+        yield from self.tenants.changes()
 
     def _changes_in(self, shard: int) -> Iterator[CatalogueChange]:
         yield CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, self._next_producer(shard))

@@ -1,11 +1,11 @@
 """The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
 
-There is one cluster. A tenant is there once it has a namespace; one that was made without, and what
-was said of any, is remembered until the broker stops.
+There is one cluster. A tenant is there if it was made, or has a namespace.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.errors import (
+    InvalidRequest,
+    NamespaceExists,
     NamespaceNotFound,
     ShuttingDown,
     StorageFull,
@@ -29,7 +31,6 @@ from protocols.rest.errors import (
     NO_SUCH_PATH,
     TENANT_EXISTS,
     TENANT_IN_USE,
-    TOO_BUSY,
     Refused,
 )
 from protocols.rest.routes import topics_seen
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 CLUSTER = "standalone"
-TENANTS_MAX = 1000  # Of which something is remembered: in memory.
-ADMIN_ROLES_BYTES_MAX = 4096  # Of one tenant; a role is a name.
 POLICIES = {
     "auth_policies": {"namespaceAuth": {}, "destinationAuth": {}, "subscriptionAuthentication": {}},
     "replication_clusters": [CLUSTER],
@@ -57,7 +56,6 @@ class ClusterApi:
         self._broker = broker
         self._bodies = bodies
         self._advertised_url = advertised_url.rstrip("/")
-        self._tenants: dict[str, list[str]] = {}  # Made here; with the names of their admin roles.
 
     async def clusters(self, _: Request) -> Response:
         """The names of the clusters: there is one."""
@@ -139,12 +137,10 @@ class ClusterApi:
 
     # Tenants and namespaces.
 
-    def _known_tenants(self) -> set[str]:
-        return {*self._tenants, *(meta.tenant for meta in self._broker.namespaces.all())}
-
     async def tenants(self, request: Request) -> Response:
         """The names of the tenants in which the client may see something."""
-        return told([one for one in sorted(self._known_tenants()) if self._reaches(request, one)])
+        found = self._broker.namespaces.tenants()
+        return told([one for one in found if self._reaches(request, one)])
 
     def _reaches(self, request: Request, tenant: str, namespace: str = "") -> bool:
         principal = request.scope["exchange"].principal
@@ -153,27 +149,34 @@ class ClusterApi:
     async def tenant(self, request: Request) -> Response:
         """One tenant."""
         tenant = self._known_tenant(request)
-        return told({"adminRoles": self._tenants.get(tenant, []), "allowedClusters": [CLUSTER]})
+        roles = self._broker.namespaces.admin_roles(tenant)
+        return told({"adminRoles": roles, "allowedClusters": [CLUSTER]})
 
     async def create_tenant(self, request: Request) -> Response:
         """Make a tenant."""
         tenant = self._tenant(request)
         roles = await self._admin_roles(request)
-        if tenant in self._known_tenants():
-            raise Refused(TENANT_EXISTS, "Tenant already exists")
-        return self._remember(tenant, roles)
+        return await self._made(self._broker.namespaces.create_tenant(tenant, roles))
 
     async def alter_tenant(self, request: Request) -> Response:
         """Say which roles administer a tenant: shown, and nothing else (permissions say who may
         do what).
         """
         roles = await self._admin_roles(request)
-        return self._remember(self._known_tenant(request), roles)
+        tenant = self._tenant(request)
+        return await self._made(self._broker.namespaces.alter_tenant(tenant, roles))
 
-    def _remember(self, tenant: str, roles: list[str]) -> Response:
-        if len(self._tenants) >= TENANTS_MAX and tenant not in self._tenants:
-            raise Refused(TOO_BUSY, f"{TENANTS_MAX} tenants are remembered")
-        self._tenants[tenant] = roles
+    async def _made(self, change: Awaitable[int]) -> Response:
+        """The answer once a change of a tenant is on disk, or the refusal in Apache's words."""
+        try:
+            ticket = await change
+        except InvalidRequest as error:
+            raise Refused(BAD_BODY, str(error)) from error
+        except NamespaceExists as error:
+            raise Refused(TENANT_EXISTS, "Tenant already exists") from error
+        except TopicInUse as error:
+            raise Refused(TENANT_IN_USE, "The tenant still has active namespaces") from error
+        await self._broker.durability.reached(ticket)
         return done()
 
     async def _admin_roles(self, request: Request) -> list[str]:
@@ -183,23 +186,16 @@ class ClusterApi:
             return []
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
             raise Refused(BAD_BODY, "adminRoles is a list of names")
-        if sum(map(len, roles)) + len(roles) > ADMIN_ROLES_BYTES_MAX:
-            raise Refused(BAD_BODY, f"adminRoles has at most {ADMIN_ROLES_BYTES_MAX} characters")
         return [*roles]
 
     async def delete_tenant(self, request: Request) -> Response:
         """Forget a tenant that has no namespace."""
         tenant = self._tenant(request)
-        if any(meta.tenant == tenant for meta in self._broker.namespaces.all()):
-            raise Refused(TENANT_IN_USE, "The tenant still has active namespaces")
-        if tenant not in self._tenants:
-            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
-        del self._tenants[tenant]
-        return done()
+        return await self._made(self._broker.namespaces.delete_tenant(tenant))
 
     def _known_tenant(self, request: Request) -> str:
         tenant = self._tenant(request)
-        if tenant not in self._known_tenants():
+        if not self._broker.namespaces.has_tenant(tenant):
             raise NamespaceNotFound(f"Tenant {tenant} does not exist")
         return tenant
 
@@ -211,10 +207,8 @@ class ClusterApi:
 
     async def namespaces(self, request: Request) -> Response:
         """The namespaces of a tenant in which the client may see something."""
-        tenant = self._tenant(request)
+        tenant = self._known_tenant(request)
         found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
-        if not found and tenant not in self._tenants:
-            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
         seen = [one for one in found if self._reaches(request, tenant, one.namespace)]
         return told(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 

@@ -37,6 +37,9 @@ CHANGES = (
     (("renumber_namespace", "acme", "shop", 77), "create namespace acme/shop"),
     (("renumber_namespace", "acme", "shop", None), "delete namespace acme/shop"),
     (("delete_namespace", "acme", "shop"), "delete namespace acme/shop"),
+    (("create_tenant", "bank", ["boss"]), "create tenant bank"),
+    (("alter_tenant", "bank", ["chef"]), "alter tenant bank"),
+    (("delete_tenant", "bank"), "delete tenant bank"),
 )
 
 

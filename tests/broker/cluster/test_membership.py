@@ -94,6 +94,33 @@ async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
                 nursery.cancel_scope.cancel()
 
 
+async def test_any_broker_changes_tenants_which_stay_at_the_next_owner(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
+        tenants = asker.broker.namespaces
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                await tenants.create_tenant("bank", ["clerk"])
+                await tenants.create_tenant("gone", [])
+                await tenants.alter_tenant("bank", ["boss"])
+                await tenants.delete_tenant("gone")
+                with pytest.raises(errors.NamespaceExists):
+                    await tenants.create_tenant("bank", [])
+                with pytest.raises(errors.NamespaceNotFound):
+                    await tenants.delete_tenant("gone")
+                assert tenants.tenants() == ["bank", "public"]
+                await owner.broker.namespaces.create_tenant("shop", [])
+                nursery.cancel_scope.cancel()
+        assert store.ledger.drain(owner.number, drains=True)
+        await settle(first, second)
+        assert asker.broker.catalogue.is_owned and not owner.broker.catalogue.is_owned
+        for node in (first, second):
+            assert node.broker.namespaces.tenants() == ["bank", "public", "shop"]
+            assert node.broker.namespaces.admin_roles("bank") == ["boss"]
+
+
 async def test_what_was_acknowledged_goes_with_its_shard_and_back(store):
     async with Node(store, ONE).running() as first:
         await settle(first)

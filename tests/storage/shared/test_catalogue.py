@@ -4,8 +4,10 @@ import pytest
 
 from storage.log.committer import Committer
 from storage.metadata.catalogue import SCOPE_BITS
+from storage.metadata.catalogue_records import TenantGone, TenantSet
 from storage.shared.catalogue import NotOwned, SharedCatalogue
 from storage.shared.journal import LedgerJournal
+from storage.shared.ledger import SNAPSHOT
 
 SHARDS, SHARD, OTHER = 4, 3, 2
 
@@ -21,8 +23,8 @@ class Rows:
 
     def keep(self, points):
         for point in points:
-            for snapshot in point.snapshots:
-                self.rows = [row for row in self.rows if row.place >= snapshot.first]
+            for _, _, first in point.snapshots:
+                self.rows = [row for row in self.rows if row.place >= first]
             self.rows += point.rows
 
 
@@ -78,3 +80,27 @@ def test_a_shard_that_is_given_up_is_counted_from_its_journal_when_it_comes_back
     committer = Committer(None, keeper=rows)
     catalogue.hold(SHARD, LedgerJournal(SHARD, 2, list(rows.rows), committer))
     assert catalogue.producer_id(b"new", SHARD) == elsewhere + 1 == first + 2
+
+
+def test_tenants_are_followed_and_go_on_at_the_next_owner_over_a_snapshot():
+    rows = Rows()
+    committer = Committer(None, keeper=rows)
+    first, follower = SharedCatalogue(SHARDS), SharedCatalogue(SHARDS)
+    first.own(LedgerJournal(0, 2, [], committer), now_us=1)
+    with pytest.raises(NotOwned):
+        follower.change_tenants(TenantSet("acme", []))
+    for change in (TenantSet("gone", []), TenantGone("gone"), TenantSet("acme", ["boss"])):
+        first.change_tenants(change)
+    committer.commit()
+    follower.follow(rows.rows)
+    assert [*follower.tenants] == ["acme"]
+    large = TenantSet("large", ["x" * 4000])
+    while all(row.kind < SNAPSHOT for row in rows.rows):
+        first.change_tenants(large)
+        committer.commit()
+    follower.follow_anew(rows.rows)
+    next_owner = SharedCatalogue(SHARDS)
+    next_owner.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
+    for catalogue in (follower, next_owner):
+        assert [*catalogue.tenants] == ["acme", "large"]
+        assert catalogue.tenants.admin_roles("acme") == ["boss"]

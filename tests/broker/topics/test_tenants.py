@@ -1,0 +1,78 @@
+"""Tenants: there if they were made or have a namespace, within limits, and over restarts."""
+
+import pytest
+
+from broker import errors
+from broker.topics import namespaces
+from broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX
+from tests.broker.metadata_fakes import House
+
+
+@pytest.fixture
+def house():
+    return House()
+
+
+async def test_a_tenant_is_there_if_it_was_made_or_has_a_namespace(house):
+    tenants = house.namespaces
+    assert tenants.tenants() == ["public"]
+    await tenants.create_tenant("shop", ["boss"])
+    await tenants.create("acme", "orders")
+    for there in (house, house.restarted()):
+        assert there.namespaces.tenants() == ["acme", "public", "shop"]
+        assert there.namespaces.has_tenant("acme") and there.namespaces.has_tenant("shop")
+        assert not there.namespaces.has_tenant("x")
+        assert [*there.namespaces.admin_roles("shop")] == ["boss"]
+        assert [*there.namespaces.admin_roles("acme")] == []
+    for taken in ("acme", "shop", "public"):
+        with pytest.raises(errors.NamespaceExists):
+            await tenants.create_tenant(taken, [])
+    with pytest.raises(errors.InvalidName):
+        await tenants.create_tenant("a/b", [])
+
+
+async def test_a_tenant_without_its_last_namespace_stays_if_it_was_made(house):
+    tenants = house.namespaces
+    await tenants.create_tenant("shop", [])
+    await tenants.create("shop", "cash")
+    await tenants.create("acme", "orders")
+    with pytest.raises(errors.TopicInUse):
+        await tenants.delete_tenant("shop")
+    await tenants.delete("shop", "cash")
+    await tenants.delete("acme", "orders")
+    assert tenants.tenants() == house.restarted().namespaces.tenants() == ["public", "shop"]
+    await tenants.delete_tenant("shop")
+    assert tenants.tenants() == house.restarted().namespaces.tenants() == ["public"]
+    for gone in ("shop", "acme"):
+        with pytest.raises(errors.NamespaceNotFound):
+            await tenants.delete_tenant(gone)
+
+
+async def test_the_roles_of_any_tenant_are_replaced_whole(house):
+    tenants = house.namespaces
+    await tenants.alter_tenant("public", ["boss", "clerk"])
+    await tenants.alter_tenant("public", ["chef"])
+    assert [*house.restarted().namespaces.admin_roles("public")] == ["chef"]
+    with pytest.raises(errors.NamespaceNotFound):
+        await tenants.alter_tenant("nobody", [])
+
+
+async def test_limits_of_tenants_and_of_the_bytes_of_their_roles(house, monkeypatch):
+    monkeypatch.setattr(namespaces, "TENANTS_MAX", 2)
+    tenants = house.namespaces
+    await tenants.create_tenant("a", ["é" * (ADMIN_ROLES_BYTES_MAX // 2 - 1)])
+    before = house.tickets
+    for change in (
+        tenants.create_tenant("b", [""] * 5000),
+        tenants.alter_tenant("a", ["é" * 2048]),
+    ):
+        with pytest.raises(errors.InvalidRequest):
+            await change
+    assert house.tickets == before
+    await tenants.create_tenant("b", [])
+    for change in (tenants.create_tenant("c", []), tenants.alter_tenant("public", ["boss"])):
+        with pytest.raises(errors.LimitExceeded):
+            await change
+    await tenants.alter_tenant("b", ["boss"])
+    await tenants.delete_tenant("a")
+    await tenants.alter_tenant("public", ["boss"])

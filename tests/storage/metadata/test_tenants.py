@@ -1,0 +1,121 @@
+"""Tenants in the catalogue: what was said of them is there again after any start."""
+
+import random
+
+import pytest
+
+from storage.errors import DamagedLog, StorageFull, UnwritableChange
+from storage.metadata.catalogue import Catalogue
+from storage.metadata.catalogue_records import TenantGone, TenantSet
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+# What a program of before wrote: a new catalogue, then a namespace of a tenant of its own.
+EARLIER = [
+    b"\x02\x91\x92\x01\x96\xa6public\xa7default\x05\xc0\xce\x01\x00\x00\x00\x80",
+    b"\x02\x91\x92\x01\x96\xa4acme\xa4shop\x06\xc0\xce\x01\x00\x00\x01\x80",
+]
+SET = b"\x03\x91\x93\x11\xa4acme\x92\xa5clerk\xa4boss"
+GONE = b"\x03\x91\x92\x12\xa4acme"
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+@pytest.fixture
+def catalogue(journal):
+    return Catalogue(journal, now_us=5)
+
+
+def tenants_of(catalogue):
+    return {tenant: [*catalogue.tenants.admin_roles(tenant)] for tenant in catalogue.tenants}
+
+
+def again(journal):
+    return Catalogue(journal.reopened(), now_us=0)
+
+
+def test_a_tenant_needs_no_namespace_and_outlives_its_last(catalogue, journal):
+    catalogue.change_tenants(TenantSet("acme", []))
+    catalogue.create_namespace("acme", "shop", created_us=1)
+    catalogue.delete_namespace("acme", "shop")
+    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": []}
+    catalogue.change_tenants(TenantSet("acme", ["clerk"]))
+    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": ["clerk"]}
+    assert catalogue.tenants.admin_roles("other") == ()
+    catalogue.change_tenants(TenantGone("acme"))
+    assert tenants_of(catalogue) == tenants_of(again(journal)) == {}
+    assert "acme" not in catalogue.tenants and len(catalogue.tenants) == 0
+
+
+def test_the_bytes_of_both_changes(catalogue, journal):
+    catalogue.change_tenants(TenantSet("acme", ["clerk", "boss"]))
+    assert journal.records[-1] == SET
+    catalogue.change_tenants(TenantGone("acme"))
+    assert journal.records[-1] == GONE
+    catalogue.create_namespace("acme", "shop", created_us=6)
+    assert journal.records[-1][0] == 2  # What programs of before know, they can read.
+    assert tenants_of(Catalogue(MemoryJournal([*EARLIER, SET]), now_us=0)) == {
+        "acme": ["clerk", "boss"]
+    }
+
+
+def test_a_journal_of_before_has_no_tenants_and_takes_some():
+    journal = MemoryJournal(EARLIER)
+    catalogue = Catalogue(journal, now_us=0)
+    assert [(one.tenant, one.namespace) for one in catalogue.namespaces()] == [
+        ("acme", "shop"),
+        ("public", "default"),
+    ]
+    assert tenants_of(catalogue) == {}
+    assert journal.records == EARLIER
+    catalogue.change_tenants(TenantSet("acme", ["boss"]))
+    assert tenants_of(again(journal)) == {"acme": ["boss"]}
+
+
+def change_at_random(rng, catalogue):
+    tenant = rng.choice("abcdef")
+    if tenant in catalogue.tenants and rng.random() < 0.4:
+        catalogue.change_tenants(TenantGone(tenant))
+    else:
+        roles = [str(rng.randrange(9)) for _ in range(rng.randrange(3))]
+        catalogue.change_tenants(TenantSet(tenant, roles))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_replay_gives_the_same_with_and_without_a_snapshot(seed):
+    rng = random.Random(seed)
+    journal = MemoryJournal()
+    catalogue = Catalogue(journal, now_us=0)
+    for _ in range(20):
+        if rng.random() < 0.2:
+            journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+        change_at_random(rng, catalogue)
+        if rng.random() < 0.1:
+            catalogue.rewrite()
+        assert tenants_of(again(journal)) == tenants_of(catalogue)
+    catalogue.rewrite()
+    assert journal.snapshots
+    assert tenants_of(again(journal)) == tenants_of(catalogue)
+
+
+def test_a_refused_change_changes_nothing(catalogue, journal):
+    catalogue.change_tenants(TenantSet("acme", ["boss"]))
+    with pytest.raises(UnwritableChange):
+        catalogue.change_tenants(TenantSet("acme", ["\ud800"]))
+    journal.full = True
+    for change in (TenantSet("acme", []), TenantSet("other", []), TenantGone("acme")):
+        with pytest.raises(StorageFull):
+            catalogue.change_tenants(change)
+    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": ["boss"]}
+
+
+def test_the_end_of_a_tenant_that_is_not_there_is_damage_and_can_be_left_out():
+    records = [*EARLIER, GONE, SET]
+    with pytest.raises(DamagedLog, match="TenantGone of unknown 'acme'"):
+        Catalogue(MemoryJournal(records), now_us=0)
+    lost = []
+    catalogue = Catalogue(MemoryJournal(records), now_us=0, lost=lost.append)
+    assert len(lost) == 1
+    assert tenants_of(catalogue) == {"acme": ["clerk", "boss"]}
