@@ -18,10 +18,12 @@ class NoCluster(Exception):
     """What a cluster needs is not on this machine; the text says what."""
 
 
-def knocks_blindly(case: ModuleType) -> bool:
-    """Whether a case sends frames of its own, which do not look for a topic's owner."""
+def is_for_several(case: ModuleType) -> bool:
+    """Whether a case can be asked of several brokers: not with frames of its own, which do not look
+    for a topic's owner, nor where it says with `ONE_BROKER` that it looks at what differs.
+    """
     wires = ("KafkaWire", "PulsarWire", "IggyWire", "HttpPlace")
-    return any(name in vars(case) for name in wires)
+    return not any(name in vars(case) for name in wires) and not hasattr(case, "ONE_BROKER")
 
 
 @contextmanager
