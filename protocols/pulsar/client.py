@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 # Sends that were on their way while the broker closed their producer are dropped without a word.
 CLOSED_BY_BROKER_S: Final = 30.0
-LEAVING_TOGETHER: Final = 25  # Producers or consumers of an ended connection in one turn: 1 ms,
-# and ten times that on a busy machine.
+LEAVING_TOGETHER: Final = 100  # Producers or consumers of an ended connection in one turn: 4 ms.
 
 
 class Client:
