@@ -7,6 +7,7 @@ it is not seen which broker asks: a cut there is one from all brokers.
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
 
@@ -63,8 +64,8 @@ class Proxies:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, work: object, *arguments: object) -> None:
-        threading.Thread(target=work, args=arguments, daemon=True).start()  # type: ignore[arg-type]
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
 
     def _accept(
         self, listening: socket.socket, source: str, target: str, address: tuple[str, int]

@@ -93,6 +93,7 @@ def _fill(broker: RunningBroker) -> None:
 def _export(broker: RunningBroker, lake: Path, move: Callable[[], None]) -> int:
     source = Source(broker.url, tuple(parse_topic(topic) for topic in TOPICS))
     job = ExportJob(source, lake, progress=Progress(broker.url, GROUP))
+    # `map` is all that an export asks of Spark.
     summary = run_export(job, MovingHalfway(move))  # type: ignore[arg-type]
     assert summary.untold is None, summary.untold
     return summary.rows

@@ -14,9 +14,10 @@ def build() -> None:
     """Fetch its libraries and compile the program. Raises NotBuilt."""
     if "PROTOC" not in os.environ and shutil.which("protoc") is None:
         raise NotBuilt("protoc is not installed, and PROTOC names none")
-    build_in(
-        SOURCES, "cargo", "build", "--quiet", "--target-dir", str(program_folder("pulsar-rust"))
-    )
+    folder = program_folder("pulsar-rust")
+    copied = folder / "source"  # Cargo writes a lock file beside what it builds.
+    shutil.copytree(SOURCES, copied, dirs_exist_ok=True)
+    build_in(copied, "cargo", "build", "--quiet", "--target-dir", str(folder))
 
 
 def run(pulsar: str, url: str) -> list[str]:

@@ -88,7 +88,9 @@ def some_values(rng: random.Random, count: int) -> list[tuple[bytes, bytes | Non
     ]
 
 
-def produce(address: str, topic: str, values: Iterable[tuple[bytes, bytes | None]]) -> Values:
+def produce(
+    address: str, topic: str, values: Iterable[tuple[bytes | None, bytes | None]]
+) -> Values:
     """What was acknowledged, by the offset that it was given."""
     acked: Values = {}
     producer = confluent.Producer({"bootstrap.servers": address, "compression.type": "lz4"})
@@ -186,7 +188,7 @@ def test_kafkas_admin_calls_compact_what_clients_of_all_protocols_wrote(
         )
         assert setter.policy(topic) == {"compact"}
         with pytest.raises(AssertionError):
-            produce(address, topic, [(None, b"a record without a key")])  # type: ignore[list-item]
+            produce(address, topic, [(None, b"a record without a key")])
         client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", **QUIET)
         producer = client.create_producer(topic)
         producer.send(b"by pulsar", partition_key="key-1")
