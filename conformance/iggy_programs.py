@@ -60,6 +60,15 @@ def command_of(program: IggyProgram) -> Sequence[str]:
     return command
 
 
+def built_command(program: IggyProgram) -> Sequence[str]:
+    """How to run one, built first if it was not. Raises NoClient."""
+    try:
+        return command_of(program)
+    except NoClient:
+        build(program)
+    return command_of(program)
+
+
 def build(program: IggyProgram) -> None:
     """Build one. Raises NoClient."""
     work = cache_folder() / f"{program.folder}.{os.getpid()}"

@@ -17,7 +17,7 @@ PROGRAM_S = 300
 def run(context: Context) -> None:
     host, port = context.address("iggy")
     try:
-        command = iggy_programs.command_of(NAMES[context.client_names[0]])
+        command = iggy_programs.built_command(NAMES[context.client_names[0]])
     except NoClient as reason:
         raise Skip(str(reason)) from None
     with IggyWire((host, port)) as wire:  # Refused where an earlier cell made them.
