@@ -104,7 +104,7 @@ def _measure(
     samples: dict[str, list[Sample]] = {w.name: [] for w in chosen}
     round_ = Round(broker, seconds)
     for number in range(rounds):
-        now = measure_limits(broker.data_dir.parent, min(1.0, seconds / 2))
+        now = round_.limits = measure_limits(broker.data_dir.parent, min(1.0, seconds / 2))
         for name, value in now.items():
             limits.setdefault(name, []).append(value)
         for workload in chosen:

@@ -16,6 +16,9 @@ from conformance.raw.kafka import KafkaWire
 
 Run = Callable[[Round], Sample]
 
+WANTED = 0.5  # Of the rate of bare answers: the goal of one message a request.
+STARTS_S = 0.1  # For a process of the load to begin.
+
 
 def produce(messages: int) -> Run:
     """Requests a second, each of `messages` messages that are on disk before the answer."""
@@ -32,29 +35,43 @@ def produce(messages: int) -> Run:
     return run
 
 
-def latency_at_half(round_: Round) -> Sample:
-    """The 99th percentile of one message a request, at half the rate that there is."""
+def latency(round_: Round) -> Sample:
+    """The 99th percentile of one message a request, at half the rate that is wanted."""
     request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
-    address = round_.address("http")
-    began = time.perf_counter()
-    count = len(answers(address, request, round_.seconds / 2))
-    rate = count / (time.perf_counter() - began) / 2
-    latencies = sorted(answers(address, request, round_.seconds, rate))
+    http = round_.address("http")
+    latencies = sorted(answers(http, request, round_.seconds, half_wanted(round_)))
     return Sample(latencies[len(latencies) * 99 // 100] * 1000, "ms p99")
 
 
-def acks_beside(round_: Round) -> Sample:
-    """Median time of a Kafka acknowledgement beside HTTP at half its rate, over that without."""
+def acks_beside(rate_of: Callable[[Round], float]) -> Run:
+    """Median time of a Kafka acknowledgement beside HTTP at that rate, over that without."""
+
+    def run(round_: Round) -> Sample:
+        request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
+        kafka, http = round_.address("kafka"), round_.address("http")
+        topic, body = _topic(round_), kafka_load.message_set(1, 1000)
+        rate = rate_of(round_)
+        alone = statistics.median(synchronous_producers(kafka, [topic], body, round_.seconds / 2))
+        load = partial(answers, http, request, round_.seconds + 60, rate)
+        with in_background([load]):
+            time.sleep(STARTS_S)
+            times = synchronous_producers(kafka, [topic], body, round_.seconds / 2)
+        return Sample(statistics.median(times) / alone, "times p50")
+
+    return run
+
+
+def half_wanted(round_: Round) -> float:
+    """Requests a second: half of the rate that one message a request is to reach."""
+    return round_.limits["H"] * WANTED / 2
+
+
+def half_reached(round_: Round) -> float:
+    """Requests a second: half of what is reached now, which grows as requests become cheaper."""
     request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
-    kafka, http = round_.address("kafka"), round_.address("http")
-    topic, body = _topic(round_), kafka_load.message_set(1, 1000)
     began = time.perf_counter()
-    count = len(answers(http, request, round_.seconds / 2))
-    rate = count / (time.perf_counter() - began) / 2
-    alone = statistics.median(synchronous_producers(kafka, [topic], body, round_.seconds / 2))
-    with in_background([partial(answers, http, request, round_.seconds + 60, rate)]):
-        beside = statistics.median(synchronous_producers(kafka, [topic], body, round_.seconds / 2))
-    return Sample(beside / alone, "times p50")
+    count = len(answers(round_.address("http"), request, round_.seconds / 2))
+    return count / (time.perf_counter() - began) / 2
 
 
 def _topic(round_: Round) -> str:

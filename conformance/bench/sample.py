@@ -31,6 +31,7 @@ class Round:
 
     broker: RunningBroker
     seconds: float
+    limits: dict[str, float] = field(default_factory=dict)  # As they were measured in this round.
     counter: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def topic(self) -> str:

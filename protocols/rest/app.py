@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
-from starlette.applications import Starlette
 from starlette.routing import Route
 
 from broker.access.rights import Action
@@ -20,6 +19,7 @@ from protocols.rest.pip64.table import pip64_routes
 from protocols.rest.raw_log import RawLogApi
 from protocols.rest.requests import ERROR_HANDLERS, Requests
 from protocols.rest.routes import Query, Routes, Served
+from protocols.rest.routing import Answering
 from protocols.rest.schemas.resolving import SchemaRegistry
 from protocols.rest.topics import TopicsApi
 from protocols.rest.users_table import user_routes
@@ -45,9 +45,7 @@ class Application(Requests):
     def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
         self.consumers = Consumers(broker, options)
         routes = make_routes(broker, options, stopping, self.consumers)
-        app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS)
-        app.router.redirect_slashes = False  # A redirect could not say which error it stands for.
-        super().__init__(app, broker)
+        super().__init__(Answering(routes, ERROR_HANDLERS), broker)
 
 
 def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> Application:

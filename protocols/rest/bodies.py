@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -28,6 +28,7 @@ from protocols.rest.errors import (
 )
 from protocols.rest.limits import BODIES_BYTES_ALL_MAX, BODY_BYTES_SMALL
 from protocols.rest.messages import BadBody, Encoding, decode
+from protocols.rest.ordinary import WHOLE_BODY
 from storage.metadata.names import (
     InvalidTopicName,
     TopicName,
@@ -44,6 +45,7 @@ PAGE_MAX = 10_000  # Lines in one answer: a few ms of the loop, 2 MB of JSON.
 # Most bodies are there, or nearly. Until then nobody watches for a stop, which allows for as much
 # (STOP_S): a task for it costs as much as a small body.
 PROMPT_S = 0.5
+NAMES_MAX = 1000  # Of topics in paths, kept as they were read: a path has up to some KB.
 T = TypeVar("T")
 
 
@@ -112,6 +114,9 @@ class BodyReader:
     async def _take(self, request: Request) -> bytes:
         if self.stopping.is_set():
             raise Refused(SHUTTING_DOWN, "the broker is stopping")
+        whole: bytes | None = request.scope.get(WHOLE_BODY)
+        if whole is not None:  # In memory already, and within what one receive brings.
+            return whole
         body = bytearray()
         prompt_s = min(PROMPT_S, self.timeout_s)
         with trio.move_on_after(prompt_s):
@@ -179,9 +184,15 @@ class Bodies:
 
 def topic_name(request: Request) -> TopicName:
     """The topic that the path names. Raises Refused, also for `x-partition-3`."""
+    parts = request.path_params
+    return _named_topic(parts["tenant"], parts["namespace"], parts["topic"])
+
+
+@lru_cache(NAMES_MAX)
+def _named_topic(*parts: str) -> TopicName:
+    """Tenant, namespace and topic as they stand in a path. Raises Refused."""
     try:
-        parts = [path_bytes(request, part).decode() for part in ("tenant", "namespace", "topic")]
-        name = TopicName(*parts)
+        name = TopicName(*(unquote_to_bytes(part).decode() for part in parts))
         check_topic_name(name)
     except (UnicodeDecodeError, InvalidTopicName) as error:
         raise Refused(INVALID_NAME, str(error)) from None

@@ -1,5 +1,5 @@
-"""One HTTP connection: reads, sends and keeps time around Hypercorn's protocols. Knows no route and
-no listener.
+"""One HTTP connection: reads, sends and keeps time around Hypercorn's protocols, and serves the
+ordinary requests of HTTP/1.1 by itself. Knows no route and no listener.
 
 Hypercorn's own `TCPServer` starts a task for each pause between two requests, holds an ended
 connection until that task's time is up, and leaves circles of objects behind, which only a search
@@ -20,7 +20,9 @@ from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedEr
 from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from protocols.rest.direct import DirectRequest
 from protocols.rest.hypercorn_protocols import Applications, Http1, Http2, Pause, PeerLeft, Prompt
+from protocols.rest.ordinary import Dates, read_head
 
 if TYPE_CHECKING:
     from hypercorn.app_wrappers import ASGIWrapper
@@ -28,9 +30,15 @@ if TYPE_CHECKING:
     from hypercorn.trio.worker_context import WorkerContext
 
     from protocols.rest.hypercorn_protocols import Parts
+    from protocols.rest.ordinary import Head
 
 RECEIVE_BYTES = 1 << 16
+# The rest of a body that was answered before it had come: more than the largest body that is taken
+# unless an operator says otherwise.
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
+UNREAD_S = 2.0
 ENDED = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
+DATES = Dates()  # The time is that of all connections.
 
 
 class HttpConnection:
@@ -55,6 +63,11 @@ class HttpConnection:
         self._idle_until = math.inf  # trio's seconds; infinite while a request runs
         self._protocol: Http1 | Http2 | None = None  # None once it has ended
         self._parts: Parts | None = None  # what a protocol is made of
+        self.is_encrypted = isinstance(stream, trio.SSLStream)
+        inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
+        self.socket = inner.socket
+        self.client = parse_socket_addr(self.socket.family, self.socket.getpeername())
+        self.server = parse_socket_addr(self.socket.family, self.socket.getsockname())
 
     async def run(self) -> None:
         """Serve it to its end, and close it. Raises what a bug raises."""
@@ -75,43 +88,104 @@ class HttpConnection:
             self._be_idle()
 
     def _opened(self, requests: Applications) -> Http1 | Http2:
-        encrypted = self._stream if isinstance(self._stream, trio.SSLStream) else None
-        sock = (self._stream if encrypted is None else encrypted.transport_stream).socket
         self._parts = parts = (
             self._app,
             self._config,
             self._context,
             requests,
             ConnectionState(cast(LifespanState, {})),
-            encrypted is not None,
-            parse_socket_addr(sock.family, sock.getpeername()),
-            parse_socket_addr(sock.family, sock.getsockname()),
-            self._send,
+            self.is_encrypted,
+            self.client,
+            self.server,
+            self.send,
         )
-        if encrypted is not None and encrypted.selected_alpn_protocol() == "h2":
+        stream = self._stream
+        if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
             return Http2(parts)
         protocol = Http1(*parts)
-        protocol.can_read = Pause(sock)
+        protocol.can_read = Pause(self.socket)
         return protocol
 
     async def _read(self) -> None:
-        data = b"-"
-        while data:
-            with trio.CancelScope(deadline=self._idle_until) as self._receiving:
-                try:
-                    data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
-                except ENDED:
-                    break
-            if self._receiving.cancelled_caught:
-                break
-            self._receiving = None
+        received = await self._next()
+        while received is not None:
             await self._give_way()
+            head = read_head(received) if self._is_between else None
+            if head is not None:
+                received = await self._serve(head, received)
+                continue
             try:
-                await self._handle(RawData(data))
+                await self._handle(RawData(received))
             except PeerLeft:
                 break
-        self._receiving = None
+            received = await self._next() if received else None
         await self._handle(Closed())
+
+    @property
+    def _is_between(self) -> bool:
+        return isinstance(self._protocol, Http1) and self._protocol.is_between
+
+    async def _next(self) -> bytes | None:
+        """What comes next, b"" once the client has closed its side; None where the pause was too
+        long or the connection has ended.
+        """
+        with trio.CancelScope(deadline=self._idle_until) as self._receiving:
+            try:
+                return await self._received()
+            except ENDED:
+                return None
+            finally:
+                self._receiving = None
+        return None
+
+    async def _received(self) -> bytes:
+        """What comes next. Raises one of ENDED."""
+        while not self.is_encrypted:  # It is waited for first: it is seldom here already.
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return os.read(self.socket.fileno(), RECEIVE_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+        return bytes(await self._stream.receive_some(RECEIVE_BYTES))
+
+    async def _serve(self, head: Head, received: bytes) -> bytes | None:
+        """Serve an ordinary request; what comes behind it, None where the connection ends."""
+        self._idle_until = math.inf
+        request = DirectRequest(head, received[head.size :], self, DATES)
+        if not await request.serve(self._app):
+            return None
+        if request.unread and not await self._passed_over(request):
+            return None
+        if self._context.terminated.is_set():
+            return None
+        self._be_idle()
+        if not request.ahead:
+            return await self._next()
+        await trio.lowlevel.checkpoint()  # Many requests may have come at once.
+        return request.ahead
+
+    async def _passed_over(self, request: DirectRequest) -> bool:
+        """Whether the rest of a body that nobody wants is here: who sends it looks for no answer
+        before.
+        """
+        if request.unread > UNREAD_BYTES_MAX:
+            return False
+        self._idle_until = trio.current_time() + UNREAD_S
+        while request.unread and not self._context.terminated.is_set():
+            received = await self._next()
+            if not received:
+                return False
+            request.take(received)
+        return not request.unread
+
+    async def receive(self) -> bytes:
+        """What comes while a request is served; b"" where nothing will."""
+        try:
+            return await self._received()
+        except ENDED:
+            return b""
 
     async def _handle(self, event: Event) -> None:
         if self._protocol is None or self._parts is None:
@@ -125,7 +199,7 @@ class HttpConnection:
         if data:
             await self._protocol.handle(RawData(data))
 
-    async def _send(self, event: Event) -> None:
+    async def send(self, event: Event) -> None:
         """What the protocol wants done. Sends are whole: cancellation waits for their end, which
         the kernel brings about where the peer takes nothing.
         """

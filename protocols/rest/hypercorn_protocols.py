@@ -21,6 +21,7 @@ from hypercorn.trio.worker_context import EventWrapper
 
 from broker.server.connection import forget_frames
 from protocols.rest.errors import BAD_REQUEST
+from protocols.rest.ordinary import TOGETHER_BYTES
 from protocols.rest.refusals import raw_refusal
 
 if TYPE_CHECKING:
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 HALF_CLOSED_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
-
-# A body up to this size is sent with its head; copying a larger one would cost more than a send.
-TOGETHER_BYTES = 64 * 1024
 
 HEAD = b"HEAD"
 
@@ -112,9 +110,21 @@ class Pause(EventWrapper):
             with trio.move_on_after(HALF_CLOSED_S):
                 await super().wait()
                 return
-            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
-            if info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT):
+            if _has_closed(self._sock):
                 raise PeerLeft
+
+
+async def peer_leaves(sock: trio.socket.SocketType) -> None:
+    """Wait until the client has closed its side of a connection from which nobody reads."""
+    while True:
+        await trio.sleep(HALF_CLOSED_S)
+        if _has_closed(sock):
+            return
+
+
+def _has_closed(sock: trio.socket.SocketType) -> bool:
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    return info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
 
 
 class Prompt(RawData):
@@ -127,6 +137,17 @@ class Http1(H11Protocol):
     """HTTP/1.1, whose refusals of its own are JSON, too. A short answer leaves in one piece."""
 
     _head = b""  # of an answer with a known length: its body follows at once
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of a request is here: the next one may go by another way."""
+        connection = self.connection
+        return (
+            self.stream is None
+            and isinstance(connection, h11.Connection)
+            and connection.our_state is connection.their_state is h11.IDLE
+            and connection.trailing_data == (b"", False)
+        )
 
     async def _create_stream(self, request: h11.Request) -> None:
         """Begin an answer, unless the method is HEAD in other letters: methods are told apart by

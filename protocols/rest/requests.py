@@ -7,9 +7,9 @@ what a URL cannot: `%2F` in a group's name does not end it.
 
 from __future__ import annotations
 
+import os
 import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from broker.access.acting import work_for
 from broker.access.rights import ANONYMOUS, Principal
 from broker.errors import BrokerError
 from broker.metrics import Number
@@ -59,8 +59,7 @@ class Exchange:
     """One request and what became of it."""
 
     def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
-        given = Headers(scope=scope).get("x-request-id", "")
-        self.request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        self.request_id = _given_id(scope) or os.urandom(16).hex()
         path = _origin_form(scope["raw_path"].decode("ascii"))
         self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
@@ -70,6 +69,7 @@ class Exchange:
         self.check_again: Callable[[], None] = _allowed
         self.status = 0
         self.code = ""  # of the error told, if one was
+        self.is_frequent = False  # as requests with messages are: none is logged unless it failed
         self._send = send
         self._working = working
         self._stopping = broker.stopping
@@ -83,10 +83,10 @@ class Exchange:
         if message["type"] == "http.response.start":
             await self._give_way()
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.request_id
+            headers = [*message["headers"], (b"x-request-id", self.request_id.encode())]
             if self._stopping.is_set() and self.scope["http_version"].startswith("1"):
-                headers["Connection"] = "close"  # HTTP/2 says it in a frame of its own.
+                headers.append((b"connection", b"close"))  # HTTP/2 says it in a frame of its own.
+            message = {**message, "headers": headers}
         elif self.allowance is not None:
             self.allowance.spend(0, len(message.get("body", b"")))
         await self._send(message)
@@ -117,6 +117,15 @@ class Exchange:
         return f"{method} {route.path}" if route is not None else "none"
 
 
+def _given_id(scope: Scope) -> str:
+    """The id that the client has given its request; "" for none, or a strange one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given: str = value.decode("latin-1")
+            return given if REQUEST_ID.fullmatch(given) else ""
+    return ""
+
+
 def _allowed() -> None:
     """Nobody asked for a right."""
 
@@ -140,6 +149,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send, self._working, self._broker)
+        work_for(exchange)  # One task may serve many: none works for the client before.
         self._working.count += 1
         try:
             try:
@@ -160,17 +170,19 @@ class Requests:
 
     def _record(self, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.arrived - exchange.waited_s
-        numbers = self._broker.metrics
-        numbers.number("braidlog_requests", "http", exchange.api).inc()
-        numbers.requests(exchange.api, "http").observe(seconds)
+        numbers, api = self._broker.metrics, exchange.api
+        numbers.number("braidlog_requests", "http", api).inc()
+        numbers.requests(api, "http").observe(seconds)
         if exchange.code:
             numbers.number("braidlog_errors", "http", exchange.code).inc()
-        tell = log.debug if exchange.scope["method"] in READING else log.info
+        is_usual = exchange.is_frequent and not exchange.code
+        is_quiet = is_usual or exchange.scope["method"] in READING
+        tell = log.debug if is_quiet else log.info
         tell(
             "request_served",
             protocol="http",
             request_id=exchange.request_id,
-            api=exchange.api,
+            api=api,
             path=exchange.scope["path"],
             status=exchange.status,
             ms=round(seconds * 1000, 1),

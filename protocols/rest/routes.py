@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker.access.acting import work_for
 from broker.access.listing import seen
 from broker.access.rights import CLUSTER, Action, Principal, Resource
 from broker.errors import LimitExceeded
@@ -27,6 +26,8 @@ from protocols.rest.proxying import Proxy
 from protocols.rest.requests import Handler
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from broker.access.quotas import Allowance
     from broker.broker import Broker
     from broker.topics.topic import Topic
@@ -61,9 +62,23 @@ class Served:
     needs_body: bool = True
     lists: bool = False  # It shows what its client may see: whoever has logged in may ask.
     within: bool = False  # The same of a tenant or namespace: whoever may see something in it.
+    frequent: bool = False  # As messages are: a request that went well is not logged.
 
 
 Described = tuple[str, Mapping[str, Served]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    """A handler as an application: around a function Starlette would put layers of its own, which
+    the router has already (`routing.py`).
+    """
+
+    serve: Handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self.serve(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
 class Routes:
@@ -86,12 +101,14 @@ class Routes:
 
         async def serve(request: Request) -> Response:
             method = "GET" if request.method == "HEAD" else request.method
-            if methods[method].action is not None:
-                await self._admit(request, methods[method])
+            served = methods[method]
+            request.scope["exchange"].is_frequent = served.frequent
+            if served.action is not None:
+                await self._admit(request, served)
             await self._broker.poller.give_way()
             return await handlers[method](request)
 
-        return Route(path, serve, methods=list(methods))
+        return Route(path, _Endpoint(serve), methods=list(methods))
 
     async def _admit(self, request: Request, served: Served) -> None:
         """Find out who asks, and check that they may. Raises NotAuthenticated, NotAuthorized,
@@ -102,7 +119,6 @@ class Routes:
         if identity is not None:
             exchange.principal = identity.principal
         exchange.at = at = origin(request)
-        work_for(exchange)
         exchange.allowance = _allowance(broker, exchange.principal, request)
         if served.lists and identity is not None:
             return

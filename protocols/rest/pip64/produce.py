@@ -6,7 +6,7 @@ written; what an append raises is told message by message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from protocols.rest.limits import (
     INLINE_BODY_BYTES,
     INLINE_SLOW_BYTES,
     MESSAGES_MAX,
+    PIECE_MESSAGES,
     PROPERTIES_BYTES_INLINE,
     PROPERTIES_MAX,
     RECORD_BYTES_MAX,
@@ -115,7 +116,7 @@ class Producing:
         if body_bytes > inline:
             records = await trio.to_thread.run_sync(writer.write_all, messages)
         else:
-            records = await _in_turns(writer, messages)
+            records = await _in_turns(writer, messages, self._broker.poller.give_way)
         version, ticket = await self._registry.register(topic, chosen)
         packed = None if version is None else version.to_bytes(8, "big")
         for record in records:
@@ -314,12 +315,20 @@ class _RecordWriter:
         return PRIMITIVES["BYTES"].write(msgspec.json.decode(text))
 
 
-async def _in_turns(writer: _RecordWriter, messages: Sequence[ProducedMessage]) -> list[Record]:
+async def _in_turns(
+    writer: _RecordWriter,
+    messages: Sequence[ProducedMessage],
+    give_way: Callable[[], Awaitable[None]],
+) -> list[Record]:
+    """The records, with others' turns between some of them and before what comes next."""
     records: list[Record] = []
-    for number, message in enumerate(messages):
-        if number % TURN_MESSAGES == TURN_MESSAGES - 1:
+    for number, message in enumerate(messages, 1):
+        if number % TURN_MESSAGES == 0:
             await trio.lowlevel.checkpoint()
-        records.append(writer.write(number, message))
+        elif number % PIECE_MESSAGES == 0:
+            await give_way()
+        records.append(writer.write(number - 1, message))
+    await give_way()
     return records
 
 

@@ -77,8 +77,10 @@ def pip64_routes(
         CursorApi(broker, small),
     )
     taken, right = messages.ProduceRequest, Action.PRODUCE
-    produce = Served(api.produce, right, body=taken, answer=messages.ProduceAnswer)
-    shipped = Served(api.produce_shipped, right, body=taken, answer=messages.ShippedAnswer)
+    produce = Served(api.produce, right, body=taken, answer=messages.ProduceAnswer, frequent=True)
+    shipped = Served(
+        api.produce_shipped, right, body=taken, answer=messages.ShippedAnswer, frequent=True
+    )
     other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
     return [
         # With a domain first: none of these is a path of a tenant, since a tenant is not called so.
@@ -133,6 +135,7 @@ def _subscription(base: str, routes: Routes, handlers: Handlers) -> list[Route]:
         Action.CONSUME,
         body=messages.UpdateCursor,
         answer=messages.CursorAnswer,
+        frequent=True,
     )
     return [
         route(f"{base}/cursor", GET=show, POST=update),

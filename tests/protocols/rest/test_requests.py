@@ -10,6 +10,8 @@ from starlette.routing import Route
 from broker.errors import TopicNotFound
 from protocols.rest import requests
 from protocols.rest.requests import ERROR_HANDLERS, Requests
+from protocols.rest.routes import Routes, Served
+from protocols.rest.routing import Answering
 from tests.protocols.rest.asgi import bare_broker, call
 
 
@@ -110,6 +112,23 @@ async def test_changes_are_logged_for_everybody_and_reading_for_the_curious(app,
     assert [(line["log_level"], line["api"]) for line in served] == [
         ("debug", "GET /fine/{name}"),
         ("info", "DELETE /fine/{name}"),
+    ]
+
+
+async def test_what_is_as_frequent_as_messages_is_logged_where_it_failed(broker, logged):
+    async def produce(request):
+        if request.query_params:
+            raise TopicNotFound("no topic x")
+        return PlainTextResponse("")
+
+    route = Routes(broker).route("/produce", POST=Served(produce, None, frequent=True))
+    app = Requests(Answering([route], ERROR_HANDLERS), broker)
+    await call(app, "POST", "/produce")
+    await call(app, "POST", "/produce?fails")
+    served = [line for line in logged if line["event"] == "request_served"]
+    assert [(line["log_level"], line["status"]) for line in served] == [
+        ("debug", 200),
+        ("info", 404),
     ]
 
 
