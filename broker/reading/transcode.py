@@ -110,9 +110,15 @@ def read_steps(
     *,
     bytes_max: int,
     records_max: int | None = None,
+    fills: bool = False,
 ) -> Steps[ReadResult]:
-    """`read_as` in steps: what is in memory in the reader's format is read without a wait."""
+    """`read_as` in steps: what is in memory in the reader's format is read without a wait.
+
+    With `fills`, where there is more, the next entries follow as far as `bytes_max` reaches, the
+    last one cut there; `next_offset` is at or below the first offset of what was cut.
+    """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
+    reader.fills = fills
     yield from reader.steps()
     return reader.result
 
@@ -139,6 +145,7 @@ class Reader(abc.ABC):
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
         self._ended = False
+        self.fills = False  # See `read_steps`.
         self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
@@ -205,7 +212,7 @@ class Reader(abc.ABC):
         """End the read where a batch as large as the last one finds no room: what follows is most
         likely no smaller, and would be read for nothing.
         """
-        if batch.header.body_format == self._format and self.result.parts:
+        if batch.header.body_format == self._format and self.result.parts and not self.fills:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
     def _take(self, batch: Batch) -> Steps[None]:
@@ -356,7 +363,7 @@ class _FormatReader(Reader):
         if made is None:
             return False
         if not made.count:
-            self._ended = made.is_full and bool(result.parts)
+            self._ended = made.is_full and bool(result.parts) and not self.fills
             return False
         result.add(made.records, made.count, made.first_offset)
         result.next_offset = made.next_offset
@@ -374,6 +381,9 @@ class _FormatReader(Reader):
             body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
         if result.parts and result.size + len(body) > self._bytes_max:
             self._ended = True
+            if self.fills:
+                room = self._bytes_max - result.size
+                result.add(body[:room], count * room // len(body), start_offset)  # about so many
             return
         if count:
             result.as_stored = result.as_stored or not result.parts
@@ -394,8 +404,8 @@ class _FormatReader(Reader):
             self._record_bytes = len(body) // fitting
             if result.size + len(body) > self._bytes_max:
                 fitting, size = self._fitting(encoded, batch.base_offset, len(body))
-                body = body[:size]
-            if fitting:
+                body = body[: max(size, self._bytes_max - result.size) if self.fills else size]
+            if body:
                 result.add(body, fitting, carried[0].offset)
             if fitting < len(carried):
                 next_offset = carried[fitting].offset
@@ -404,7 +414,7 @@ class _FormatReader(Reader):
             passed = sum(record.offset < next_offset for record in decoded.records)
             result.left_out += passed - sum(record.offset < next_offset for record in carried)
         result.next_offset = max(next_offset, result.next_offset)
-        if result.parts and result.size + self._record_bytes > self._bytes_max:
+        if result.parts and result.size + self._record_bytes > self._bytes_max and not self.fills:
             self._ended = True  # What follows is most likely no smaller.
         if decoded.failed is not None and not self._ended:
             self._refuse(result.next_offset, decoded.failed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.limits import ACCEPT_PAUSE_S
+from broker.limits import ACCEPT_PAUSE_S, ACCEPTED_PER_TURN
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -28,10 +28,15 @@ async def accept_all(
 
     `protocol` is what they count for, `name` the listener in the log. `listening` does not block.
     """
+    accepted = 0  # in this turn
     while True:
+        if accepted == ACCEPTED_PER_TURN:
+            accepted = 0
+            await trio.lowlevel.checkpoint()
         try:
             sock, _ = listening.accept()
         except BlockingIOError:
+            accepted = 0
             await trio.lowlevel.wait_readable(listening)
             continue
         except OSError as error:
@@ -41,8 +46,8 @@ async def accept_all(
                 )
                 await trio.sleep(ACCEPT_PAUSE_S)
             continue  # Else it is about that connection alone: accept(2), "Error handling".
+        accepted += 1
         if broker.admission.admit(protocol, name):
             start(sock)
         else:
             sock.close()
-        await trio.lowlevel.checkpoint()

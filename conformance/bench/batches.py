@@ -9,11 +9,19 @@ only the processor time counts.
 """
 
 import argparse
-import statistics
 import sys
 from contextlib import ExitStack
 
-from conformance.bench.peers import WARM_UP_S, Figures, Row, Server, generator, given, measure
+from conformance.bench.peers import (
+    WARM_UP_S,
+    Figures,
+    Row,
+    Server,
+    generator,
+    given,
+    measure,
+    medians,
+)
 from conformance.server import RunningBroker
 
 BATCHES = 3  # The version of Produce from which on sets are record batches.
@@ -27,11 +35,6 @@ def braidlog(mode: str, stack: ExitStack) -> Server:
     settings = [f"log.durability={mode}"]
     broker = stack.enter_context(RunningBroker(settings=settings))
     return Server(mode, "kafka", broker.addresses["kafka"], broker.pid, BATCHES)
-
-
-def medians(runs: list[Figures]) -> Figures:
-    """Of every figure."""
-    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 def table(found: dict[str, Figures]) -> str:

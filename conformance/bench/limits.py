@@ -27,11 +27,16 @@ def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
         "L": _loopback(seconds),
         "W": _appends(folder, seconds, PIECE, lambda fd: None) * PIECE / MB,
         "P": _ping_pong(seconds),
-        "S": _appends(folder, seconds, 1024, os.fdatasync),
+        "S": syncs_per_second(folder, seconds),
         "D": _appends(folder, seconds, PIECE, os.fdatasync) * PIECE / MB,
         "H": bare_rate,
         "H us": bare_us,
     }
+
+
+def syncs_per_second(folder: Path, seconds: float) -> float:
+    """fdatasyncs of 1 KiB appends, one after the other."""
+    return _appends(folder, seconds, 1024, os.fdatasync)
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

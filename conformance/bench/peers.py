@@ -2,9 +2,11 @@
 
 Braidlog, synced and written, beside other brokers that run already, by load generators that know
 nothing of any of them. Brokers take turns within a round; every figure is the median over the
-rounds, with the broker's processor time for a message. BIN is a generator of Kafka requests that
-takes `raw|sync -addr A -topic T -version V -seconds S [-mix] [-size N] [-conns N]` and prints one
-line of JSON with `msg_per_s`, and `p50_ms` and `p999_ms` for `sync`.
+rounds, with the broker's processor time for a message. The goals of `peer_goals.py` are judged:
+a Kafka with "flushed" in its NAME syncs before it acknowledges, others are as shipped. BIN is a
+generator of Kafka requests that takes `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix]
+[-size N] [-conns N]` and prints one line of JSON with `messages`, `msg_per_s`, and for `sync`
+`p50_ms` and `p999_ms`.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,13 +26,23 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from conformance.bench import mixed, pulsar_load
+from conformance.bench import peer_goals as goals
+from conformance.bench.latency import publish_to_receive
+from conformance.bench.limits import syncs_per_second
+from conformance.bench.many import one_in_flight
 from conformance.bench.process import cpu_seconds
+from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 WARM_UP_S = 10.0  # Of each broker before anything counts: a JIT needs it.
 LIBRDKAFKA_BYTES = 100
 IN_FLIGHT = 1000
 MIXED_BLOCKS = 20
+RECEIVE_RATE = 1000
+# What a fetch reads is written before, and must not end in so many seconds: at its end it waits.
+FILL_S, FETCH_S = "3", "0.4"
+
+OWN = "Braidlog, "  # before the mode
 
 Figures = dict[str, float]
 
@@ -56,20 +69,24 @@ class Server:
         return host, int(port)
 
 
+Run = Callable[[Server, str, float], tuple[int, Figures]]  # messages, and what else it tells
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work, done by one generator."""
+    """One kind of work, done by one generator on a topic for so many seconds."""
 
     name: str
     protocol: str
-    run: Callable[[Server, float], tuple[int, Figures]]  # messages, and what else it tells
+    run: Run
+    prepare: Callable[[Server, str], None] | None = None  # what is not measured
 
 
-def generator(binary: str, *arguments: str) -> Callable[[Server, float], tuple[int, Figures]]:
+def generator(binary: str, *arguments: str) -> Run:
     """A run of BIN with these arguments."""
 
-    def run(server: Server, seconds: float) -> tuple[int, Figures]:
-        command = [binary, arguments[0], "-addr", server.address, "-topic", server.topic()]
+    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+        command = [binary, arguments[0], "-addr", server.address, "-topic", topic]
         command += ["-version", str(server.version), "-seconds", str(seconds), *arguments[1:]]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         told = json.loads(done.stdout.splitlines()[-1])
@@ -79,12 +96,22 @@ def generator(binary: str, *arguments: str) -> Callable[[Server, float], tuple[i
     return run
 
 
-def librdkafka(server: Server, seconds: float) -> tuple[int, Figures]:
+def fetches(name: str, binary: str, size: int) -> Row:
+    """Reads from the beginning of what was written before."""
+    fill = generator(binary, "raw", "-mix", "-size", str(size), "-seconds", FILL_S)
+
+    def prepare(server: Server, topic: str) -> None:
+        fill(server, topic, 0)
+
+    return Row(name, "kafka", generator(binary, "fetch", "-seconds", FETCH_S), prepare)
+
+
+def librdkafka(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
     """Messages of random bytes by confluent-kafka, with its defaults and acks of all."""
     settings: dict[str, str | int] = {"bootstrap.servers": server.address, "acks": "all"}
     if server.version == 0:
         settings |= {"api.version.request": "false", "broker.version.fallback": "0.8.2.1"}
-    producer, topic = Producer(settings), server.topic()
+    producer = Producer(settings)
     values = [os.urandom(LIBRDKAFKA_BYTES) for _ in range(1000)]
     started, sent = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
@@ -100,41 +127,70 @@ def librdkafka(server: Server, seconds: float) -> tuple[int, Figures]:
     return sent, {"rate": sent / (time.perf_counter() - started)}
 
 
-def pulsar_sends(server: Server, seconds: float) -> tuple[int, Figures]:
+def pulsar_sends(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
     """Unbatched SENDs that differ, from prepared frames."""
     blocks = mixed.pulsar_blocks(100, pulsar_load.BLOCK, MIXED_BLOCKS)
     started = time.perf_counter()
-    sent = pulsar_load.blocks_in_flight(
-        server.host_and_port, server.topic(), blocks, seconds, IN_FLIGHT
-    )
+    sent = pulsar_load.blocks_in_flight(server.host_and_port, topic, blocks, seconds, IN_FLIGHT)
     return sent, {"rate": sent / (time.perf_counter() - started)}
+
+
+def pulsar_synchronous(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    """A hundred producers of one topic, each with one message in flight."""
+    frame = pulsar_load.send_frame(0, os.urandom(100))
+    with ExitStack() as stack:
+        wires = [stack.enter_context(PulsarWire(server.host_and_port)) for _ in range(100)]
+        for wire in wires:
+            wire.open_producer(topic)
+        sent = one_in_flight([wire.socket for wire in wires], frame, seconds)
+    return sent, {"rate": sent / seconds}
+
+
+def receives(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    """From the scheduled time of a send to its receipt, at a modest rate."""
+    found = sorted(publish_to_receive(server.host_and_port, topic, RECEIVE_RATE, seconds))
+    count = len(found)
+    times = {"p50_ms": found[count // 2] * 1000, "p999_ms": found[count * 999 // 1000] * 1000}
+    return count, times | {"rate": RECEIVE_RATE}
 
 
 def rows(load: str | None) -> list[Row]:
     """What is measured; without a generator of Kafka requests, less."""
     found = [
-        Row("librdkafka, 100 B", "kafka", librdkafka),
-        Row("Pulsar unbatched, 100 B, 1,000 in flight", "pulsar", pulsar_sends),
+        Row(goals.LIBRDKAFKA, "kafka", librdkafka),
+        Row(goals.PULSAR_SENDS, "pulsar", pulsar_sends),
+        Row(goals.PULSAR_SYNC_100, "pulsar", pulsar_synchronous),
+        Row(goals.RECEIVE, "pulsar", receives),
     ]
     if load is not None:
         sync = ("sync", "-size", "100", "-conns")
+        mixed_1k = generator(load, "raw", "-mix", "-size", "1000")
         found += [
-            Row("raw produce, 100 B, mixed", "kafka", generator(load, "raw", "-mix")),
-            Row("raw produce, 100 B, equal (a limit)", "kafka", generator(load, "raw")),
-            Row(
-                "raw produce, 1 KB, mixed", "kafka", generator(load, "raw", "-mix", "-size", "1000")
-            ),
-            Row("1 synchronous producer", "kafka", generator(load, *sync, "1")),
-            Row("100 synchronous producers", "kafka", generator(load, *sync, "100")),
+            Row(goals.MIXED, "kafka", generator(load, "raw", "-mix")),
+            Row(goals.EQUAL, "kafka", generator(load, "raw")),
+            Row(goals.MIXED_1K, "kafka", mixed_1k),
+            fetches(goals.FETCH, load, 100),
+            fetches(goals.FETCH_1K, load, 1000),
+            Row(goals.SYNC_1, "kafka", generator(load, *sync, "1")),
+            Row(goals.SYNC_100, "kafka", generator(load, *sync, "100")),
         ]
     return found
 
 
 def measure(server: Server, row: Row, seconds: float) -> Figures:
     """One run."""
+    topic = server.topic()
+    if row.prepare is not None:
+        row.prepare(server, topic)
     before = cpu_seconds(server.pid)
-    messages, figures = row.run(server, seconds)
+    messages, figures = row.run(server, topic, seconds)
     return figures | {"cpu_us": (cpu_seconds(server.pid) - before) * 1e6 / max(messages, 1)}
+
+
+def medians(runs: list[Figures]) -> Figures:
+    """Of every figure that all of the runs have."""
+    names = set(runs[0]).intersection(*runs)
+    return {name: statistics.median(run[name] for run in runs) for name in names}
 
 
 def table(results: dict[tuple[str, str], list[Figures]]) -> str:
@@ -144,10 +200,9 @@ def table(results: dict[tuple[str, str], list[Figures]]) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for (row, server), runs in results.items():
-        cells = [row, server]
+        cells, figures = [row, server], medians(runs)
         for name, digits in (("rate", 0), ("cpu_us", 2), ("p50_ms", 2), ("p999_ms", 1)):
-            values = [run[name] for run in runs if name in run]
-            cells.append(f"{statistics.median(values):,.{digits}f}" if values else "")
+            cells.append(f"{figures[name]:,.{digits}f}" if name in figures else "")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -161,15 +216,22 @@ def given(protocol: str, text: str) -> Server:
 
 def own(mode: str, broker: RunningBroker) -> list[Server]:
     """Braidlog at each of its listeners that something else can be compared with."""
-    name = f"Braidlog, {mode}"
+    name = OWN + mode
     return [
         Server(name, protocol, broker.addresses[protocol], broker.pid, 0)
         for protocol in ("kafka", "pulsar")
     ]
 
 
+def role(protocol: str, name: str) -> str:
+    """What a broker is in the goals."""
+    if name.startswith(OWN):
+        return name.removeprefix(OWN)
+    return goals.FLUSHED if protocol == "kafka" and "flushed" in name else protocol
+
+
 def main() -> int:
-    """Exit code 0 when everything ran."""
+    """Exit code 0 when everything ran, whatever became of the goals."""
     parser = argparse.ArgumentParser(prog="python -m conformance.bench.peers", description=__doc__)
     parser.add_argument("--load", metavar="BIN")
     parser.add_argument("--kafka", action="append", default=[], metavar="NAME=HOST:PORT,PID[,3]")
@@ -193,14 +255,20 @@ def main() -> int:
             if row.protocol == one.protocol
         ]
         warmed: set[str] = set()
-        for number, (row, server) in itertools.product(range(arguments.rounds), work):
-            if server.address not in warmed:
-                warmed.add(server.address)
-                measure(server, row, arguments.warm_up)
-            print(f"round {number + 1}: {row.name}: {server.name}", file=sys.stderr)
-            runs = results.setdefault((row.name, server.name), [])
-            runs.append(measure(server, row, arguments.seconds))
+        roles = {one.name: role(one.protocol, one.name) for one in servers}
+        for number in range(1, arguments.rounds + 1):
+            disk = {"rate": syncs_per_second(Path(tempfile.gettempdir()), 1.0)}
+            results.setdefault((goals.DISK, goals.MACHINE), []).append(disk)
+            for row, server in work:
+                if server.address not in warmed:
+                    warmed.add(server.address)
+                    measure(server, row, arguments.warm_up)
+                print(f"round {number}: {row.name}: {server.name}", file=sys.stderr)
+                runs = results.setdefault((row.name, server.name), [])
+                runs.append(measure(server, row, arguments.seconds))
     print(table(results))
+    found = {(row, roles.get(name, name)): medians(runs) for (row, name), runs in results.items()}
+    print("\n".join(goals.verdicts(found)))
     if arguments.json:
         named = [
             {"work": row, "broker": name, "runs": runs} for (row, name), runs in results.items()

@@ -23,6 +23,7 @@ from protocols.kafka.names import PROTOCOL
 from storage.codecs.api import Buffer, Codec
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
+from storage.codecs.kafka_layout import entry_bytes
 
 if TYPE_CHECKING:
     from broker.reading.transcode import ReadResult
@@ -36,8 +37,8 @@ READ_COST_BYTES = 64 * 1024
 PARTITIONS_PER_TURN = 500
 # More parts of fewer bytes each are made one.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
-BATCHES_VERSION = 4  # from here on clients read record batches, format 2
-WHOLE_VERSION = 3  # from here on the first batch of an answer is whole, and order matters
+BATCHES_VERSION = 4  # From here on clients read record batches, format 2, and get whole ones.
+WHOLE_VERSION = 3  # From here on the first message of an answer is whole, and order matters.
 
 
 @dataclass(slots=True)
@@ -121,6 +122,7 @@ class _Fetching:
         self._bytes_min = request.bytes_min
         self._codec: Codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
         self._gives_whole = version >= WHOLE_VERSION
+        self._cuts = version < BATCHES_VERSION
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
         self._room = 0  # for the answer, of the turn that is under way
 
@@ -210,7 +212,10 @@ class _Fetching:
             if reading.parts:
                 yield trio.lowlevel.checkpoint()
             wanted = min(max(room, 1), BYTES_PER_TURN)
-            result = yield from read_steps(partition, self._codec, reading.offset, bytes_max=wanted)
+            fills = self._cuts and wanted == room
+            result = yield from read_steps(
+                partition, self._codec, reading.offset, bytes_max=wanted, fills=fills
+            )
             if not result.parts and result.next_offset == reading.offset:
                 return
             before = reading.size
@@ -219,30 +224,48 @@ class _Fetching:
                 name = partition.topic.name.full
                 self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             room -= max(result.size, reading.size - before)
-            # What follows is most likely no smaller than what came last: reading it for a part of
-            # it is in vain, but where most of the room is left.
-            if result.parts and room < len(result.parts[-1]) and room <= reading.size:
+            # A batch that is no smaller than the last one would be read in vain, but where most of
+            # the room is left.
+            is_last = result.parts and room < len(result.parts[-1]) and room <= reading.size
+            if is_last and not self._cuts:
                 room = 0
 
     def _add(self, reading: Reading, result: ReadResult, room: int) -> None:
-        """Take what was read, if it fits; what does not comes first in one of the next answers.
+        """Take what was read if it fits, or a part of it where the reader's messages may be cut;
+        what is not taken comes first in one of the next answers.
 
         The first of a partition is taken in any case where it is foreign, and where it is alone in
-        the answer. A set of Kafka's own that its client has no room for is cut there, as 0.8 does,
-        which tells that client to ask for more bytes; later ones get the first of all whole.
+        the answer of a client that reads batches.
         """
-        own_room = reading.target.bytes_max - reading.size
-        too_large = result.as_stored and not self._gives_whole and result.size > own_room
-        goes_first = not reading.parts and (self._is_alone or not result.as_stored)
-        if result.size <= room or (goes_first and not too_large):
+        limit = room
+        if result.size > room:
+            if self._cuts and result.as_stored and not reading.parts:
+                limit = self._first_limit(reading, result.parts[0], room)
+            elif not reading.parts and (self._is_alone or not result.as_stored):
+                limit = result.size
+        if result.size <= limit:
             reading.parts += _joined(result)
             reading.size += result.size
             reading.records += result.record_count
             reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
-        elif too_large and (goes_first or room >= own_room):
-            reading.parts.append(memoryview(result.parts[0])[:own_room])
-            reading.size += own_room
-            reading.records += result.record_count * own_room // result.size  # about so many
+        elif self._cuts and limit > 0:  # One part alone can be larger than what was asked for.
+            reading.parts.append(memoryview(result.parts[0])[:limit])
+            reading.size += limit
+            reading.records += result.record_count * limit // result.size  # about so many
+
+    def _first_limit(self, reading: Reading, stored: Buffer, room: int) -> int:
+        """Bytes to give of the stored set that comes first in its partition and is too large.
+
+        At least its first message where that is alone in the answer; in versions 0 to 2 only as
+        much of that as its client asks for: a part of a message tells it to ask for more.
+        """
+        message = entry_bytes(stored)
+        if message <= room:
+            return room
+        own_room = reading.target.bytes_max
+        if self._gives_whole:
+            return message if self._is_alone else 0
+        return min(message, own_room) if self._is_alone or own_room <= room else 0
 
 
 def _joined(result: ReadResult) -> list[Buffer]:

@@ -35,6 +35,7 @@ from storage.codecs.kafka_layout import (
     inner_set,
     open_wrapper,
     plain_value,
+    skip_below,
 )
 from storage.codecs.kafka_prepare import packed
 from storage.codecs.record import Record
@@ -66,19 +67,11 @@ class KafkaCodec(BodyCodec):
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """Entry starts; a wrapper's offset is the one after the entry before it.
-
-        Entries below start_offset are only stepped over: each carries its last offset.
-        """
+        """Entry starts; a wrapper's offset is the one after the entry before it."""
         data = memoryview(body)
-        first, pos, end = base_offset, 0, len(data)
-        step = ENTRY.unpack_from
-        while end - pos >= ENTRY_MIN:  # hot: see make bench
-            last, size = step(data, pos)
-            if last >= start_offset or size < MESSAGE_MIN:
-                break
-            first, pos = last + 1, pos + ENTRY.size + size
-        while pos < end:
+        pos, before = skip_below(data, start_offset)
+        first = base_offset if before is None else before + 1
+        while pos < len(data):
             attributes, stop = entry(data, pos)
             offset = OFFSET.unpack_from(data, pos)[0]
             yield first if attributes & CODEC_BITS else offset, pos
@@ -140,7 +133,9 @@ def _decode_set(
     records_max, bytes_max = limits
     head, size_at = HEAD.unpack_from, SIZE.unpack_from
     records = decoded.records
-    pos, end = _first_at(data, start_offset, decoded), len(data)
+    (pos, before), end = skip_below(data, start_offset), len(data)
+    if before is not None:
+        decoded.next_offset = before + 1
     stop_pos = min(pos + bytes_max, end)
     pos = _decode_equal(data[:stop_pos], pos, append_us, records_max, decoded)
     while pos < stop_pos and len(records) < records_max:  # hot: see make bench
@@ -171,19 +166,6 @@ def _decode_set(
         decoded.next_offset = offset + 1
         pos = stop
     return pos >= end
-
-
-def _first_at(data: bytes, start_offset: int, decoded: Decoded) -> int:
-    """Step over the entries below start_offset: each carries its last offset."""
-    step, head = ENTRY.unpack_from, ENTRY.size
-    pos, end = 0, len(data)
-    while end - pos >= ENTRY_MIN:  # hot: see make bench
-        offset, size = step(data, pos)
-        stop = pos + head + size
-        if offset >= start_offset or size < MESSAGE_MIN or stop > end:
-            break
-        decoded.next_offset, pos = offset + 1, stop
-    return pos
 
 
 def _decode_equal(data: bytes, pos: int, append_us: int, records_max: int, decoded: Decoded) -> int:

@@ -3,11 +3,13 @@ meaning and changes nothing. Layout: Kafka 0.8 protocol guide, "Message sets".
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable
 
 from storage.codecs import compression
 from storage.codecs.api import Buffer
 from storage.codecs.compression import INFLATED_BYTES_MAX
+from storage.codecs.quick import SPEEDUPS
 from storage.errors import CorruptBody, UnreadableBody
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
@@ -47,6 +49,36 @@ def entry(data: Buffer, pos: int) -> tuple[int, int]:
     if magic:
         raise CorruptBody(f"message of format {magic} in a set of format 0")
     return attributes, stop
+
+
+def entry_bytes(data: Buffer) -> int:
+    """Size of the entry at the beginning of a stored set."""
+    return ENTRY.size + int(SIZE.unpack_from(data, OFFSET.size)[0])
+
+
+def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
+    """Where the first entry is that ends at or above an offset, or that is not whole; and the
+    offset of the entry before it. Entries below it are only stepped over: each carries its last
+    offset.
+    """
+    step, head, end = ENTRY.unpack_from, ENTRY.size, len(data)
+    pos = 0
+    before: int | None = None
+    if end < ENTRY_MIN or step(data)[0] >= start_offset:
+        return pos, before
+    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
+    if found:
+        places = memoryview(found).cast("q")
+        number = bisect_left(places, start_offset, key=lambda at: step(data, at)[0])
+        pos = places[number] if number < len(places) else end
+        return pos, int(step(data, places[number - 1])[0])
+    while end - pos >= ENTRY_MIN:  # hot: see make bench
+        offset, size = step(data, pos)
+        stop = pos + head + size
+        if offset >= start_offset or size < MESSAGE_MIN or stop > end:
+            break
+        before, pos = offset, stop
+    return pos, before
 
 
 def plain_value(data: Buffer, pos: int, stop: int) -> tuple[int, int, int]:

@@ -1,5 +1,7 @@
 """Fetch through the wire: what it gives, when it waits, and what wakes it."""
 
+import random
+
 import pytest
 import trio
 import trio.testing
@@ -277,14 +279,103 @@ async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, clie
     assert [index for index, part in reply.topics[b"wide"].items() if part.size] == [0]
 
 
-async def test_a_set_is_filled_up_with_a_part_of_the_next_where_most_room_is_left(
-    client: Client,
+OLD_VERSIONS = [None, 1, 2, 3]  # None: version 0, by construct
+
+
+async def fetch_bytes(client: Client, version: int | None, offset: int, bytes_max: int) -> bytes:
+    """The message set of one partition, for an answer that may be as large as it likes."""
+    target = m.FetchTarget(offset, bytes_max)
+    request = m.FetchRequest(-1, 0, 1, {FOO: {0: target}}, 1 << 20)
+    reply = await client.call(request, version)
+    assert isinstance(reply, m.FetchReply)
+    fetched = reply.topics[FOO][0]
+    assert fetched.error == 0
+    parts = fetched.parts  # of a table one view
+    return bytes(parts) if isinstance(parts, memoryview) else b"".join(parts)
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+async def test_a_fetch_is_filled_to_the_last_byte_over_the_borders_of_stored_sets(
+    client: Client, version: int | None
 ) -> None:
-    for size in (100, 3000):
-        await produce_one(client, message_set(bytes(size), b"x"))
-    fetched = await fetch_one(client, 0, 1000)
-    assert fetched.size == 1000
-    assert [offset for offset, _ in values(fetched)] == [0, 1]
+    found = [b"", b"aa", b"b" * 70, b"c", b"d" * 30, b"e"]
+    for first, end in ((0, 2), (2, 3), (3, 6)):
+        await produce_one(client, message_set(*found[first:end]))
+    log = [message(value, None, offset) for offset, value in enumerate(found)]
+    for offset in range(len(log)):
+        rest = b"".join(log[offset:])
+        for bytes_max in range(len(rest) + 2):
+            at_least = len(log[offset]) if version == 3 else 0
+            wanted = rest[: max(bytes_max, at_least)]
+            assert await fetch_bytes(client, version, offset, bytes_max) == wanted
+
+
+@pytest.mark.parametrize("version", OLD_VERSIONS)
+async def test_a_fetch_is_filled_with_parts_of_foreign_messages_behind_the_first(
+    broker: Broker, client: Client, version: int | None
+) -> None:
+    found = [b"own", b"x", b"y" * 50, b"", b"z" * 9, b"own again"]
+    await produce_one(client, message_set(found[0]))
+    foreign_append(broker, "foo", found[1:5])
+    await produce_one(client, message_set(found[5]))
+    log = [message(value, None, offset) for offset, value in enumerate(found)]
+    for offset in range(len(log)):
+        rest = b"".join(log[offset:])
+        is_whole = version == 3 or 1 <= offset < 5
+        for bytes_max in range(1, len(rest) + 2):
+            wanted = rest[: max(bytes_max, len(log[offset]) if is_whole else 0)]
+            assert await fetch_bytes(client, version, offset, bytes_max) == wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whoever_drops_what_is_cut_reads_every_message_once(
+    broker: Broker, client: Client, seed: int
+) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    wrote: list[bytes] = []
+    for _ in range(30):
+        found = [chance.randbytes(chance.randrange(200)) for _ in range(chance.randrange(1, 9))]
+        wrote += found
+        if chance.random() < 0.3:
+            foreign_append(broker, "foo", found)
+        else:
+            await produce_one(client, message_set(*found))
+    read: list[tuple[int, bytes]] = []
+    while len(read) < len(wrote):
+        bytes_max = chance.randrange(300, 3000)
+        fetched = await fetch_one(client, len(read), bytes_max)
+        if fetched.size < bytes_max:
+            assert len(read) + len(values(fetched)) == len(wrote)
+        read += values(fetched)
+    assert read == list(enumerate(wrote))
+
+
+async def test_what_no_room_is_left_for_is_cut_within_the_answers_limit(
+    broker: Broker, open_client: OpenClient
+) -> None:
+    client = Client(await open_client("kafka", fetch_bytes_max=1000))
+    await broker.topics.create(TopicName("public", "default", "wide"), 2)
+    sets = {index: message_set(*[bytes(100)] * 5) for index in range(2)}
+    await client.call(produce(b"wide", sets))
+    request = m.FetchRequest(-1, 0, 1, {b"wide": dict.fromkeys(range(2), m.FetchTarget(0, 5000))})
+    reply = await client.call(request)
+    assert isinstance(reply, m.FetchReply)
+    first, second = (fetched.size for fetched in reply.topics[b"wide"].values())
+    assert sorted((first, second)) == [1000 - 5 * 126, 5 * 126]
+
+
+async def test_nothing_follows_what_was_cut_while_a_fetch_waits_for_more(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    await produce_one(client, message_set(bytes(100), bytes(100)))
+    log = message(bytes(100), None, 0) + message(bytes(100), None, 1)
+    await client.send(fetch(FOO, {0: (0, 200)}, wait_ms=3_600_000, bytes_min=1000))
+    await until(lambda: len(broker.waiters) == 1)
+    await produce_one(await another(open_client), message_set(bytes(900)))
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert b"".join(map(bytes, reply.topics[FOO][0].parts)) == log[:200]
 
 
 async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(

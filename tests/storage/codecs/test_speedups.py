@@ -11,7 +11,7 @@ from broker.errors import CorruptBatch
 from protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from protocols.pulsar.messages import NO_SEQUENCE
 from protocols.pulsar.runs import JOINED_ENTRY_BYTES
-from storage.codecs import kafka_prepare, quick
+from storage.codecs import kafka_layout, kafka_prepare, quick
 from storage.codecs.base import Stored, Wanted
 from storage.codecs.iggy import IGGY, RECORD_HEAD
 from storage.codecs.kafka import KAFKA
@@ -91,6 +91,22 @@ def test_checked_messages_are_stamped_again(in_python):
     assert ours == theirs
     with pytest.raises((TypeError, BufferError)):
         C.kafka_check_and_stamp(bytes(data), 5, NO_LIMIT)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_place_of_an_offset_in_sets_sound_and_mutated(seed, in_python):
+    chance = random.Random(seed)
+    for _ in range(ROUNDS):
+        records = [
+            Record(offset, 1, value=chance.randbytes(chance.randrange(9)))
+            for offset in sorted(chance.sample(range(40), 12))
+        ]
+        data = KAFKA.encode(records, 0)
+        if chance.random() < 0.5:
+            data = data[: chance.randrange(len(data))]
+        for offset in range(-1, 42):
+            ours = kafka_layout.skip_below(data, offset)
+            assert ours == in_python(kafka_layout, kafka_layout.skip_below, data, offset), seed
 
 
 def keyed_entry(chance):

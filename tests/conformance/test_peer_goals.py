@@ -1,0 +1,37 @@
+"""The goals beside other brokers: what is judged, and what is said where something is missing."""
+
+from conformance.bench import peer_goals as goals
+from conformance.bench.peers import medians, role, rows
+
+
+def test_roles_come_from_the_names_of_the_brokers():
+    assert role("kafka", "Braidlog, synced") == goals.SYNCED
+    assert role("pulsar", "Braidlog, written") == goals.WRITTEN
+    assert role("kafka", "Kafka 4.3.1") == goals.KAFKA
+    assert role("kafka", "Kafka 4.3.1 flushed") == goals.FLUSHED
+    assert role("pulsar", "Pulsar 4.2.4") == goals.PULSAR
+
+
+def test_every_goal_is_of_a_row_that_is_measured():
+    measured = {row.name for row in rows("generator")} | {goals.DISK}
+    figures = {"rate": 1.0, "cpu_us": 1.0, "p50_ms": 1.0, "p999_ms": 1.0}
+    brokers = (goals.SYNCED, goals.WRITTEN, goals.KAFKA, goals.FLUSHED, goals.PULSAR, goals.MACHINE)
+    found = {(row, broker): figures for row in measured for broker in brokers}
+    assert not [line for line in goals.verdicts(found) if line.startswith("not measured")]
+
+
+def test_a_goal_is_reached_or_missed_or_not_measured():
+    synced = {"rate": 30.0, "p50_ms": 2.0, "p999_ms": 11.0}
+    found = {
+        (goals.SYNC_100, goals.SYNCED): synced,
+        (goals.SYNC_100, goals.FLUSHED): {"rate": 10.0},
+    }
+    lines = goals.verdicts(found)
+    assert f"reached  {goals.SYNC_100}: rate of Kafka flushed: 3.00 (at least 3)" in lines
+    assert f"MISSED   {goals.SYNC_100}: p99.9 by p50: 5.50 (at most 5)" in lines
+    assert f"not measured  {goals.SYNC_100}: rate of Kafka as shipped (at least 0.35)" in lines
+
+
+def test_medians_are_of_what_every_run_told():
+    runs = [{"rate": 1.0, "p50_ms": 3.0}, {"rate": 2.0}, {"rate": 9.0, "p50_ms": 1.0}]
+    assert medians(runs) == {"rate": 2.0}
