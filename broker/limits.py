@@ -77,9 +77,9 @@ CLOSE_S = 5.0  # For an ended connection to take its last answers.
 # For the peer to close its side after ours, so that no reset overtakes the last answer.
 LINGER_S = 1.0
 LINGER_BYTES_MAX = 4 * MIB  # What is read and thrown away meanwhile.
-# Connections accepted before others have their turn: some 10 ms until these can be served. Taken one
-# at a time, each waited for a pass over those before it: the last of a hundred that came together
-# was answered after a quarter of a second.
+# Connections accepted before others have their turn: some 10 ms until these can be served. Taken
+# one at a time, each waited for a pass over those before it: the last of a hundred that came
+# together was answered after a quarter of a second.
 ACCEPTED_PER_TURN = 16
 ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at once would spin.
 
