@@ -7,6 +7,7 @@ protocol.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -122,7 +123,7 @@ class Dispatchers:
                 for dispatcher in gone:
                     self._drop(_key(dispatcher))
             self._ending.update(gone)
-            self.closing.add(self._end(gone))
+            self.closing.add(self._end(deque(gone)))
 
     def _of(self, topic: Topic, event: TopicEvent) -> Iterable[Dispatcher]:
         """Those that may be of partitions that are gone; a namespace may be renamed with thousands
@@ -133,9 +134,12 @@ class Dispatchers:
         numbers = (one.partition_id for one in topic.partitions)
         return [one for number in numbers for one in self._on.get(number, {}).values()]
 
-    def _end(self, gone: Sequence[Dispatcher]) -> Iterator[None]:
-        """Take the consumers off, a dispatcher at a time, and tell them, one a step."""
-        for dispatcher in gone:
+    def _end(self, gone: deque[Dispatcher]) -> Iterator[None]:
+        """Take the consumers off, a dispatcher at a time, and tell them, one a step. What is done
+        is not held until all are: it would be freed in one turn.
+        """
+        while gone:
+            dispatcher = gone.popleft()
             self._ending.discard(dispatcher)
             consumers = _let_off(dispatcher)
             if self._dispatchers.get(_key(dispatcher)) is dispatcher:

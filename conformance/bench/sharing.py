@@ -1,11 +1,12 @@
-"""`python -m conformance.bench.sharing [--messages N]`: what delivery to two consumers costs the
-broker in processor time a message, by kind of subscription; single messages with keys, acknowledged
-one by one in groups.
+"""`python -m conformance.bench.sharing [--messages N] [--kinds KIND...]`: what delivery to two
+consumers (Exclusive: one) costs the broker in processor time a message, by kind of subscription;
+single messages with keys, acknowledged one by one in groups.
 """
 
 import argparse
 import os
 import struct
+from collections.abc import Sequence
 
 import crc32c
 
@@ -24,8 +25,8 @@ from conformance.raw.pulsar import (
 )
 from conformance.server import RunningBroker
 
-KINDS = {"Shared": 1, "Key_Shared": 3}
-CONSUMERS = 2
+KINDS = {"Exclusive": 0, "Shared": 1, "Key_Shared": 3}
+CONSUMERS = {"Exclusive": 1, "Shared": 2, "Key_Shared": 2}
 KEYS = 100
 IN_FLIGHT = 1000
 ACKED_TOGETHER = 500
@@ -104,30 +105,37 @@ def _take(wire: PulsarWire, buffer: bytearray, ids: list[bytes]) -> int:
     return found
 
 
+def measure(
+    address: tuple[str, int], process_id: int, kinds: Sequence[str], count: int
+) -> dict[str, float]:
+    """Microseconds of the broker's processor time a message, for each kind."""
+    with PulsarWire(address) as wire:
+        fill(wire, "sharing", count)
+    found = {}
+    for kind in kinds:
+        wires = [PulsarWire(address) for _ in range(CONSUMERS[kind])]
+        begun = cpu_s(process_id)
+        consume(wires, "sharing", kind, count)
+        found[kind] = (cpu_s(process_id) - begun) / count * 1e6
+        for wire in wires:
+            wire.close()
+    return found
+
+
 def main() -> None:
     """Print microseconds a message for each kind."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.bench.sharing", description=__doc__
     )
     parser.add_argument("--messages", type=int, default=100_000)
-    count = parser.parse_args().messages
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
+    asked = parser.parse_args()
     with RunningBroker() as broker:
-        address = broker.address("pulsar")
-        process = broker.process
-        assert process is not None
-        with PulsarWire(address) as wire:
-            fill(wire, "sharing", count)
-        found = {}
-        for kind in KINDS:
-            wires = [PulsarWire(address) for _ in range(CONSUMERS)]
-            begun = cpu_s(process.pid)
-            consume(wires, "sharing", kind, count)
-            found[kind] = (cpu_s(process.pid) - begun) / count * 1e6
-            for wire in wires:
-                wire.close()
+        found = measure(broker.address("pulsar"), broker.pid, asked.kinds, asked.messages)
     for kind, cost in found.items():
         print(f"{kind}: {cost:.2f} us of processor time a message")
-    print(f"Key_Shared is {found['Shared'] / found['Key_Shared']:.2f} of Shared")
+    if {"Shared", "Key_Shared"} <= found.keys():
+        print(f"Key_Shared is {found['Shared'] / found['Key_Shared']:.2f} of Shared")
 
 
 if __name__ == "__main__":

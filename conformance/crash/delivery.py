@@ -4,10 +4,13 @@ delivered to Failover, Shared and Key_Shared subscriptions.
 
 One thread drives everything, so that what happened before what is known: an acknowledgement that
 was answered, a key that one consumer holds, a message that is sent again. The producer sends what
-had no receipt again after each kill, under its own name: deduplication must store it once.
+had no receipt again after each kill and cut, under its own name: deduplication must store it once.
+What a broker was sent in part has not happened: such an acknowledgement is none, and the message of
+such a SEND is sent whole later, and stored then. In the end the subscription has no backlog.
 """
 
 import argparse
+import json
 import random
 import selectors
 import struct
@@ -16,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import urlopen
 
 from conformance.raw.pulsar import (
     ACK,
@@ -31,6 +35,7 @@ from conformance.raw.pulsar import (
     Value,
     encode,
     field_of,
+    frame,
     parse,
 )
 from conformance.server import RunningBroker
@@ -44,6 +49,8 @@ KEYS = 16
 PERMITS = 200
 IN_FLIGHT = 200  # SENDs without a receipt.
 HANG_S = 60.0  # Nothing that has to come may take so long.
+ANSWER_S = 30.0
+KILL_SHARE, CUT_SHARE = 0.05, 0.02  # Rounds in which a consumer goes, and the producer.
 RECEIPT_OF_ACK = 38
 SETTINGS = ("topics.deduplication=true",)
 
@@ -80,9 +87,9 @@ class Peer(PulsarWire):
             assert isinstance(kind, int) and isinstance(inner, bytes)
             yield kind, parse(inner), frame[4 + command_size :]
 
-    def cut(self) -> None:
-        """Leave in the middle of a frame."""
-        self.send(struct.pack(">II", 200, 100) + b"\x08")
+    def cut(self, whole: bytes, rng: random.Random) -> None:
+        """Leave in the middle of this frame."""
+        self.send(whole[: rng.randrange(1, len(whole))])
         self.close()
 
 
@@ -115,6 +122,8 @@ class Ledger:
     acked: set[int] = field(default_factory=set)  # With an answer.
     maybe_acked: set[int] = field(default_factory=set)  # The answer was lost.
     seen: dict[int, int] = field(default_factory=dict)  # Entry id by value.
+    gone: int = 0  # Consumers that went without a word.
+    cut: int = 0  # Connections that ended in the middle of a frame.
     faults: list[str] = field(default_factory=list)
 
 
@@ -136,6 +145,12 @@ class Load:
 
     def connect(self) -> None:
         """A producer that sends again what had no receipt, and all consumers."""
+        self._open_producer()
+        self.members = []
+        for number in range(CONSUMERS):
+            self.members.append(self._join(number))
+
+    def _open_producer(self) -> None:
         self.producer = Peer(self.broker.address("pulsar"))
         self.producer.command(
             PRODUCER, [(1, self.topic), (2, 0), (3, 1), (4, b"the-producer"), (9, 1)]
@@ -143,9 +158,6 @@ class Load:
         self.producer.expect(17)
         for value in self._unanswered:
             self._send(value)
-        self.members = []
-        for number in range(CONSUMERS):
-            self.members.append(self._join(number))
 
     def _join(self, number: int) -> Member:
         peer = Peer(self.broker.address("pulsar"))
@@ -161,10 +173,7 @@ class Load:
 
     def _send(self, value: int) -> None:
         assert self.producer is not None
-        key = b"k%d" % (value % KEYS)
-        head = encode([(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)])
-        payload = struct.pack(">I", len(head)) + head + b"%d" % value
-        self.producer.command(SEND, [(1, 0), (2, value)], payload)
+        self.producer.send(_send_frame(value))
 
     def publish(self, count: int) -> None:
         """Send some more values."""
@@ -180,24 +189,32 @@ class Load:
         if not chosen:
             return
         self._requests += 1
-        ids: list[tuple[int, Value]] = []
-        for value in chosen:
-            held = member.held.pop(value)
-            ids.append((3, encode([(1, held.ledger), (2, held.entry)])))
+        given = [member.held.pop(value) for value in chosen]
         member.asked[self._requests] = chosen
         self.ledger.maybe_acked.update(chosen)
-        member.peer.command(ACK, [(1, 0), (2, 0), *ids, (8, self._requests)])
+        member.peer.send(_ack_frame(given, self._requests))
 
     def kill_one(self) -> None:
-        """A consumer goes without a word, or in the middle of one, and comes again."""
+        """A consumer goes without a word, or in the middle of an acknowledgement of everything that
+        it holds, and comes again.
+        """
         number = self.random.randrange(CONSUMERS)
         member = self.members[number]
         self._take_all()
         if self.random.random() < 0.5:
-            member.peer.cut()
+            member.peer.cut(_ack_frame([*member.held.values()], 1), self.random)
+            self.ledger.cut += 1
         else:
             member.peer.close()
+            self.ledger.gone += 1
         self.members[number] = self._join(number)
+
+    def cut_producer(self) -> None:
+        """The producer goes in the middle of its next message, and comes again."""
+        assert self.producer is not None
+        self.producer.cut(_send_frame(self.ledger.sent), self.random)
+        self.ledger.cut += 1
+        self._open_producer()
 
     # What they hear.
 
@@ -273,8 +290,10 @@ class Load:
             self._take_all()
             for member in self.members:
                 self.acknowledge(member, self.random.randrange(20))
-            if self.random.random() < 0.05:
+            if self.random.random() < KILL_SHARE:
                 self.kill_one()
+            if self.random.random() < CUT_SHARE:
+                self.cut_producer()
             self._wait(0.001)
 
     def _wait(self, seconds: float) -> None:
@@ -292,13 +311,16 @@ class Load:
         self.members, self.producer = [], None
 
     def drain(self) -> None:
-        """Acknowledge everything that still comes: all that was stored must have come."""
+        """Acknowledge everything that still comes: all that was stored must have come, and what
+        the broker takes for open.
+        """
         self.connect()
         until = time.monotonic() + HANG_S
-        while self._unanswered or self._missing() or any(m.asked for m in self.members):
+        while self._is_waiting() or self._backlog():
             if time.monotonic() > until:
                 missing = sorted(self._missing())
-                self.ledger.faults.append(f"{len(missing)} never came: {missing[:10]}")
+                text = f"{len(missing)} never came: {missing[:10]}; backlog {self._backlog()}"
+                self.ledger.faults.append(text)
                 break
             self._wait(0.05)
             self._take_all()
@@ -306,23 +328,69 @@ class Load:
                 self.acknowledge(member, len(member.held))
         self.killed()
 
+    def _is_waiting(self) -> bool:
+        """Whether anything that the clients know of has still to come."""
+        asked = any(member.asked for member in self.members)
+        return bool(self._unanswered or asked or self._missing())
+
+    def _backlog(self) -> int:
+        """What the broker has not had acknowledged, whatever the clients know."""
+        path = f"/admin/v2/{self.topic.decode().replace('://', '/')}/stats"
+        with urlopen(self.broker.url + path, timeout=ANSWER_S) as answer:
+            found: int = json.load(answer)["subscriptions"]["s"]["msgBacklog"]
+        return found
+
     def _missing(self) -> set[int]:
         """Stored, and neither acknowledged nor perhaps so."""
         told = self.ledger
         return told.stored - told.acked - told.maybe_acked
 
 
+def _send_frame(value: int) -> bytes:
+    """A SEND of one message, with its key."""
+    key = b"k%d" % (value % KEYS)
+    head = encode([(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)])
+    payload = struct.pack(">I", len(head)) + head + b"%d" % value
+    return frame(SEND, [(1, 0), (2, value)], payload)
+
+
+def _ack_frame(given: list[Held], request: int) -> bytes:
+    """An acknowledgement of these messages that is to be answered."""
+    ids: list[tuple[int, Value]] = [
+        (3, encode([(1, held.ledger), (2, held.entry)])) for held in given
+    ]
+    return frame(ACK, [(1, 0), (2, 0), *ids, (8, request)])
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a run has done, and what was broken."""
+
+    kills: int = 0  # Of the broker.
+    gone: int = 0
+    cut: int = 0
+    acknowledged: int = 0
+    broken: list[str] = field(default_factory=list)
+
+    def add(self, name: str, ledger: Ledger) -> None:
+        """Count one topic in."""
+        self.gone += ledger.gone
+        self.cut += ledger.cut
+        self.acknowledged += len(ledger.acked)
+        self.broken += [f"{name}: {fault}" for fault in ledger.faults]
+
+
 def run(
     kills: int,
     seed: int,
-    told: Callable[[int, int, list[str]], None] | None = None,
+    told: Callable[[Seen], None] = lambda _: None,
     *,
     run_s_max: float = RUN_S_MAX,
-) -> tuple[int, list[str]]:
-    """(acknowledged messages, broken promises) of so many SIGKILLs, each kind of subscription in
-    its turn. `told` hears after each topic of kills done, messages and what was broken.
+) -> Seen:
+    """So many SIGKILLs, each kind of subscription in its turn. `told` hears after each topic of
+    what was seen so far.
     """
-    acknowledged, broken = 0, []
+    seen = Seen()
     with RunningBroker(settings=SETTINGS) as broker:
         for start in range(0, kills, KILLS_PER_TOPIC):
             name, kind = [*KINDS.items()][start // KILLS_PER_TOPIC % len(KINDS)]
@@ -334,12 +402,13 @@ def run(
                 broker.kill()
                 load.killed()
                 broker.start()
+                seen.kills += 1
             load.drain()
-            acknowledged += len(load.ledger.acked)
-            broken += [f"{name}, seed {seed}, from kill {start}: {f}" for f in load.ledger.faults]
-            if told is not None:
-                told(min(start + KILLS_PER_TOPIC, kills), acknowledged, broken)
-    return acknowledged, broken
+            if "Traceback" in broker.log():
+                load.ledger.faults.append(f"a traceback in its log: {broker.log_tail()}")
+            seen.add(f"{name}, seed {seed}, from kill {start}", load.ledger)
+            told(seen)
+    return seen
 
 
 def main() -> int:
@@ -350,15 +419,17 @@ def main() -> int:
     parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
     arguments = parser.parse_args()
 
-    def report(kills: int, acknowledged: int, broken: list[str]) -> None:
-        lines = [f"seed {arguments.seed}, {kills} kills, {acknowledged} messages acknowledged"]
-        lines += broken or ["none lost, none again after its acknowledgement, no key at two"]
+    def report(seen: Seen) -> None:
+        lines = [
+            f"seed {arguments.seed}, {seen.kills} kills, {seen.gone} consumers gone, {seen.cut}"
+            f" connections cut in mid-frame, {seen.acknowledged} messages acknowledged"
+        ]
+        lines += seen.broken or ["none lost, none again after its acknowledgement, no key at two"]
         print("\n".join(lines[:20]), flush=True)
         if arguments.report:
             arguments.report.write_text("\n".join(lines) + "\n")
 
-    _, broken = run(arguments.kills, arguments.seed, report)
-    return int(bool(broken))
+    return int(bool(run(arguments.kills, arguments.seed, report).broken))
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
     yield from _live()
-    yield from _policies()
+    yield from _quotas()
     yield from _compaction()
     schemas = f"{ADMIN}/schemas/{PLACE}"
     posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
@@ -133,7 +133,7 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{ADMIN}/no-such", None
 
 
-def _policies() -> Iterator[Row]:
+def _quotas() -> Iterator[Row]:
     """Message TTL, backlog quotas, and what goes with them."""
     space = f"{ADMIN}/namespaces/public/hostile-http"
     quota = {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"}
@@ -218,6 +218,8 @@ def _policies() -> Iterator[Row]:
         yield "DELETE", f"{place}/permissions/hostile", None
     yield "DELETE", f"{named}/schemaCompatibilityStrategy", None
     yield "PUT", f"{named}/unload", None
+    yield "PUT", f"{namespace}/unload", None
+    yield "DELETE", f"{named}/truncate", None
     yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/3600", None
     yield "POST", f"{named}/terminate", None
     yield "POST", f"{named}/terminate/partitions", None

@@ -4,7 +4,9 @@ it is answered. Knows no command.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 # Sends that were on their way while the broker closed their producer are dropped without a word.
 CLOSED_BY_BROKER_S: Final = 30.0
 LEAVING_TOGETHER: Final = 100  # Producers or consumers of an ended connection in one turn: 4 ms.
+WOKEN_TOGETHER: Final = 100  # Dispatchers that go on as a socket takes more, in one turn: 1 ms.
+
+OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
 class Client:
@@ -60,6 +65,7 @@ class Client:
         self.commands_heard = 0  # Any command is a sign of life.
         self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
         self._listening = trio.lowlevel.ParkingLot()
+        self._wanting_room: dict[PulsarConsumer, None] = {}  # Since the longest time first.
         self._room_wanted = trio.lowlevel.ParkingLot()
         self._watches_room = False
 
@@ -157,18 +163,27 @@ class Client:
         self.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def close_forbidden(self) -> None:
-        """Close producers and consumers whose rights were revoked; a retry gets the reason."""
-        for producer in list(self.producers.values()):
-            if not self._may(Action.PRODUCE, producer.topic.resource):
-                self.close_producer(producer, is_forbidden=True)
-        for consumer in list(self.consumers.values()):
-            dispatcher = consumer.dispatcher
-            if dispatcher is None:  # One that waits is asked about before it is attached.
-                continue
-            group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
-            if not self._may(Action.CONSUME, group):
-                consumer.disconnect()
+        """Close producers and consumers whose rights were revoked, soon; a retry gets the
+        reason.
+        """
+        self.broker.closing.add(self._forbidden_closed())
         self.watchers.wake()
+
+    def _forbidden_closed(self) -> Iterator[None]:
+        """Look at one of them a step."""
+        for number in list(self.producers):
+            producer = self.producers.get(number)
+            if producer is not None and not self._may(Action.PRODUCE, producer.topic.resource):
+                self.close_producer(producer, is_forbidden=True)
+            yield
+        for number in list(self.consumers):
+            consumer = self.consumers.get(number)
+            # One that waits is asked about before it is attached.
+            if consumer is not None and (dispatcher := consumer.dispatcher) is not None:
+                group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
+                if not self._may(Action.CONSUME, group):
+                    consumer.disconnect()
+            yield
 
     def _may(self, action: Action, resource: Resource) -> bool:
         try:
@@ -201,6 +216,7 @@ class Client:
         """Forget a consumer; what it holds goes back to its dispatcher."""
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
+        self._wanting_room.pop(consumer, None)
         if consumer.dispatcher is not None:
             if consumer.holds_layout is not None:
                 consumer.holds_layout.layout_users -= 1
@@ -219,8 +235,9 @@ class Client:
         protocol = self.connection.protocol
         self.broker.metrics.records_out(protocol, topic, records, size_bytes)
 
-    def watch_room(self) -> None:
+    def watch_room(self, consumer: PulsarConsumer) -> None:
         """A consumer was not sent what it could have: let it be once the socket takes more."""
+        self._wanting_room[consumer] = None
         self._room_wanted.unpark_all()
 
     def serve_consumers(self) -> None:
@@ -230,13 +247,16 @@ class Client:
             self.connection.nursery.start_soon(self._wake_dispatchers)
 
     async def _wake_dispatchers(self) -> None:
+        wanting = self._wanting_room
         while True:
-            if not self.outbox.over_limit:
+            if not wanting:
                 await self._room_wanted.park()
             await self.outbox.drained()
-            for consumer in self.consumers.values():
+            for consumer in list(islice(wanting, WOKEN_TOGETHER)):
+                del wanting[consumer]
                 if consumer.dispatcher is not None:
                     consumer.dispatcher.wake()
+            await trio.lowlevel.checkpoint()  # They fill it again, before others are woken.
 
     async def closed(self) -> None:
         """Give back what the connection held, in pieces: it may be ten thousand of each."""
@@ -244,14 +264,19 @@ class Client:
         self.watchers.close_all()
         self._listening.unpark_all()
         with trio.CancelScope(shield=True):  # All of it goes, however slow the machine.
-            for number, consumer in enumerate(list(self.consumers.values())):
-                if number % LEAVING_TOGETHER == LEAVING_TOGETHER - 1:
-                    await trio.lowlevel.checkpoint()
-                consumer.leave()
-            for number, producer in enumerate(list(self.producers.values())):
-                if number % LEAVING_TOGETHER == LEAVING_TOGETHER - 1:
-                    await trio.lowlevel.checkpoint()
-                self.drop_producer(producer)
+            await _in_pieces(self.consumers, self.drop_consumer)
+            await _in_pieces(self.producers, self.drop_producer)
+
+
+async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]) -> None:
+    """Drop what a connection has opened, which takes it out of `opened`. No list of all is held
+    meanwhile: with its end ten thousand consumers and their dispatchers would end in one turn.
+    """
+    while opened:
+        for one in list(islice(opened.values(), LEAVING_TOGETHER)):
+            drop(one)
+        if opened:
+            await trio.lowlevel.checkpoint()
 
 
 def _why_closed(producer: Producer, *, is_forbidden: bool) -> Refused:

@@ -49,7 +49,7 @@ class ConsumerOwner(Protocol):
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
         """Count records that were handed to a consumer."""
 
-    def watch_room(self) -> None:
+    def watch_room(self, consumer: PulsarConsumer) -> None:
         """Wake the consumer's dispatcher once the socket takes more."""
 
     def drop_consumer(self, consumer: PulsarConsumer) -> None:
@@ -121,7 +121,7 @@ class PulsarConsumer(Consumer):
         """Whether the socket takes what is sent; the owner wakes the dispatcher when it does."""
         outbox = self.owner.outbox
         if outbox.over_limit:
-            self.owner.watch_room()
+            self.owner.watch_room(self)
             return False
         return not outbox.is_broken
 

@@ -131,10 +131,10 @@ def lookup(client: Client, command: CommandLookupTopic) -> None:
         if not is_coordinator(command.topic):
             name, _ = resolve(client, Action.DESCRIBE, command.topic)
             address = _address(client, name)
-        if command.advertised_listener_name:
-            listener = command.advertised_listener_name
+        if command.advertised_listener_name not in ("", connection.listener_name):
+            listener = command.advertised_listener_name  # Apache's words; it would be asked again.
             raise Refused(
-                ServerError.ServiceNotReady, f"the broker do not have {listener} listener"
+                ServerError.NotAllowedError, f"the broker do not have {listener} listener"
             )
     except (BrokerError, Refused) as error:
         refused = refusal(error)

@@ -15,6 +15,7 @@ from broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCur
 from broker.delivery.key_shared import KeySharedDispatcher
 from broker.errors import (
     BrokerError,
+    DamagedLog,
     InvalidRequest,
     NotAuthorized,
     OffsetOutOfRange,
@@ -155,7 +156,8 @@ def _check(command: CommandSubscribe) -> None:
     if not command.subscription:
         raise ProducerBusy("Empty subscription name")  # Apache's error for it.
     if sum(len(item.key) + len(item.value) for item in command.metadata) > METADATA_BYTES_MAX:
-        raise Refused(ServerError.MetadataError, "metadata has a max size of 1024 bytes")
+        # Apache's MetadataError would have C++ (Python, Node) wait for its timeout.
+        raise Refused(ServerError.NotAllowedError, "metadata has a max size of 1024 bytes")
     if command.read_compacted and command.subType in (SubType.Shared, SubType.Key_Shared):
         raise Refused(
             ServerError.NotAllowedError,
@@ -284,3 +286,5 @@ async def _check_readable(partition: Partition, position: int, *, compacted: boo
             await entries.read_entries(partition, position, 1, compacted=compacted)
         except OffsetOutOfRange:
             pass  # Below the log start: delivery begins there.
+        except DamagedLog as error:
+            raise Refused(ServerError.NotAllowedError, str(error)) from error

@@ -8,6 +8,7 @@ from conformance.crash.delivery import run
 @pytest.mark.slow
 @pytest.mark.clients
 def test_nothing_is_lost_or_repeated_over_25_kills():
-    acknowledged, broken = run(kills=25, seed=25, run_s_max=0.3)
-    assert broken == []
-    assert acknowledged > 100
+    seen = run(kills=25, seed=25, run_s_max=0.3)
+    assert seen.broken == []
+    assert seen.acknowledged > 100
+    assert seen.gone and seen.cut

@@ -240,6 +240,11 @@ class ClusterApi:
         await self._broker.durability.reached(ticket)
         return done()
 
+    async def unload(self, request: Request) -> Response:
+        """There is no other broker that its topics are to go to, and nothing to be unloaded."""
+        self._broker.namespaces.get(*namespace_of(request))
+        return done()
+
     async def topics_of_namespace(self, request: Request) -> Response:
         """Every topic of a namespace that the client may see, partitions one by one."""
         broker, place = self._broker, namespace_of(request)

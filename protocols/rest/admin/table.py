@@ -120,6 +120,7 @@ def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
             PUT=Served(api.put_namespace, MAKE, statuses=nothing),
             DELETE=Served(api.delete_namespace, END, statuses=nothing),
         ),
+        route(f"{base}/{NAMESPACE}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
         route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE, within=True)),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}",
@@ -151,6 +152,7 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
         route(f"{TOPIC}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
         route(f"{TOPIC}/internalStats", GET=Served(api.internal_stats, SEE)),
         route(f"{TOPIC}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
+        route(f"{TOPIC}/truncate", DELETE=Served(api.truncate, END, statuses=nothing)),
         route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
         route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
         route(f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", GET=Served(api.message, READ)),

@@ -25,6 +25,7 @@ from protocols.rest.errors import (
     Refused,
 )
 from protocols.rest.routes import groups_seen, topics_seen
+from protocols.turns import in_turns
 from storage.codecs.headers import header_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 PARTITIONS_MAX = 10_000
+PARTITIONS_PER_TURN = 20  # Of a topic that is emptied: each may write a slot and begin a segment.
+SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
 LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
@@ -168,6 +171,23 @@ class AdminTopics:
     async def unload(self, request: Request) -> Response:
         """There is no other broker to go to, and nothing to be unloaded."""
         topic_of(self._broker, request)
+        return done()
+
+    async def truncate(self, request: Request) -> Response:
+        """Delete every message that is there: each subscription has them acknowledged, and goes on
+        with what comes. Over a shared store messages go in whole segments.
+        """
+        topic, partitions = topic_of(self._broker, request)
+        async for partition in in_turns(partitions, PARTITIONS_PER_TURN):
+            partition.check_here()
+            end = partition.high_watermark
+            self._broker.retention.delete_below(partition, end)
+            names = self._broker.subscriptions.names(topic)
+            async for name in in_turns(names, SUBSCRIPTIONS_PER_TURN):
+                subscription = self._broker.subscriptions.find(topic, name)
+                if subscription is not None:
+                    subscription.ack_to(partition.index, end, lazy=False)
+        await self._broker.durability.settled()
         return done()
 
     async def last_message_id(self, request: Request) -> Response:

@@ -65,7 +65,7 @@ async def test_partition_number_is_told_for_partitioned_topics(broker, client):
     ("fields", "code"),
     [
         ({"subscription": ""}, ServerError.ProducerBusy),
-        ({"metadata": [{"key": "k", "value": "v" * 1024}]}, ServerError.MetadataError),
+        ({"metadata": [{"key": "k", "value": "v" * 1024}]}, ServerError.NotAllowedError),
         ({"subType": 1, "read_compacted": True}, ServerError.NotAllowedError),
         ({"topic": "persistent://public/default"}, ServerError.NotAllowedError),
         ({"topic": "non-persistent://public/nowhere/t"}, ServerError.TopicNotFound),

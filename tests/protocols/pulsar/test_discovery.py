@@ -99,20 +99,21 @@ async def test_names_that_lead_nowhere(client, topic, error):
     assert (answer.response, answer.error) == (2, error)
 
 
-async def test_lookup_names_the_address_that_the_client_came_to(broker, client):
+@pytest.mark.parametrize("listener", ["", "pulsar"])
+async def test_lookup_names_the_address_that_the_client_came_to(broker, client, listener):
     answer = await client.ask(
-        Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name=""
+        Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name=listener
     )
     host, port = broker.listeners["pulsar"].bound
     assert answer.brokerServiceUrl == f"pulsar://{host}:{port}"
     assert answer.authoritative and not answer.proxy_through_service_url
 
 
-async def test_lookup_of_another_listener_is_not_ready(client):
+async def test_lookup_of_another_listener_is_refused_for_good(client):
     answer = await client.ask(
         Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name="abc"
     )
-    assert (answer.response, answer.error) == (2, ServerError.ServiceNotReady)
+    assert (answer.response, answer.error) == (2, ServerError.NotAllowedError)
 
 
 def test_ipv6_hosts_stand_in_brackets():

@@ -181,6 +181,31 @@ async def test_subscriptions_are_made_moved_and_ended(ask, broker):
     await ask("DELETE", subscription, status=404)
 
 
+async def test_a_topic_is_emptied_for_everybody(ask, broker):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    for partition in (0, 1):
+        await produce(ask, "parts", *"01234", partition=partition)
+    await ask("PUT", f"{PARTS}/subscription/s", "earliest", 204)
+    topic = broker.topics.get(TopicName("public", "default", "parts"))
+    other = broker.subscriptions.open(topic, b"group")
+    other.start(1, 2)
+    await ask("DELETE", f"{PARTS}-partition-0/truncate", status=204)
+    assert [one.log_start_offset for one in topic.partitions] == [5, 0]
+    await ask("DELETE", f"{PARTS}/truncate", status=204)
+    assert [one.log_start_offset for one in topic.partitions] == [5, 5]
+    found = broker.subscriptions.get(topic, b"s")
+    assert [found.position(index) for index in (0, 1)] == [5, 5]
+    assert [other.position(index) for index in (0, 1)] == [None, 5]
+    await produce(ask, "parts", "5", partition=1)
+    assert (await ask("GET", f"{PARTS}-partition-1/subscription/s/position/1")).body == b"5"
+    await ask("DELETE", f"{TOPIC}/truncate", status=404)
+
+
+async def test_there_is_nothing_to_unload(ask):
+    await ask("PUT", f"{ADMIN}/namespaces/public/default/unload", status=204)
+    await ask("PUT", f"{ADMIN}/namespaces/public/other/unload", status=404)
+
+
 async def test_figures_and_single_messages(ask):
     await ask("PUT", TOPIC, status=204)
     last = (await ask("GET", f"{TOPIC}/lastMessageId")).json

@@ -72,6 +72,7 @@ public class Check {
         call("pulsar://", "topics lookup one");
         call("parts-partition-2", "topics partitioned-lookup parts");
         call("", "topics unload one");
+        call("", "namespaces unload public/default");
         call("", "topics delete-partitioned-topic parts");
         call("", "topics delete one");
         refused("no topic|not found", "topics stats one");
@@ -99,6 +100,9 @@ public class Check {
         call("", "topics reset-cursor talk -s early -t 1h");
         call("content:e", true, "consume talk -s early -n 5");
         refused("nothing is that old|no expired|expire", "topics expire-messages talk -s early -t 3600");
+        call("", "topics reset-cursor talk -s early -t 1h");
+        call("", "topics truncate talk");
+        call("\"msgBacklog\" : 0", "topics stats talk");
         call("", "topics unsubscribe talk -s early");
         call("", "topics compact talk");
         call("(?i)compaction", "topics compaction-status talk -w");
