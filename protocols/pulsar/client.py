@@ -217,11 +217,12 @@ class Client:
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
         self._wanting_room.pop(consumer, None)
-        if consumer.dispatcher is not None:
+        dispatcher, consumer.dispatcher = consumer.dispatcher, None  # Else they keep each other.
+        if dispatcher is not None:
             if consumer.holds_layout is not None:
                 consumer.holds_layout.layout_users -= 1
                 consumer.holds_layout = None
-            self.detach(consumer.dispatcher, consumer)
+            self.detach(dispatcher, consumer)
 
     def detach(self, delivery: Delivery, consumer: Consumer) -> None:
         """Take a consumer off what delivers to it."""

@@ -17,6 +17,7 @@ import (
 
 const base = "persistent://public/default/go-"
 const wait = 30 * time.Second
+const definition = `{"type":"record","name":"Item","fields":[{"name":"count","type":"int"}]}`
 
 var failed = false
 
@@ -165,19 +166,52 @@ func (c client) chunks() {
 	check(bytes.Equal(next(consumer).Payload(), large), "another value")
 }
 
-func (c client) schemas() {
-	type item struct {
-		Count int `json:"count"`
-	}
-	schema := pulsar.NewJSONSchema(`{"type":"record","name":"Item","fields":[{"name":"count","type":"int"}]}`, nil)
-	producer := c.produce(base+"j", pulsar.ProducerOptions{Schema: schema})
+func (c client) acknowledging() {
+	options := pulsar.ConsumerOptions{AckWithResponse: true, EnableBatchIndexAcknowledgment: true, NackRedeliveryDelay: 100 * time.Millisecond}
+	consumer := c.consume(base+"a", pulsar.Shared, options)
+	producer := c.produce(base+"a", pulsar.ProducerOptions{BatchingMaxMessages: 10, CompressionType: pulsar.ZSTD})
 	defer producer.Close()
-	consumer := c.consume(base+"j", pulsar.Exclusive, pulsar.ConsumerOptions{Schema: schema})
+	for i := range 10 {
+		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+	}
+	check(producer.FlushWithCtx(context.Background()) == nil, "flush")
+	for i := range 10 {
+		message := next(consumer)
+		check(i > 1 || consumer.Ack(message) == nil, "ack")
+	}
+	consumer.Close()
+	consumer = c.consume(base+"a", pulsar.Shared, options)
+	defer consumer.Close()
+	for i := 2; i < 10; i++ {
+		message := next(consumer)
+		check(string(message.Payload()) == fmt.Sprint(i), "at %d is %s", i, message.Payload())
+		check(consumer.Ack(message) == nil, "ack")
+	}
+	send(producer, value("x"))
+	for i := range 3 {
+		message := next(consumer)
+		check(message.RedeliveryCount() == uint32(i), "count %d at %d", message.RedeliveryCount(), i)
+		if i < 2 {
+			consumer.Nack(message)
+		} else {
+			check(consumer.Ack(message) == nil, "ack")
+		}
+	}
+	check(take(consumer, 300*time.Millisecond) == nil, "again after its acknowledgement")
+}
+
+func (c client) schemas(schema pulsar.Schema, name string) {
+	type item struct {
+		Count int `json:"count" avro:"count"`
+	}
+	producer := c.produce(base+name, pulsar.ProducerOptions{Schema: schema})
+	defer producer.Close()
+	consumer := c.consume(base+name, pulsar.Exclusive, pulsar.ConsumerOptions{Schema: schema})
 	defer consumer.Close()
 	send(producer, pulsar.ProducerMessage{Value: &item{Count: 3}})
 	var found item
 	check(next(consumer).GetSchemaValue(&found) == nil && found.Count == 3, "value %v", found)
-	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: base + "j", Schema: pulsar.NewStringSchema(nil)})
+	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: base + name, Schema: pulsar.NewStringSchema(nil)})
 	check(err != nil, "another type is taken")
 }
 
@@ -268,7 +302,9 @@ func main() {
 	step("delayed", c.delayed)
 	step("retry and dead letter", c.retryAndDeadLetter)
 	step("chunks", c.chunks)
-	step("json schema", c.schemas)
+	step("acknowledgement: of a batch in part, negative", c.acknowledging)
+	step("json schema", func() { c.schemas(pulsar.NewJSONSchema(definition, nil), "j") })
+	step("avro schema", func() { c.schemas(pulsar.NewAvroSchema(definition, nil), "av") })
 	step("reader, table view", c.readerAndTableView)
 	step("pattern, a new topic", c.pattern)
 	step("seek", c.seek)

@@ -130,6 +130,64 @@ public class Check {
             c.close();
             p.close();
         });
+        step("avro schema", () -> {
+            Consumer<Item> c = client.newConsumer(Schema.AVRO(Item.class)).topic(base + "av")
+                    .subscriptionName("s").subscribe();
+            Producer<Item> p = client.newProducer(Schema.AVRO(Item.class)).topic(base + "av").create();
+            Item item = new Item();
+            item.name = "n";
+            item.count = 4;
+            p.send(item);
+            check(c.receive(20, TimeUnit.SECONDS).getValue().count == 4, "value");
+            try {
+                client.newProducer(Schema.INT32).topic(base + "av").create();
+                check(false, "another type is taken");
+            } catch (PulsarClientException.IncompatibleSchemaException error) {
+            }
+            c.close();
+            p.close();
+        });
+        step("acknowledgement: of a batch in part, negative, cumulative", () -> {
+            ConsumerBuilder<byte[]> shared = client.newConsumer().topic(base + "a").subscriptionName("s")
+                    .subscriptionType(SubscriptionType.Shared).isAckReceiptEnabled(true)
+                    .enableBatchIndexAcknowledgment(true).negativeAckRedeliveryDelay(100, TimeUnit.MILLISECONDS);
+            Consumer<byte[]> c = shared.subscribe();
+            Producer<byte[]> p = client.newProducer().topic(base + "a").batchingMaxMessages(10)
+                    .batchingMaxPublishDelay(1, TimeUnit.SECONDS).compressionType(CompressionType.ZSTD).create();
+            for (int i = 0; i < 10; i++) p.sendAsync(("" + i).getBytes());
+            p.flush();
+            for (int i = 0; i < 10; i++) {
+                Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+                if (i < 2) c.acknowledge(m);
+            }
+            c.close();
+            c = shared.subscribe();
+            for (int i = 2; i < 10; i++) {
+                Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+                check(new String(m.getData()).equals("" + i), "at " + i + " is " + new String(m.getData()));
+                c.acknowledge(m);
+            }
+            p.send("x".getBytes());
+            for (int i = 0; i < 3; i++) {
+                Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+                check(m.getRedeliveryCount() == i, "count " + m.getRedeliveryCount() + " at " + i);
+                if (i < 2) c.negativeAcknowledge(m);
+                else c.acknowledge(m);
+            }
+            c.close();
+            ConsumerBuilder<byte[]> one = client.newConsumer().topic(base + "a").subscriptionName("one")
+                    .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).isAckReceiptEnabled(true);
+            c = one.subscribe();
+            for (int i = 0; i < 11; i++) {
+                Message<byte[]> m = c.receive(20, TimeUnit.SECONDS);
+                if (i == 10) c.acknowledgeCumulative(m);
+            }
+            c.close();
+            c = one.subscribe();
+            check(c.receive(300, TimeUnit.MILLISECONDS) == null, "again after its acknowledgement");
+            c.close();
+            p.close();
+        });
         step("reader, table view", () -> {
             Producer<byte[]> p = client.newProducer().topic(base + "t").create();
             p.newMessage().key("a").value("1".getBytes()).send();
@@ -342,6 +400,7 @@ public class Check {
             check(admin.lookups().lookupTopic(base + "a1").startsWith("pulsar://"), "lookup");
             admin.topics().deletePartitionedTopic(base + "a2");
             admin.topics().unload(base + "a1");
+            admin.namespaces().unload(ns);
             try {
                 admin.topics().getStats(base + "nowhere");
                 check(false, "found");
@@ -377,6 +436,9 @@ public class Check {
             check(new String(one.getData()).equals("4"), "by its id");
             check(admin.topics().getMessageIdByTimestamp(topic, 1L).toString().equals(ids.get(0).toString()), "first");
             check(admin.topics().getInternalStats(topic).lastConfirmedEntry.equals(parts[0] + ":" + parts[1]), "internal");
+            admin.topics().resetCursor(topic, "s", 1L);
+            admin.topics().truncate(topic);
+            check(admin.topics().getStats(topic).getSubscriptions().get("s").getMsgBacklog() == 0, "truncated");
             admin.topics().deleteSubscription(topic, "s");
             check(admin.topics().getSubscriptions(topic).isEmpty(), "deleted");
         });
