@@ -13,10 +13,9 @@ from trio._core import _run as scheduler
 
 from broker.broker import Broker
 from broker.config.settings import load
-from broker.server import adapters
-from broker.server.listener import Listener, accept
 from conformance.server import RunningBroker
 from tests import turns
+from tests.listeners import open_listeners
 
 # Every run looks at the same examples, and none is too late because the machine is busy.
 hypothesis.settings.register_profile(
@@ -91,32 +90,6 @@ async def broker(request, tmp_path):
 
 @pytest.fixture
 async def open_client(broker):
-    """`await open_client("kafka")`: a stream to that protocol's listener of `broker`, opened if
-    need
-    be.
-
-    Settings of the adapter can be given by name the first time.
-    """
-    listeners = {}
-    async with trio.open_nursery() as serving:
-
-        async def connect(protocol, **options):
-            if protocol not in listeners:
-                adapter = adapters.load(protocol)
-                listener = Listener(
-                    name=protocol,
-                    protocol=protocol,
-                    adapter=adapter,
-                    options=adapter.options_type(**options),
-                    listen=("127.0.0.1", 0),
-                    advertised=None,
-                )
-                listener.open()
-                listeners[protocol] = broker.listeners[protocol] = listener
-                serving.start_soon(accept, listener, broker, serving)
-            return await trio.open_tcp_stream(*listeners[protocol].bound)
-
+    """`await open_client("kafka")`: as `open_listeners` gives it, of `broker`."""
+    async with open_listeners(broker) as connect:
         yield connect
-        serving.cancel_scope.cancel()
-    for listener in listeners.values():
-        listener.close()

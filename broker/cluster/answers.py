@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,6 +21,7 @@ from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
     from broker.cluster.broker import ClusterBroker
+    from broker.topics.topic import Topic
 
 TURN_PARTITIONS = 200  # Looked at between two checkpoints: a millisecond or two.
 
@@ -33,6 +35,7 @@ class Answers:
             "commit": self._commit,
             "committed": self._committed,
             "end_group": self._end_group,
+            "positions": self._positions,
             "kept": self._kept,
             "purge": self._purge,
             "place": self._place,
@@ -79,8 +82,12 @@ class Answers:
             await self._broker.reached(place)
 
     async def _place(self, call: Call) -> None:
-        """Everything so far is in the place that the answer tells."""
-        await self._broker.durability.settled()
+        """Every change so far is published, so that whoever asks can follow it."""
+        broker = self._broker
+        owner = broker.placement.catalogue_owner()
+        if owner is not None:
+            raise elsewhere("the catalogue", owner)
+        await broker.durability.reached(broker.catalogue.state.ticket)
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
         self._broker.access.check(_principal(call), action, resource, call.at)
@@ -110,15 +117,10 @@ class Answers:
     async def _committed(self, call: Call) -> list[tuple[str, int, Committed]]:
         group, wanted = call.arguments
         broker = self._broker
-        if wanted is None:
-            wanted = [
-                (topic.name.full, index)
-                for topic in broker.topics.all()
-                if broker.placement.is_here(topic.name)
-                for index in range(len(topic.partitions))
-            ]
         found: list[tuple[str, int, Committed]] = []
-        for full, index in wanted:
+        for number, (full, index) in enumerate(wanted, 1):
+            if number % TURN_PARTITIONS == 0:
+                await trio.lowlevel.checkpoint()
             name = TopicName(*full.split("/", 2))
             try:
                 self._check_position(call, Action.DESCRIBE, group, name)
@@ -129,6 +131,39 @@ class Answers:
             subscription = broker.subscriptions.find(topic, group)
             given = None if subscription is None else subscription.committed(index)
             found.append((full, index, None if given is None else (given.offset, given.metadata)))
+        return found
+
+    async def _positions(self, call: Call) -> list[tuple[str, int]]:
+        """Only of topics that whoever asks may see."""
+        found: list[tuple[str, int]] = []
+        broker, principal = self._broker, _principal(call)
+        for topic in await self._topics_of(call, Action.DESCRIBE):
+            subscription = broker.subscriptions.find(topic, call.arguments[0])
+            if subscription and broker.access.allows(principal, Action.DESCRIBE, topic.resource):
+                found += [
+                    (topic.name.full, index)
+                    for index in range(len(topic.partitions))
+                    if subscription.committed(index) is not None
+                ]
+        return found
+
+    async def _topics_of(self, call: Call, action: Action) -> list[Topic]:
+        """The topics of this broker, of the namespace that is asked about, where the group has a
+        subscription and whoever asks may do that. A name says nothing in another namespace.
+        """
+        group, tenant, namespace = call.arguments
+        broker, principal = self._broker, _principal(call)
+        found = []
+        for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):
+            if number % TURN_PARTITIONS == 0:
+                await trio.lowlevel.checkpoint()
+            if (
+                not topic.deleted
+                and broker.placement.is_here(topic.name)
+                and broker.subscriptions.find(topic, group)
+                and broker.access.allows(principal, action, Resource.of_group(group, topic.name))
+            ):
+                found.append(topic)
         return found
 
     async def _kept(self, call: Call) -> list[tuple[str, int, int, int]]:
@@ -154,17 +189,13 @@ class Answers:
         await broker.durability.settled()
 
     async def _end_group(self, call: Call) -> bool:
-        (group,) = call.arguments
-        broker, principal = self._broker, _principal(call)
+        group, *_ = call.arguments
+        broker = self._broker
         self._check(call, Action.DELETE, Resource.of_group(group, None))
-        found = [
-            topic
-            for topic in broker.topics.all()
-            if broker.placement.is_here(topic.name)
-            and broker.subscriptions.find(topic, group)
-            and broker.access.allows(principal, Action.DELETE, Resource.of_group(group, topic.name))
-        ]
-        ticket = max((broker.subscriptions.delete(topic, group) for topic in found), default=0)
+        ticket, found = 0, await self._topics_of(call, Action.DELETE)
+        for topic in found:
+            with suppress(errors.SubscriptionNotFound, errors.TopicNotFound):  # Gone meanwhile.
+                ticket = max(ticket, broker.subscriptions.delete(topic, group))
         await broker.durability.reached(ticket)
         return bool(found)
 

@@ -23,7 +23,7 @@ from broker.cluster.links import (
     send_message,
 )
 from broker.cluster.placement import NOBODY, Owner, elsewhere
-from broker.cluster.siblings import Asker, Commit, Committed, Kept, Siblings
+from broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
 
 if TYPE_CHECKING:
     from broker.cluster.placement import ClusterPlacement
@@ -33,6 +33,9 @@ DOOR: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For an owner of the catalogue to be there: a shard changes hands in less.
 LOOK_S: Final = 0.05
+# For this broker to have followed what another one has told it: a look takes milliseconds, taking
+# shards over a second or two.
+FOLLOW_S: Final = 10.0
 # For the other brokers to follow a change before it is answered: they take milliseconds, and who
 # hangs must not hold up changes.
 SPREAD_S: Final = 1.0
@@ -82,20 +85,38 @@ class Home(Siblings):
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Have the owner of the catalogue make a change; it is followed on return. Raises the
         broker error that it raised, NotAuthorized where the asker may not do that; OwnedElsewhere.
+        What another one has made before is followed on return too, where that is refused.
+        """
+        reply = await self._ask_catalogue_owner(_call(asker, name, list(arguments)))
+        if reply is None:
+            raise elsewhere("the catalogue", NOBODY)  # It has just become ours.
+        await self._await_place(reply.place)
+        _raise_told(reply)
+
+    async def _ask_catalogue_owner(self, call: Call) -> Reply | None:
+        """Its answer, which may be an error; None where this broker is the owner. Raises
+        OwnedElsewhere.
         """
         deadline = trio.current_time() + FIND_S
-        while True:
-            owner = self._placement.catalogue_owner()
+        while (owner := self._placement.catalogue_owner()) is not None:
             try:
-                if owner is None:
-                    raise elsewhere("the catalogue", NOBODY)  # It has just become ours.
-                reply = await self._ask(owner, _call(asker, name, list(arguments)))
-                break
+                reply = await self._reply(owner, call)
+                if reply.error is not None and isinstance(
+                    error := _error(reply.error), errors.OwnedElsewhere
+                ):
+                    raise error
+                return reply
             except errors.OwnedElsewhere:
                 if trio.current_time() > deadline:
                     raise
                 await trio.sleep(LOOK_S)
-        await self._reached(reply.place)
+        return None
+
+    async def _await_place(self, place: int) -> None:
+        with trio.move_on_after(FOLLOW_S):
+            await self._reached(place)
+            return
+        raise errors.OwnedElsewhere("the catalogue is not followed here now", 0)
 
     async def commit(
         self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
@@ -105,19 +126,27 @@ class Home(Siblings):
         return [None if one is None else _error(one) for one in reply.result]
 
     async def committed(
-        self, node: int, asker: Asker, group: bytes, wanted: Sequence[tuple[str, int]] | None
+        self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
     ) -> list[tuple[str, int, Committed]]:
         """As `Siblings.committed`."""
-        asked = None if wanted is None else list(wanted)
-        reply = await self._ask_node(node, asker, "committed", [group, asked])
+        reply = await self._ask_node(node, asker, "committed", [group, list(wanted)])
         return [
             (name, index, None if given is None else (given[0], given[1]))
             for name, index, given in reply.result
         ]
 
-    async def end_group(self, node: int, asker: Asker, group: bytes) -> bool:
+    async def positions(
+        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> list[Place]:
+        """As `Siblings.positions`."""
+        reply = await self._ask_node(node, asker, "positions", [group, *namespace])
+        return [(name, index) for name, index in reply.result]
+
+    async def end_group(
+        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> bool:
         """As `Siblings.end_group`."""
-        return bool((await self._ask_node(node, asker, "end_group", [group])).result)
+        return bool((await self._ask_node(node, asker, "end_group", [group, *namespace])).result)
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
         """As `Siblings.purge`."""
@@ -152,10 +181,9 @@ class Home(Siblings):
 
     async def follow(self) -> None:
         """As `Siblings.follow`."""
-        owner = self._placement.catalogue_owner()
-        if owner is not None and owner is not NOBODY:
-            reply = await self._ask(owner, Call("place", []))
-            await self._reached(reply.place)
+        reply = await self._ask_catalogue_owner(Call("place", []))
+        if reply is not None:
+            await self._await_place(reply.place)
 
     async def spread(self, place: int) -> None:
         """Wait until the other brokers that answer have followed the catalogue that far."""
@@ -193,16 +221,19 @@ class Home(Siblings):
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
         """Raises the error that the answer holds; OwnedElsewhere where there is none."""
+        reply = await self._reply(owner, call)
+        _raise_told(reply)
+        return reply
+
+    async def _reply(self, owner: Owner, call: Call) -> Reply:
+        """The answer, which may be an error. Raises OwnedElsewhere where there is none."""
         address = self._address(owner)
         async with self._limit:
             try:
-                reply = await self._exchange(address, call)
+                return await self._exchange(address, call)
             except LinkLost as error:
                 text = f"broker {owner.node_id} does not answer: {error}"
                 raise errors.OwnedElsewhere(text, 0) from error
-        if reply.error is not None:
-            raise _error(reply.error)
-        return reply
 
     async def _exchange(self, address: tuple[str, int], call: Call) -> Reply:
         idle = self._idle.setdefault(address, [])
@@ -228,6 +259,11 @@ def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
     principal = asker.principal
     who = (principal.name, sorted(principal.roles), principal.is_anonymous)
     return Call(name, arguments, who, asker.at)
+
+
+def _raise_told(reply: Reply) -> None:
+    if reply.error is not None:
+        raise _error(reply.error)
 
 
 def _error(told: Sequence[str]) -> errors.BrokerError:

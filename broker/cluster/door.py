@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from broker.cluster.answers import Answers
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.cluster.broker import ClusterBroker
     from broker.server.sessions import Session
+
+
+log = structlog.get_logger()
 
 
 class Door:
@@ -65,6 +69,8 @@ class Door:
                 await self._answers.serve(stream, hello.session)
         except LinkLost as error:
             self._broker.seldom.info("link_ended", cause=str(error), reason=str(error))
+        except Exception:  # A bug, or a broker of another version, ends this connection alone.
+            log.exception("call_failed")
         finally:
             await trio.aclose_forcefully(stream)
 

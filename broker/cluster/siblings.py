@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Topic's full name, partition, offset, metadata, time in microseconds.
 Commit = tuple[str, int, int, bytes | None, int]
+# Topic's full name, and partition.
+Place = tuple[str, int]
 # Messages, bytes and segments of a topic.
 Kept = tuple[int, int, int]
 # Offset and metadata as they were given; None: never set.
@@ -47,16 +49,27 @@ class Siblings:
         raise _alone()
 
     async def committed(
-        self, node: int, asker: Asker, group: bytes, wanted: Sequence[tuple[str, int]] | None
+        self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
     ) -> list[tuple[str, int, Committed]]:
-        """Positions of a group on topics that another broker owns; None: all that it has. Raises
+        """Positions of a group on topics that another broker owns. Raises OwnedElsewhere where that
+        broker does not answer.
+        """
+        raise _alone()
+
+    async def positions(
+        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> list[Place]:
+        """Where a group has positions on a namespace's topics that another broker owns. Raises
         OwnedElsewhere where that broker does not answer.
         """
         raise _alone()
 
-    async def end_group(self, node: int, asker: Asker, group: bytes) -> bool:
-        """Delete what a group has on topics that another broker owns; whether it had anything, once
-        that is published. Raises OwnedElsewhere where that broker does not answer, NotAuthorized.
+    async def end_group(
+        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> bool:
+        """Delete what a group has on a namespace's topics that another broker owns; whether it had
+        anything, once that is published. Raises OwnedElsewhere where that broker does not answer,
+        NotAuthorized.
         """
         raise _alone()
 
@@ -77,7 +90,10 @@ class Siblings:
         return {}
 
     async def follow(self) -> None:
-        """Have the catalogue be as it is now at its owner."""
+        """Have the catalogue be followed as far as it has come at its owner now: other brokers may
+        have told clients already of what is not known here. Raises OwnedElsewhere where that one
+        does not answer.
+        """
 
 
 def _alone() -> OwnedElsewhere:

@@ -90,6 +90,18 @@ def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
     return found
 
 
+def is_known(broker: Broker, request: object) -> bool:
+    """Whether the topic that a request names is there; of one that names none: yes."""
+    stream, topic = getattr(request, "stream", None), getattr(request, "topic", None)
+    if stream is None or topic is None:
+        return True
+    try:
+        get_topic(broker, stream, topic)
+    except Absent:
+        return False
+    return True
+
+
 def topic_number(broker: Broker, topic: Topic) -> int:
     """The number by which Iggy's clients know a topic within its stream."""
     return broker.topics.number(topic)

@@ -20,7 +20,8 @@ from broker.cluster.placement import NOBODY
 from broker.errors import LimitExceeded, OwnedElsewhere
 from broker.server.endings import EndConnection, ProtocolError
 from broker.steps import Steps, begin
-from protocols.iggy.machine import SEND_BYTES_MAX, Refused, Standing
+from protocols.iggy import names
+from protocols.iggy.machine import SEND_BYTES_MAX, Command, Refused, Standing
 from protocols.iggy.session import IggySession
 from storage.codecs.api import Buffer
 from storage.metadata.names import TopicName
@@ -28,7 +29,7 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.placement import Owner
     from broker.server.connection import Connection
-    from protocols.iggy.context import Context
+    from protocols.iggy.context import Answer, Context
 
 # A frame: length of what follows, length of its `About`, that, then the client's frame.
 HEAD = struct.Struct(">II")
@@ -37,9 +38,9 @@ ANSWER = struct.Struct(">BII")
 DONE, MOVED = 0, 1
 
 ABOUT_BYTES_MAX: Final = 64 * 1024
-# For an owner to be there: a shard changes hands in less, after a broker was killed it takes a
-# lease.
-FIND_S: Final = 5.0
+# For an owner to be there: one that was killed is followed a lease (5 s) and what taking takes
+# later.
+FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 ANSWER_S: Final = 60.0  # A poll may wait; a send waits for the object store.
 
@@ -285,6 +286,15 @@ class RelayedSession(IggySession):
             yield from self._serve(frame)
         except OwnedElsewhere:
             self._answers.answer([], what=MOVED)
+
+    def _carry_out(self, command: Command) -> Steps[Answer | None]:
+        """As `IggySession._carry_out`. The other broker knows the topic: it may be ahead of us in
+        following the catalogue.
+        """
+        broker = self._context.broker
+        if not names.is_known(broker, command.request):
+            yield broker.siblings.follow()
+        return (yield from super()._carry_out(command))
 
     def joined(self) -> list[Membership]:
         """The client's memberships here."""

@@ -229,9 +229,7 @@ async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, l
             found[topic.name.topic.encode()] = committed
     for full, index in await all_elsewhere(context, group):
         there = broker.topics.find(parse_topic(full))
-        if there is None or not visible(there.name) or not context.may_see(there):
-            continue
-        if (there.name.tenant, there.name.namespace) == (names.tenant, names.namespace):
+        if there is not None and visible(there.name) and context.may_see(there):
             found.setdefault(there.name.topic.encode(), []).append(index)
     return found
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.cluster.siblings import Asker, Commit, Committed
+from broker.cluster.siblings import Asker, Commit, Committed, Place
 from broker.errors import BrokerError
 
 if TYPE_CHECKING:
     from protocols.kafka.context import Context
 
-Wanted = tuple[str, int]  # A topic's full name, and a partition.
-Found = dict[Wanted, Committed | BrokerError]
+Found = dict[Place, Committed | BrokerError]
 
 
 async def commit_elsewhere(
@@ -44,7 +43,7 @@ async def commit_elsewhere(
 
 
 async def fetch_elsewhere(
-    context: Context, group: bytes, wanted: Sequence[tuple[int, Wanted]]
+    context: Context, group: bytes, wanted: Sequence[tuple[int, Place]]
 ) -> Found:
     """Positions at the nodes that own their topics, or why there is none."""
     found: Found = {}
@@ -66,27 +65,31 @@ async def fetch_elsewhere(
     return found
 
 
-async def all_elsewhere(context: Context, group: bytes) -> list[Wanted]:
+async def all_elsewhere(context: Context, group: bytes) -> list[Place]:
     """Every partition of other brokers where the group has a position. Raises OwnedElsewhere
     where one does not answer.
     """
-    found: list[Wanted] = []
-    asker = _asker(context)
+    found: list[Place] = []
+    asker, namespace = _asker(context), _namespace(context)
     broker = context.broker
     for owner in broker.placement.others():
-        told = await broker.siblings.committed(owner.node_id, asker, group, None)
-        found += [(name, index) for name, index, given in told if given is not None]
+        found += await broker.siblings.positions(owner.node_id, asker, group, namespace)
     return found
 
 
 async def end_elsewhere(context: Context, group: bytes) -> bool:
     """Delete what the group has at other brokers; whether it had anything. Raises BrokerError."""
     found = False
-    asker = _asker(context)
+    asker, namespace = _asker(context), _namespace(context)
     broker = context.broker
     for owner in broker.placement.others():
-        found |= await broker.siblings.end_group(owner.node_id, asker, group)
+        found |= await broker.siblings.end_group(owner.node_id, asker, group, namespace)
     return found
+
+
+def _namespace(context: Context) -> tuple[str, str]:
+    """That of the listener: a group of the same name elsewhere is another one."""
+    return context.names.tenant, context.names.namespace
 
 
 def _asker(context: Context) -> Asker:

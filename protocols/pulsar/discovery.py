@@ -21,8 +21,15 @@ from broker.server.connection import address_text
 from broker.server.endings import ProtocolError
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import full_names, is_coordinator, is_live, is_missing, is_system
-from protocols.pulsar.resolving import make_missing, resolve
+from protocols.pulsar.names import (
+    full_names,
+    is_coordinator,
+    is_live,
+    is_missing,
+    is_system,
+    is_unknown,
+)
+from protocols.pulsar.resolving import find, make_missing, resolve
 from protocols.pulsar.topic_lists import topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
@@ -45,6 +52,20 @@ def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadat
     elif _is_to_be_made(client, command):
         work = partial(_make_and_tell_partitions, client, command)
         client.lanes.in_order((LANE, command.request_id), work)
+    elif is_unknown(client.broker.topics, command.topic) and not client.broker.siblings.is_alone:
+        work = partial(_find_and_tell_partitions, client, command)
+        client.lanes.in_order((LANE, command.request_id), work)
+    else:
+        _tell_partitions(client, command)
+
+
+async def _find_and_tell_partitions(
+    client: Client, command: CommandPartitionedTopicMetadata
+) -> None:
+    try:
+        await find(client, Action.DESCRIBE, command.topic)
+    except (BrokerError, Refused) as error:
+        _refuse_partitions(client, command, error)
     else:
         _tell_partitions(client, command)
 

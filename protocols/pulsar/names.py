@@ -48,6 +48,20 @@ def is_missing(topics: Topics, text: str) -> bool:
         return False
 
 
+def is_unknown(topics: Topics, text: str) -> bool:
+    """Whether the name is that of a persistent topic that is not there, or of a partition that a
+    topic does not have.
+    """
+    if is_missing(topics, text):
+        return True
+    try:
+        name, index = parse(topics, text)
+    except BrokerError:
+        return False
+    topic = topics.find(name)
+    return not is_live(text) and topic is not None and (index or 0) >= len(topic.partitions)
+
+
 def is_system(name: TopicName) -> bool:
     """Whether the topic is one of the broker's own, which no list shows."""
     return name.topic.startswith(SYSTEM_PREFIX)

@@ -29,10 +29,10 @@ def producer(client: Client, command: CommandProducer) -> None:
     producers to be read, or an older one of its name to be probed first.
     """
     lane = (LANE, command.producer_id)
-    if resolving.is_deduplicated(client, command.topic):
-        client.lanes.in_order(lane, partial(_open_remembered, client, command))
-    elif names.is_missing(client.broker.topics, command.topic):
+    if names.is_unknown(client.broker.topics, command.topic):
         client.lanes.in_order(lane, partial(_open_with_topic, client, command))
+    elif resolving.is_deduplicated(client, command.topic):
+        client.lanes.in_order(lane, partial(_open_remembered, client, command))
     else:
         client.lanes.promptly(lane, partial(_open, client, command))
 

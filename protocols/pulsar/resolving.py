@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.access.rights import Action, Resource
 from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from protocols.pulsar.errors import Refused
-from protocols.pulsar.names import is_live, parse
+from protocols.pulsar.names import is_live, is_unknown, parse
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
@@ -44,16 +44,30 @@ def is_deduplicated(client: Client, text: str) -> bool:
     return topic is not None and topics.is_deduplicated(topic)
 
 
+async def find(client: Client, action: Action, text: str) -> Topic | None:
+    """The persistent topic that a name leads to, None where there is none. One that is not known
+    here, or not with that partition, may have been told to the client by another broker, which was
+    quicker to follow the catalogue: its owner is asked.
+
+    Raises what `resolve` raises; OwnedElsewhere where the owner does not answer.
+    """
+    topics = client.broker.topics
+    name, _ = resolve(client, action, text)
+    if is_unknown(topics, text):
+        await client.broker.siblings.follow()
+    return topics.find(name)
+
+
 async def make_missing(client: Client, action: Action, text: str) -> Topic:
     """The topic that a producer or consumer means, made if it is missing and may be made.
 
-    Raises what `resolve` and creating raise; TopicNotFound.
+    Raises what `find` and creating raise; TopicNotFound.
     """
     topics = client.broker.topics
-    name, index = resolve(client, action, text)
-    topic = topics.find(name)
+    topic = await find(client, action, text)
     if topic is not None:
         return topic
+    name, index = resolve(client, action, text)
     client.connection.check(Action.CREATE, Resource.of_topic(name))
     if index:
         raise TopicNotFound(f"Topic not found: {name}")

@@ -116,6 +116,8 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         return
     if command.force_topic_creation:
         await resolving.make_missing(client, Action.CONSUME, command.topic)
+    else:
+        await resolving.find(client, Action.CONSUME, command.topic)
     named = _named(client, command)
     topic, partition = named.topic, named.partition
     kind = KINDS[command.subType]

@@ -94,7 +94,7 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.TopicInUse: WireCode(409, 40907, "topic_in_use"),
     errors.Conflict: WireCode(409, 40909, "conflict"),
     errors.TopicTerminated: WireCode(409, 40910, "topic_terminated"),
-    errors.OwnedElsewhere: WireCode(421, 42101, "owned_elsewhere"),
+    errors.OwnedElsewhere: NO_OWNER,
     errors.InvalidName: INVALID_NAME,
     errors.InvalidRequest: WireCode(422, 42200, "invalid_request"),
     errors.CorruptBatch: WireCode(422, 42207, "corrupt_batch"),

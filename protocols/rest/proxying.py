@@ -1,7 +1,8 @@
 """Requests about topics of another broker go to its HTTP listener, once, and their answers back.
 
 Over the brokers' own port, so that it matters not how clients reach that listener. Credentials go
-along in their headers: the owner asks who it is once more.
+along in their headers: the owner asks who it is once more. While a topic is on its way from one
+broker to another its requests wait here, and go to whoever owns it then.
 """
 
 from __future__ import annotations
@@ -12,25 +13,28 @@ from typing import TYPE_CHECKING, Final
 import h11
 import structlog
 import trio
+from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.cluster.placement import NOBODY, Owner
+from broker.cluster.placement import NOBODY, Owner, elsewhere
 from broker.errors import OwnedElsewhere
 from protocols.rest.admin.names import name_of as admin_name
-from protocols.rest.bodies import topic_name
+from protocols.rest.bodies import BodyBudget, topic_name
 from protocols.rest.errors import NO_OWNER, OWNER_LOST, Refused
-from protocols.rest.requests import READING
+from protocols.rest.requests import READING, refuse
 from protocols.rest.waiting import disconnected
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from broker.broker import Broker
+    from storage.metadata.names import TopicName
 
-Handler = Callable[["Request"], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
-HOP: Final = "braidlog-hop"  # In a request that has been passed on: it is not passed on again.
+# In a request that has been passed on: it is not passed on again. In its answer: nothing was done,
+# as the broker that was asked does not own the topic any more.
+HOP: Final = "braidlog-hop"
 # What is about one connection (RFC 9110, 7.6.1), and what this connection says itself.
 OWN_HEADERS: Final = frozenset(
     {
@@ -38,7 +42,9 @@ OWN_HEADERS: Final = frozenset(
         *(b"transfer-encoding", HOP.encode()),
     }
 )
-FIND_S: Final = 5.0  # For a topic to have an owner.
+# For a topic to have an owner: one that was killed is followed a lease (5 s) and what taking takes
+# later.
+FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
 # The owner is gone, or says what is no HTTP.
@@ -47,54 +53,143 @@ LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
 log = structlog.get_logger()
 
 
+class Body:
+    """A request's body as it comes. It is kept, so that another broker can be sent it too, unless
+    there is no memory for it.
+    """
+
+    def __init__(self, request: Request, budget: BodyBudget) -> None:
+        self._request = request
+        self._budget = budget
+        self._messages: list[Message] = []
+        self._bytes = 0
+        self.is_kept = True
+        self.has_ended = False
+
+    def request(self) -> Request:
+        """The request, with its body from the first byte on. Only while it is kept."""
+        place = 0
+
+        async def receive() -> Message:
+            nonlocal place
+            place += 1
+            if place <= len(self._messages):
+                return self._messages[place - 1]
+            return await self._next()
+
+        return Request(self._request.scope, receive)
+
+    async def drain(self) -> None:
+        """Read what nobody wants: an answer before it would be lost with the connection."""
+        with trio.move_on_after(FIND_S):
+            while not self.has_ended:
+                await self._next()
+
+    async def _next(self) -> Message:
+        message = await self._request.receive()
+        piece = len(message.get("body", b""))
+        is_body = message["type"] == "http.request"
+        self.has_ended = self.has_ended or not is_body or not message.get("more_body", False)
+        if is_body and self.is_kept:
+            self.is_kept = self._budget.take(self._request, self._bytes, piece)
+            self._bytes += piece
+            self._messages.append(message)
+        if not self.is_kept:
+            self._messages.clear()
+        return message
+
+
 class Proxy:
     """Passes requests on for one listener."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._budget = BodyBudget()
 
     def around(self, handler: Handler) -> Handler:
         """The handler, where this broker owns what the path names; else the owner's."""
 
         async def serve(request: Request) -> Response:
+            if HOP in request.headers:
+                return await self._serve_for_another(request, handler)
+            body = Body(request, self._budget)
             deadline = trio.current_time() + FIND_S
-            while (owner := self._owner(request)) is not None:
-                if owner is NOBODY or HOP in request.headers:
-                    if HOP in request.headers or trio.current_time() > deadline:
-                        raise Refused(NO_OWNER, "no broker serves that now: try again")
+            while True:
+                try:
+                    return await self._serve_once(body.request(), handler)
+                except OwnedElsewhere as error:
+                    is_over = trio.current_time() > deadline or self._broker.stopping.is_set()
+                    if is_over or not body.is_kept:
+                        text = f"no broker serves that now: try again ({error})"
+                        raise Refused(NO_OWNER, text) from error
+                with request.scope["exchange"].waiting():
                     await trio.sleep(LOOK_S)
-                    continue
-                return await self._pass_on(request, owner)
-            return await handler(request)
 
         return serve
+
+    async def _serve_once(self, request: Request, handler: Handler) -> Response:
+        """Raises OwnedElsewhere where nothing was done, as nobody owns it now."""
+        owner = self._owner(request)
+        if owner is None:
+            return await handler(request)
+        if owner is NOBODY:
+            raise elsewhere("that", owner)
+        return await self._pass_on(request, owner)
+
+    async def _serve_for_another(self, request: Request, handler: Handler) -> Response:
+        """Serve what another broker passes on: it took this one for the owner."""
+        body = Body(request, self._budget)
+        try:
+            owner = self._owner(request)
+            if owner is not None:
+                raise elsewhere("that", owner)
+            name = _topic_of(request)
+            if name is not None and self._broker.topics.find(name) is None:
+                await self._broker.siblings.follow()  # Who passes it on may know more.
+            return await handler(body.request())
+        except OwnedElsewhere as error:
+            await body.drain()
+            answer = refuse(request.scope["exchange"], NO_OWNER, str(error))
+            answer.headers[HOP] = "0"
+            return answer
 
     def _owner(self, request: Request) -> Owner | None:
         """The other broker that serves it; None: this one does."""
         placement = self._broker.placement
-        parts = request.path_params
-        if "role" not in parts and ("name" in parts or "topic" in parts):
-            name = admin_name(request)[0] if "name" in parts else topic_name(request)
+        name = _topic_of(request)
+        if name is not None:
             return placement.owner(name)
         # Who may do what, and namespaces, are the catalogue's.
         return None if request.method in READING else placement.catalogue_owner()
 
     async def _pass_on(self, request: Request, owner: Owner) -> Response:
+        """Raises OwnedElsewhere where that broker was not reached or is not the owner, or where
+        nothing can have been changed; Refused.
+        """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
-        try:
-            stream = await self._broker.siblings.relay(owner.node_id, name)
-        except OwnedElsewhere as error:
-            raise Refused(NO_OWNER, str(error)) from error
-        exchange = _Exchange(stream)
+        exchange = _Exchange(await self._broker.siblings.relay(owner.node_id, name))
         try:
             answer = await exchange.ask(request)
+            if any(name == HOP.encode() for name, _ in answer.headers):
+                raise OwnedElsewhere(f"broker {owner.node_id} does not own it any more", 0)
         except LOST as error:
             await exchange.close()
-            raise Refused(OWNER_LOST, f"the broker that serves it is gone: {error}") from error
+            text = f"the broker that serves it is gone: {error}"
+            if request.method in READING:
+                raise OwnedElsewhere(text, 0) from error
+            raise Refused(OWNER_LOST, text) from error
         except BaseException:  # The client is gone, too.
             await exchange.close()
             raise
         return _PassedOn(request, exchange, answer)
+
+
+def _topic_of(request: Request) -> TopicName | None:
+    """The topic that the path names, if it does. Raises Refused."""
+    parts = request.path_params
+    if "role" not in parts and "name" in parts:
+        return admin_name(request)[0]
+    return topic_name(request) if "role" not in parts and "topic" in parts else None
 
 
 class _PassedOn(Response):

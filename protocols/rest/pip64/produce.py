@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from broker.errors import BrokerError, LimitExceeded, ShuttingDown, StorageFailed, StorageFull
+from broker.errors import (
+    BrokerError,
+    LimitExceeded,
+    OwnedElsewhere,
+    ShuttingDown,
+    StorageFailed,
+    StorageFull,
+)
 from broker.topics.partitioning import key_partition
 from protocols.rest.errors import (
     BAD_MESSAGES,
@@ -60,7 +67,7 @@ INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 UINT64_MAX = 2**64 - 1
 FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of one message.
-MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded)
+MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, OwnedElsewhere)
 
 
 @dataclass(slots=True)
@@ -157,7 +164,9 @@ class Producing:
     async def _append(
         self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
     ) -> tuple[list[Placed], int]:
+        """Raises OwnedElsewhere where the topic moves and nothing was stored."""
         placed = [Placed(-1)] * count
+        moved: list[OwnedElsewhere] = []
         for index, share in shares.items():
             base_offset, ledger, error = 0, -1, None
             try:
@@ -167,10 +176,13 @@ class Producing:
                 ticket = max(ticket, needed)
             except BrokerError as refused:
                 error = refused
+                moved += [refused] if isinstance(refused, OwnedElsewhere) else []
                 name = type(refused).__name__
                 self._broker.metrics.number("braidlog_errors", PROTOCOL, name).inc()
             for place, number in enumerate(share.numbers):
                 placed[number] = Placed(index, ledger, base_offset + place, error)
+        if moved and len(moved) == len(shares):
+            raise moved[0]
         return placed, ticket
 
     async def _append_share(self, partition: Partition, share: _Share) -> tuple[int, int]:

@@ -16,12 +16,12 @@ LEASE_MS = 1000
 STEPS_MAX = 200
 
 
-def topic_of(shards, prefix="t"):
+def topic_of(shards, prefix="t", namespace="default"):
     """A topic of one of these shards."""
     from storage.shared.layout import shard_of
 
     for number in range(1000):
-        name = TopicName("public", "default", f"{prefix}{number}")
+        name = TopicName("public", namespace, f"{prefix}{number}")
         if shard_of(name.full, SHARDS) in shards:
             return name
     raise AssertionError("no such name")

@@ -4,7 +4,9 @@ import pytest
 import trio
 
 from broker import errors
+from broker.access.rights import ANONYMOUS
 from broker.cluster.membership import HAND_OVER_S
+from broker.cluster.siblings import Asker
 from storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
 from tests.broker.records import append, read_values
@@ -94,6 +96,32 @@ async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
                 nursery.cancel_scope.cancel()
 
 
+async def test_a_topic_that_another_one_has_just_made_is_taken_instead_of_a_new_one(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
+        name = topic_of(asker.held)
+        found = []
+
+        async def use():
+            found.append(await asker.broker.topics.auto_create(name))
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(owner.broker.topics.create, name, 3)
+                while owner.broker.topics.find(name) is None:
+                    await trio.lowlevel.checkpoint()
+                assert asker.broker.topics.find(name) is None
+                nursery.start_soon(use)
+                while not any(asker.broker.home._idle.values()):  # It has been answered.
+                    await trio.lowlevel.checkpoint()
+                nursery.start_soon(stepping_on, asker)
+                while not found:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        assert len(found[0].partitions) == 3
+
+
 async def test_any_broker_changes_tenants_which_stay_at_the_next_owner(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
@@ -171,9 +199,6 @@ async def test_a_silent_broker_is_followed_with_all_it_acknowledged(store):
 
 
 async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
-    from broker.access.rights import ANONYMOUS
-    from broker.cluster.siblings import Asker
-
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         name = topic_of(second.held)
@@ -191,8 +216,12 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         assert await home.committed(OTHER, asker, b"g", [(name.full, 0)]) == [
             (name.full, 0, (7, b"m"))
         ]
-        assert await home.committed(OTHER, asker, b"g", None) == [(name.full, 0, (7, b"m"))]
-        assert await home.committed(OTHER, asker, b"h", None) == [(name.full, 0, None)]
+        assert await home.committed(OTHER, asker, b"h", [(name.full, 0)]) == [(name.full, 0, None)]
+        here, elsewhere = ("public", "default"), ("public", "other")
+        assert await home.positions(OTHER, asker, b"g", here) == [(name.full, 0)]
+        for group, namespace in ((b"h", here), (b"g", elsewhere)):
+            assert await home.positions(OTHER, asker, group, namespace) == []
+            assert not await home.end_group(OTHER, asker, group, namespace)
         with pytest.raises(errors.OwnedElsewhere):
             await home.commit(9, asker, b"g", commits)
         partition = second.broker.topics.partition(name, 0)
@@ -208,6 +237,28 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
             await home.commit(OTHER, asker, b"g", [(name.full, 0, 3, b"m", 1)])
         topic = second.broker.topics.get(name)
         assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7
+
+
+async def test_a_group_ends_in_the_namespace_that_it_is_of_and_in_no_other(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        shards = second.held
+        name = topic_of(shards)
+        same = topic_of(shards, namespace="other")
+        owner = first if first.broker.catalogue.is_owned else second
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                await owner.broker.namespaces.create("public", "other")
+                for one in (name, same):
+                    topic = await second.broker.topics.create(one, 1)
+                    second.broker.subscriptions.open(topic, b"g").commit(0, 0)
+                nursery.cancel_scope.cancel()
+        asker, home = Asker(ANONYMOUS, "test"), first.broker.home
+        assert await home.end_group(OTHER, asker, b"g", ("public", "default"))
+        topics, subscriptions = second.broker.topics, second.broker.subscriptions
+        assert subscriptions.find(topics.get(name), b"g") is None
+        assert subscriptions.find(topics.get(same), b"g") is not None
 
 
 async def test_a_broker_that_leaves_goes_on_serving_until_the_others_own_everything(store):

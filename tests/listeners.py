@@ -1,0 +1,40 @@
+"""Listeners of a broker inside the test's own trio run."""
+
+from contextlib import asynccontextmanager
+
+import trio
+
+from broker.server import adapters
+from broker.server.listener import Listener, accept
+
+
+@asynccontextmanager
+async def open_listeners(broker):
+    """Gives `await connect("kafka")`: a stream to that protocol's listener of `broker`, opened if
+    need be.
+
+    Settings of the adapter can be given by name the first time.
+    """
+    listeners = {}
+    async with trio.open_nursery() as serving:
+
+        async def connect(protocol, **options):
+            if protocol not in listeners:
+                adapter = adapters.load(protocol)
+                listener = Listener(
+                    name=protocol,
+                    protocol=protocol,
+                    adapter=adapter,
+                    options=adapter.options_type(**options),
+                    listen=("127.0.0.1", 0),
+                    advertised=None,
+                )
+                listener.open()
+                listeners[protocol] = broker.listeners[protocol] = listener
+                serving.start_soon(accept, listener, broker, serving)
+            return await trio.open_tcp_stream(*listeners[protocol].bound)
+
+        yield connect
+        serving.cancel_scope.cancel()
+    for listener in listeners.values():
+        listener.close()

@@ -1,0 +1,67 @@
+"""A broker that has not followed the catalogue so far, asked about a topic that another one has told
+of already: watchers of topic lists come at once.
+"""
+
+import trio
+
+from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from tests.broker.cluster.nodes import Node, balanced, topic_of
+from tests.broker.cluster.test_membership import stepping_on
+from tests.listeners import open_listeners
+from tests.protocols.pulsar.golden import taken_apart
+from tests.protocols.pulsar.talk import Client
+from tests.storage.shared.shared_dirs import SharedStore
+
+
+async def answers(client, count):
+    """The next ones by their types; they come in any order."""
+    found = {}
+    for _ in range(count):
+        command, _ = taken_apart(await client.frame())
+        found[command.type] = command
+    return found
+
+
+async def test_a_topic_that_is_not_followed_so_far_is_not_missing(tmp_path):
+    store = SharedStore(tmp_path)
+    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+        await balanced(store, first, second)
+        owner, asked = (first, second) if first.broker.catalogue.is_owned else (second, first)
+        name = topic_of(asked.held)
+        topic = f"persistent://{name.full}"
+        consumer = {"subscription": "s", "subType": 0, "force_topic_creation": False}
+        with trio.fail_after(60):
+            async with open_listeners(asked.broker) as connect, trio.open_nursery() as nursery:
+                client = Client(await connect("pulsar"))
+                await client.connect()
+                nursery.start_soon(owner.broker.topics.create, name, 2)
+                while owner.broker.topics.find(name) is None:
+                    await trio.lowlevel.checkpoint()
+                assert asked.broker.topics.find(name) is None
+                for number, (kind, fields) in enumerate(
+                    (
+                        (Type.PARTITIONED_METADATA, {"topic": topic}),
+                        (Type.PRODUCER, {"topic": f"{topic}-partition-0", "producer_id": 1}),
+                        (
+                            Type.SUBSCRIBE,
+                            {"topic": f"{topic}-partition-1", "consumer_id": 1, **consumer},
+                        ),
+                    )
+                ):
+                    await client.send(kind, request_id=number, **fields)
+                await client.silent()  # All of them wait.
+                nursery.start_soon(stepping_on, asked)
+                found = await answers(client, 3)
+                told = found[Type.PARTITIONED_METADATA_RESPONSE].partitionMetadataResponse
+                assert told.partitions == 2
+                assert found.keys() == {
+                    Type.PARTITIONED_METADATA_RESPONSE,
+                    Type.PRODUCER_SUCCESS,
+                    Type.SUCCESS,
+                }
+                fields = {"topic": f"{topic}-partition-2", "consumer_id": 2, **consumer}
+                code, _ = await client.refused(Type.SUBSCRIBE, **fields)
+                assert code == ServerError.TopicNotFound, "nobody has made that one"
+                await client.stream.aclose()
+                nursery.cancel_scope.cancel()
