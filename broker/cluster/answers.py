@@ -35,6 +35,7 @@ class Answers:
             "commit": self._commit,
             "committed": self._committed,
             "end_group": self._end_group,
+            "live": self._live,
             "positions": self._positions,
             "kept": self._kept,
             "purge": self._purge,
@@ -177,6 +178,11 @@ class Answers:
                 seen = 0
                 await trio.lowlevel.checkpoint()
         return found
+
+    async def _live(self, call: Call) -> list[tuple[str, str]]:
+        tenant, namespace = call.arguments
+        found = self._broker.live.list(tenant, namespace)
+        return [(topic.full, topic.name.topic) for topic in found]
 
     async def _purge(self, call: Call) -> None:
         (full,) = call.arguments

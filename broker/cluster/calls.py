@@ -24,6 +24,7 @@ from broker.cluster.links import (
 )
 from broker.cluster.placement import NOBODY, Owner, elsewhere
 from broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
+from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
     from broker.cluster.placement import ClusterPlacement
@@ -157,18 +158,14 @@ class Home(Siblings):
         return await self._kept()
 
     async def _ask_what_is_kept(self) -> Mapping[str, Kept]:
-        found: dict[str, Kept] = {}
+        replies = await self._ask_all(Call("kept", []), KEPT_S)
+        return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
 
-        async def one(owner: Owner) -> None:
-            with suppress(errors.BrokerError):
-                reply = await self._ask(owner, Call("kept", []))
-                found.update({name: (a, b, c) for name, a, b, c in reply.result})
-
-        with trio.move_on_after(KEPT_S):
-            async with trio.open_nursery() as nursery:
-                for owner in self._placement.others():
-                    nursery.start_soon(one, owner)
-        return found
+    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+        """As `Siblings.live`."""
+        replies = await self._ask_all(Call("live", list(namespace)), KEPT_S)
+        named = [one for reply in replies for one in reply.result]
+        return {full: TopicName(*namespace, topic) for full, topic in named}
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """As `Siblings.relay`."""
@@ -187,15 +184,21 @@ class Home(Siblings):
 
     async def spread(self, place: int) -> None:
         """Wait until the other brokers that answer have followed the catalogue that far."""
+        await self._ask_all(Call("reached", [place]), SPREAD_S)
+
+    async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
+        """What the other brokers answer in that time."""
+        replies: list[Reply] = []
 
         async def one(owner: Owner) -> None:
             with suppress(errors.BrokerError):
-                await self._ask(owner, Call("reached", [place]))
+                replies.append(await self._ask(owner, call))
 
-        with trio.move_on_after(SPREAD_S):
+        with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
                 for owner in self._placement.others():
                     nursery.start_soon(one, owner)
+        return replies
 
     async def close(self) -> None:
         """End all connections that are kept."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from broker.access.rights import Principal
     from broker.errors import BrokerError
+    from storage.metadata.names import TopicName
 
 # Topic's full name, partition, offset, metadata, time in microseconds.
 Commit = tuple[str, int, int, bytes | None, int]
@@ -86,6 +87,13 @@ class Siblings:
     async def kept(self) -> Mapping[str, Kept]:
         """What the topics of other brokers hold, by their full names; nothing of those of a broker
         that does not answer soon. For figures in lists: it says nothing of what a client may see.
+        """
+        return {}
+
+    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+        """A namespace's non-persistent topics that other brokers have in use, by their full names,
+        partitions one by one; none of a broker that does not answer soon. It says nothing of what a
+        client may see.
         """
         return {}
 

@@ -211,6 +211,9 @@ async def _tell_topics(
         live = client.broker.live.list(*parts)
         seen = await client.connection.seen(parts, live, attrgetter("resource"))
         names += [topic.full for topic in seen]
+        named = [*(await client.broker.siblings.live(parts)).items()]
+        theirs = await client.connection.seen(parts, named, lambda one: Resource.of_topic(one[1]))
+        names = [*dict.fromkeys([*names, *(full for full, _ in theirs)])]
     digest = topics_hash(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
     answer = messages.topics_of_namespace(

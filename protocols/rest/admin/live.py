@@ -46,11 +46,16 @@ class AdminLive:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """Those of a namespace that are in use and the client may see, partitions one by one."""
+        """Those of a namespace that are in use and the client may see, partitions one by one, of
+        all brokers.
+        """
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
         found = await topics_seen(self._broker, request, place, self._live.list(*place))
-        return told([topic.full for topic in found])
+        is_seen = seen_by(self._broker, request)
+        elsewhere = await self._broker.siblings.live(place)
+        theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
+        return told(sorted({*theirs, *(topic.full for topic in found)}))
 
     async def list_partitioned(self, request: Request) -> Response:
         """Those of a namespace that have partitions and the client may see."""

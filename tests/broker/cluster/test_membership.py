@@ -261,6 +261,17 @@ async def test_a_group_ends_in_the_namespace_that_it_is_of_and_in_no_other(store
         assert subscriptions.find(topics.get(same), b"g") is not None
 
 
+async def test_topics_that_keep_nothing_are_listed_at_every_broker(store):
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await both(store, first, second)
+        name = topic_of(second.held)
+        second.broker.live.create(name)
+        with trio.fail_after(60):
+            found = await first.broker.home.live(("public", "default"))
+            assert found == {f"non-persistent://{name.full}": name}
+            assert not await first.broker.home.live(("public", "other"))
+
+
 async def test_a_broker_that_leaves_goes_on_serving_until_the_others_own_everything(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)

@@ -1,5 +1,5 @@
-"""A broker that has not followed the catalogue so far, asked about a topic that another one has told
-of already: watchers of topic lists come at once.
+"""A broker that has not followed the catalogue so far, asked about a topic that another one knows:
+clients that watch topic lists come at once.
 """
 
 import trio
