@@ -22,13 +22,12 @@ static inline uint32_t be32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static inline void put_be64(uint8_t *at, uint64_t value) {
-    for (int i = 7; i >= 0; i--, value >>= 8)
-        at[i] = (uint8_t)value;
-}
-
 static inline uint32_t le32(const uint8_t *at) {
     return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
+}
+
+static inline uint64_t le64(const uint8_t *at) {
+    return le32(at) | (uint64_t)le32(at + 4) << 32;
 }
 
 static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
@@ -43,15 +42,13 @@ static uint32_t crc32_table[8][256], crc32c_table[8][256];
 static int has_clmul, has_sse42;
 
 static void fill_table(uint32_t table[8][256], uint32_t polynomial) {
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t crc = i;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
-        table[0][i] = crc;
-    }
-    for (int i = 0; i < 256; i++)
-        for (int slice = 1; slice < 8; slice++)
-            table[slice][i] = table[slice - 1][i] >> 8 ^ table[0][table[slice - 1][i] & 0xff];
+    for (int slice = 0; slice < 8; slice++) /* As many bytes of zero follow each. */
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t crc = slice ? table[slice - 1][i] : i;
+            for (int bit = 0; bit < 8; bit++)
+                crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+            table[slice][i] = crc;
+        }
 }
 
 static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at, size_t size) {
@@ -67,6 +64,12 @@ static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at
 }
 
 #if ON_X86
+__attribute__((target("pclmul,sse4.1")))
+static inline __m128i fold(__m128i lane, __m128i by, __m128i next) {
+    __m128i low = _mm_clmulepi64_si128(lane, by, 0x00), high = _mm_clmulepi64_si128(lane, by, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(high, low), next);
+}
+
 /* Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction",
  * Intel 2009. `size` is 64 or more and a multiple of 16. */
 __attribute__((target("pclmul,sse4.1")))
@@ -82,23 +85,13 @@ static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size) {
         lane[i] = _mm_loadu_si128((const __m128i *)(at + 16 * i));
     lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int)crc));
     for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
-        for (int i = 0; i < 4; i++) {
-            low = _mm_clmulepi64_si128(lane[i], fold_4, 0x00);
-            lane[i] = _mm_clmulepi64_si128(lane[i], fold_4, 0x11);
-            lane[i] = _mm_xor_si128(_mm_xor_si128(lane[i], low),
-                                    _mm_loadu_si128((const __m128i *)(at + 16 * i)));
-        }
+        for (int i = 0; i < 4; i++)
+            lane[i] = fold(lane[i], fold_4, _mm_loadu_si128((const __m128i *)(at + 16 * i)));
     one = lane[0];
-    for (int i = 1; i < 4; i++) {
-        low = _mm_clmulepi64_si128(one, fold_1, 0x00);
-        one = _mm_clmulepi64_si128(one, fold_1, 0x11);
-        one = _mm_xor_si128(_mm_xor_si128(one, low), lane[i]);
-    }
-    for (; size; at += 16, size -= 16) {
-        low = _mm_clmulepi64_si128(one, fold_1, 0x00);
-        one = _mm_clmulepi64_si128(one, fold_1, 0x11);
-        one = _mm_xor_si128(_mm_xor_si128(one, low), _mm_loadu_si128((const __m128i *)at));
-    }
+    for (int i = 1; i < 4; i++)
+        one = fold(one, fold_1, lane[i]);
+    for (; size; at += 16, size -= 16)
+        one = fold(one, fold_1, _mm_loadu_si128((const __m128i *)at));
     low = _mm_clmulepi64_si128(one, fold_1, 0x10);
     one = _mm_xor_si128(_mm_srli_si128(one, 8), low);
     low = _mm_srli_si128(one, 4);
@@ -111,11 +104,9 @@ static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size) {
 
 __attribute__((target("sse4.2")))
 static uint32_t by_sse42(uint32_t crc, const uint8_t *at, size_t size) {
-    uint64_t wide = crc, eight;
-    for (; size >= 8; at += 8, size -= 8) {
-        memcpy(&eight, at, 8);
-        wide = _mm_crc32_u64(wide, eight);
-    }
+    uint64_t wide = crc;
+    for (; size >= 8; at += 8, size -= 8)
+        wide = _mm_crc32_u64(wide, le64(at));
     crc = (uint32_t)wide;
     for (; size; at++, size--)
         crc = _mm_crc32_u8(crc, *at);
@@ -159,10 +150,6 @@ static const uint8_t xxh_secret[192] = {
 
 enum { STRIPE = 64, BLOCK_STRIPES = 16 };
 static const uint64_t prime_1 = 0x9e3779b185ebca87, prime_32_1 = 0x9e3779b1;
-
-static inline uint64_t le64(const uint8_t *at) {
-    return le32(at) | (uint64_t)le32(at + 4) << 32;
-}
 
 static inline uint64_t folded(uint64_t left, uint64_t right) {
     unsigned __int128 product = (unsigned __int128)left * right;
@@ -269,7 +256,7 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
             break;
         is_sound = is_sound && next_message(view.buf, &pos, view.len, &message);
         if (is_sound)
-            put_be64(entry, base_offset + (uint64_t)count++);
+            put_le(entry, __builtin_bswap64(base_offset + (uint64_t)count++), 8);
     }
     PyBuffer_Release(&view);
     if (!is_sound)
@@ -280,14 +267,12 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
 /* Pulsar SENDs: `protocols/pulsar/sending.py` and `pulsar.py`. A frame: size 4, command size 4,
  * command, 0e01, crc32c 4, metadata size 4, metadata, payload. Stored: size 4, delta 4, count 4 (little
  * endian), then what follows the command. */
-
 enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9 };
 
 typedef struct {
-    uint64_t producer_id, sequence_id;
+    uint64_t producer_id;
     long long publish_ms; /* -1: none */
-    const uint8_t *rest; /* what follows the command */
-    Py_ssize_t rest_size, frame_size;
+    Py_ssize_t rest_size, frame_size; /* of what follows the command, of all of it */
 } Send;
 
 /* A varint of at most 63 bits at *at, which moves behind it; 0 where there is none. */
@@ -304,15 +289,6 @@ static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     return 0;
 }
 
-/* A length and as many bytes. */
-static int piece(const uint8_t **at, const uint8_t *end, const uint8_t **start, uint64_t *size) {
-    if (!varint(at, end, size) || *size > (uint64_t)(end - *at))
-        return 0;
-    *start = *at;
-    *at += *size;
-    return 1;
-}
-
 /* A field of a message: a number, or so many bytes. 0: another kind, or none. */
 typedef struct {
     uint64_t tag, value;
@@ -320,11 +296,14 @@ typedef struct {
 } Field;
 
 static int next_field(const uint8_t **at, const uint8_t *end, Field *field) {
-    if (!varint(at, end, &field->tag))
+    if (!varint(at, end, &field->tag) || field->tag & 5 || !varint(at, end, &field->value))
         return 0;
-    if ((field->tag & 7) == 0)
-        return varint(at, end, &field->value);
-    return (field->tag & 7) == 2 && piece(at, end, &field->start, &field->value);
+    int has_bytes = (field->tag & 7) == 2;
+    field->start = *at;
+    if (has_bytes && field->value > (uint64_t)(end - *at))
+        return 0;
+    *at += has_bytes ? field->value : 0;
+    return 1;
 }
 
 #define NUMBER(field) ((field) << 3)
@@ -398,72 +377,57 @@ static PyObject *entry_key(PyObject *self, PyObject *entry) {
     return found;
 }
 
-/* How many entries follow one another up to the end, -1 where they do not end there. Each is `head`
- * bytes, the last four of them a size of `least` or more, and as many as that says. */
-static Py_ssize_t walk_chain(const uint8_t *at, Py_ssize_t size, Py_ssize_t head, uint32_t least,
-                             int is_big, int64_t *starts) {
-    Py_ssize_t pos = 0, count = 0;
-    for (; pos < size; count++) {
-        Py_ssize_t left = size - pos - head;
-        if (left < 0)
-            return -1;
-        const uint8_t *size_at = at + pos + head - 4;
-        uint32_t more = is_big ? be32(size_at) : le32(size_at);
-        if (more < least || (uint64_t)more > (uint64_t)left)
-            return -1;
-        if (starts != NULL)
-            starts[count] = pos;
-        pos += head + more;
-    }
-    return count;
-}
-
-/* chain(body, head, least, is_big) -> bytes of an int64 for the start of each entry, or None:
- * the walks of storage/spark/decode/kafka.py and plain.py. */
+/* chain(body, head, least, is_big) -> bytes of an int64 for the start of each entry, or None where they do
+ * not end with the body: the walks of storage/spark/decode/kafka.py and plain.py. Each is `head` bytes, the
+ * last four of them a size of `least` or more, and as many as that says. */
 static PyObject *chain(PyObject *self, PyObject *args) {
     Py_buffer body;
-    Py_ssize_t head;
+    Py_ssize_t head, pos, count;
     unsigned int least;
     int is_big;
+    PyObject *found = NULL;
     if (!PyArg_ParseTuple(args, "y*nIp", &body, &head, &least, &is_big))
         return NULL;
-    PyObject *found = NULL;
-    Py_ssize_t count = head < 4 ? -1 : walk_chain(body.buf, body.len, head, least, is_big, NULL);
-    if (count < 0)
-        found = Py_NewRef(Py_None);
-    else if ((found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t))) != NULL)
-        walk_chain(body.buf, body.len, head, least, is_big, (int64_t *)PyBytes_AS_STRING(found));
+    do { /* First they are counted, then their starts are noted. */
+        for (pos = count = 0; head >= 4 && body.len - pos >= head; count++) {
+            const uint8_t *size_at = (const uint8_t *)body.buf + pos + head - 4;
+            uint32_t more = is_big ? be32(size_at) : le32(size_at);
+            if (more < least || more > (uint64_t)(body.len - pos - head))
+                break;
+            if (found != NULL)
+                ((int64_t *)PyBytes_AS_STRING(found))[count] = pos;
+            pos += head + more;
+        }
+    } while (pos == body.len && found == NULL
+             && (found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t))) != NULL);
     PyBuffer_Release(&body);
-    return found;
+    return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
 /* The SEND that begins here, if it is whole, in order and of the plain kind. */
 static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
                       Py_ssize_t entry_max, Send *send) {
-    uint64_t ignored;
+    Field producer, sequence, messages;
     if (left < SEND_HEAD)
         return 0;
     Py_ssize_t total = be32(at), command = be32(at + 4), size = at[11];
-    if (at[8] != 0x08 || at[9] != 0x06 || at[10] != 0x32 || size >= 0x80 || command != size + 4)
-        return 0;
-    if (total > total_max || total + 4 > left || SEND_HEAD + size >= total + 4)
+    if (at[8] != 0x08 || at[9] != 0x06 || at[10] != 0x32 || size >= 0x80 || command != size + 4
+        || total > total_max || total + 4 > left || SEND_HEAD + size >= total + 4)
         return 0;
     const uint8_t *field = at + SEND_HEAD, *end = field + size;
-    if (field == end || *field++ != 0x08 || !varint(&field, end, &send->producer_id))
+    if (!next_field(&field, end, &producer) || producer.tag != NUMBER(1)
+        || !next_field(&field, end, &sequence) || sequence.tag != NUMBER(2))
         return 0;
-    if (field == end || *field++ != 0x10 || !varint(&field, end, &send->sequence_id))
+    if (field < end && (!next_field(&field, end, &messages) || messages.tag != NUMBER(3) || field != end))
         return 0;
-    if (field < end && (*field++ != 0x18 || !varint(&field, end, &ignored) || field != end))
-        return 0;
-    send->rest = end;
+    send->producer_id = producer.value;
     send->rest_size = total + 4 - SEND_HEAD - size;
     send->frame_size = total + 4;
     if (send->rest_size < CHECKED_MIN || send->rest_size > entry_max)
         return 0;
     Py_ssize_t metadata = be32(end + 6);
-    if (end[0] != 0x0e || end[1] != 0x01 || metadata > send->rest_size - CHECKED_MIN)
-        return 0;
-    if (crc32c_of(end + 6, (size_t)send->rest_size - 6) != be32(end + 2))
+    if (end[0] != 0x0e || end[1] != 0x01 || metadata > send->rest_size - CHECKED_MIN
+        || crc32c_of(end + 6, (size_t)send->rest_size - 6) != be32(end + 2))
         return 0;
     return plain_metadata(end + CHECKED_MIN, end + CHECKED_MIN + metadata, send);
 }
@@ -484,21 +448,19 @@ static PyObject *send_producer(PyObject *self, PyObject *args) {
 /* Fill the stored entries and the list of what was sent: (sequence, `none`, delta, None). */
 static int fill_run(const uint8_t *at, Py_ssize_t count, uint32_t delta, PyObject *none,
                     uint8_t *body, PyObject *sent) {
-    Send send = {0};
     for (Py_ssize_t i = 0; i < count; i++, delta++) {
-        /* Only the command is read again: it was found in order. */
-        const uint8_t *field = at + SEND_HEAD + 1, *stop = at + SEND_HEAD + at[11];
+        Field sequence = {0};
+        const uint8_t *field = at + SEND_HEAD, *stop = field + at[11];
         Py_ssize_t whole = (Py_ssize_t)be32(at) + 4, rest = whole - (stop - at);
-        varint(&field, stop, &send.producer_id);
-        field++;
-        varint(&field, stop, &send.sequence_id);
+        for (int skipped = 0; skipped < 2; skipped++) /* The producer is before it; all is in order. */
+            next_field(&field, stop, &sequence);
         put_le(body, (uint64_t)rest, 4);
         put_le(body + 4, delta, 4);
         put_le(body + 8, 1, 4);
         memcpy(body + PREFIX, stop, (size_t)rest);
         body += PREFIX + rest;
         at += whole;
-        PyObject *one = Py_BuildValue("KOIO", send.sequence_id, none, delta, Py_None);
+        PyObject *one = Py_BuildValue("KOIO", sequence.value, none, delta, Py_None);
         if (one == NULL)
             return -1;
         PyList_SET_ITEM(sent, i, one);
