@@ -220,6 +220,12 @@ class Membership:
     async def _hold(self, shard: int, taken: Taken) -> None:
         broker, shared = self._broker, self._shared
         state, topics = broker.catalogue.state, broker.topics
+        try:
+            known = state.topics_of(shard)
+            shared.check(taken, (number for meta in known for number in meta.partition_ids))
+        except DamagedLog as error:
+            log.error("shard_stays_shut", shard=shard, reason=str(error))
+            return
         journals = shared.hold(shard, taken, broker.committer)
         state.hold(shard, journals["catalogue"])
         broker.cursors.hold(shard, CursorStore(journals["cursors"]))

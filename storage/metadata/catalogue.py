@@ -194,6 +194,11 @@ class Catalogue:
         self._counters.next_partition_id += 1
         return partition_id
 
+    @property
+    def partition_ids_end(self) -> int:
+        """Partition ids below it were given out."""
+        return self._counters.next_partition_id
+
     def raise_partition_ids(self, highest_seen: int) -> None:
         """Count on above the highest partition id that a folder has, whether or not the catalogue
         names it.

@@ -4,7 +4,7 @@ A slice is a byte range of a segment file; the footer says whose. Knows no store
 names and bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct
 
@@ -130,11 +130,17 @@ def pack_entry(entry: SliceEntry) -> bytes:
     )
 
 
-def unpack_entries(data: Buffer) -> list[SliceEntry]:
-    """Entries back to back: a footer's, or a pack's index in the ledger. Raises BadObject."""
+def unpack_entries(data: Buffer, partitions: Collection[int] | None = None) -> list[SliceEntry]:
+    """Entries back to back: a footer's, or a pack's index in the ledger; of some partitions alone
+    if they are given. Raises BadObject.
+    """
     if len(data) % ENTRY_BYTES:
         raise BadObject(f"{len(data)} bytes are not a list of slices")
-    return [SliceEntry(*fields) for fields in ENTRY.iter_unpack(data)]
+    return [
+        SliceEntry(*fields)
+        for fields in ENTRY.iter_unpack(data)
+        if partitions is None or fields[1] in partitions
+    ]
 
 
 def pack_entries(entries: Iterable[SliceEntry]) -> bytes:

@@ -1,13 +1,15 @@
 """Where a partition's records are: which object holds which bytes of which segment file.
 
 Pure: no store and no ledger is asked here. Rounds, packs and segments may hold the same bytes for a
-while; a whole segment is preferred, then packs. What does not join is damage, and names its place.
+while; a whole segment is preferred, then packs. What does not join is damage, and names its place:
+or what is left of a deleted topic, for packs stay while others need them.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from storage.errors import DamagedLog
 from storage.shared.layout import (
     BadObject,
     SliceEntry,
@@ -79,6 +81,12 @@ class PartitionPieces:
     shard: int
     log_start: int = 0
     segments: list[SegmentPieces] = field(default_factory=list)
+    fault: str = ""  # Why it cannot be opened: partition, offset and object.
+
+    def check(self) -> None:
+        """Whether it can be opened. Raises DamagedLog."""
+        if self.fault:
+            raise DamagedLog("the shared store", 0, self.log_start, self.fault)
 
     @property
     def log_end(self) -> int:
@@ -96,30 +104,40 @@ class Located:
     is_round: bool
 
 
-def pack_slices(packs: Iterable[PackRow]) -> list[Located]:
-    """What all packs hold. Raises BadObject."""
+def pack_slices(packs: Iterable[PackRow], wanted: Collection[int] | None = None) -> list[Located]:
+    """What all packs hold, of wanted partitions alone if some are given. Raises BadObject."""
     return [
         Located(entry, pack_name(pack.shard, pack.epoch, pack.pack), False)
         for pack in packs
-        for entry in unpack_entries(pack.index)
+        for entry in unpack_entries(pack.index, wanted)
     ]
 
 
-def partitions_of(contents: Contents, rounds: Iterable[Located]) -> dict[int, PartitionPieces]:
-    """All partitions that the ledger and the footers of unpacked rounds speak of, by id.
-
-    Raises BadObject where pieces do not join: the text names partition, offset and object.
+def partitions_of(
+    contents: Contents, rounds: Iterable[Located], wanted: Collection[int] | None = None
+) -> dict[int, PartitionPieces]:
+    """All partitions that the ledger and the footers of unpacked rounds speak of, by id; of wanted
+    ones alone if some are given. Those whose pieces do not join have a fault. Raises BadObject.
     """
     found: dict[int, PartitionPieces] = {}
+
+    def is_wanted(number: int) -> bool:
+        return wanted is None or number in wanted
 
     def partition(number: int, shard: int) -> PartitionPieces:
         return found.setdefault(number, PartitionPieces(number, shard))
 
     for number, (shard, start) in contents.starts.items():
-        partition(number, shard).log_start = start
-    whole = {(row.partition_id, row.base): row for row in contents.segments}
+        if is_wanted(number):
+            partition(number, shard).log_start = start
+    whole = {
+        (row.partition_id, row.base): row
+        for row in contents.segments
+        if is_wanted(row.partition_id)
+    }
     slices: dict[tuple[int, int], list[Located]] = {}
-    for located in [*pack_slices(contents.packs), *rounds]:
+    unpacked = (one for one in rounds if is_wanted(one.entry.partition_id))
+    for located in [*pack_slices(contents.packs, wanted), *unpacked]:
         entry = located.entry
         if (entry.partition_id, entry.segment_base) not in whole:
             slices.setdefault((entry.partition_id, entry.segment_base), []).append(located)
@@ -130,10 +148,13 @@ def partitions_of(contents: Contents, rounds: Iterable[Located]) -> dict[int, Pa
     for (number, base), located_slices in slices.items():
         one = partition(number, located_slices[0].entry.shard)
         if max(located.entry.end_offset for located in located_slices) > one.log_start:
-            one.segments.append(joined_segment(number, base, located_slices))
+            try:
+                one.segments.append(joined_segment(number, base, located_slices))
+            except BadObject as error:
+                one.fault = str(error)
     for one in found.values():
         one.segments.sort(key=lambda segment: segment.base)
-        _check_joined(one)
+        one.fault = one.fault or _gap(one)
     return found
 
 
@@ -173,15 +194,16 @@ def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> 
     return SegmentPieces(base, tuple(pieces))
 
 
-def _check_joined(partition: PartitionPieces) -> None:
-    """Whether the segments lie end to end from the log start on. Raises BadObject."""
+def _gap(partition: PartitionPieces) -> str:
+    """Where the segments do not lie end to end from the log start on; empty if they do."""
     expected: int | None = None
     for segment in partition.segments:
         fits = segment.base <= partition.log_start if expected is None else segment.base == expected
         if not fits:
             wanted = partition.log_start if expected is None else expected
-            raise BadObject(
+            return (
                 f"partition {partition.partition_id}: offset {wanted} is in no object; segment"
                 f" {segment.base} of {segment.pieces[0].object} goes on behind it"
             )
         expected = segment.end_offset
+    return ""

@@ -6,7 +6,7 @@ start: everything is taken from ledger and object store. Knows no SQL and no S3.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.errors import DamagedLog, StorageFailed
@@ -138,6 +138,12 @@ class SharedDir(DataDir):
         session = self.session
         return surely(lambda: session.ledger.journal(shard, kind), session.patience)
 
+    def check(self, taken: "Taken", partitions: Iterable[int]) -> None:
+        """Whether these partitions, of topics that are there, can be opened. Raises DamagedLog."""
+        for number in partitions:
+            if (found := taken.found.partitions.get(number)) is not None:
+                found.check()
+
     def hold(self, shard: int, taken: "Taken", committer: Committer) -> dict[str, LedgerJournal]:
         """A shard of what was read is ours from now on; its journals by name. Raises DamagedLog."""
         found, epoch = taken.found, self.session.epochs[shard]
@@ -210,7 +216,7 @@ class SharedDir(DataDir):
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
         """Open a partition as it was found; of a shard that is not ours, one without records that
-        takes none. Raises StorageFull, StorageFailed.
+        takes none. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
         number, shard = one.partition_id, self.shard_of(one.topic)
         folder = self.partition_folder(number)
@@ -221,6 +227,7 @@ class SharedDir(DataDir):
         found = (self._found.pop(number, None) if is_held else None) or PartitionPieces(
             number, shard
         )
+        found.check()
         epoch = self.session.epochs[shard] if is_held else 0
         if found.log_end:
             self._give_sequences(folder, found)

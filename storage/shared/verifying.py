@@ -13,8 +13,9 @@ from typing import TypeVar
 
 from storage.errors import DamagedLog
 from storage.log.scan import Fault, load_checked, walk
-from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
 from storage.shared.cached_file import Cache, CachedFile, CachedFiles
+from storage.shared.catalogue import SharedCatalogue
 from storage.shared.layout import (
     HEADER_BYTES,
     KIND_PACK,
@@ -79,13 +80,29 @@ def verify_store(
         check.report.objects += 1
         check.look(partial(check.segment, segment))
     partitions = check.look(lambda: partitions_of(contents, located)) or {}
+    is_deleted = _deleted(ledger)
+    partitions = {number: one for number, one in partitions.items() if not is_deleted(number)}
     check.report.partitions = len(partitions)
+    for one in partitions.values():
+        check.look(one.check)
     if deep:
         with tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder:
             files = CachedFiles(folder, objects, Cache(SCRATCH_BYTES))
             for one in partitions.values():
-                check.batches(files, folder, one)
+                if not one.fault:
+                    check.batches(files, folder, one)
     return check.report
+
+
+def _deleted(ledger: Ledger) -> Callable[[int], bool]:
+    """Says of a partition's number whether the topic that had it was deleted: something of it may
+    be left in packs that others need.
+    """
+    cluster = ledger.cluster()
+    catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
+    catalogue.follow_anew(ledger.journal(0, KIND_CATALOGUE))
+    there = {number for meta in catalogue.all_topics() for number in meta.partition_ids}
+    return lambda number: number < catalogue.partition_ids_end and number not in there
 
 
 class _Check:

@@ -248,8 +248,8 @@ class World:
         return groups
 
     def _check_partition(self, found, number, records):
-        if found is None:
-            raise Violation(f"partition {number} is gone")
+        if found is None or found.fault:
+            raise Violation(f"partition {number} is gone: {found and found.fault}")
         there = {}
         for segment in found.segments:
             data = b""

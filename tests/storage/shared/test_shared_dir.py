@@ -227,6 +227,38 @@ def test_a_deleted_partition_leaves_nothing(store):
     first.stop()
 
 
+def test_what_a_deleted_partition_leaves_in_packs_keeps_nobody_out(store):
+    """Its segments go, and its slices in packs that another partition needs stay."""
+    first = Life(store, settings=SMALL)
+    shard = first.log.shard
+    names = (f"public/default/other{number}" for number in range(100))
+    beside = next(name for name in names if first.directory.shard_of(name) == shard)
+    other = first.directory.open_of_topic(
+        NewPartition(2, beside, 0), LogSettings(), first.committer
+    )
+    for number, body in enumerate(BODIES[:7]):
+        if number > 3:
+            other.append([body], BodyInfo(1), body_format=1, append_us=1)
+        first.append(body)
+        first.pack()
+    first.directory.retire_partition(1)
+    first.pack()
+    first.crash()
+    second = Life(store, partition_id=3)
+    taken = second.directory.read([shard])
+    assert "offset 0 is in no object" in taken.found.partitions[1].fault
+    second.directory.check(taken, [2, 3])
+    with pytest.raises(DamagedLog, match="partition 1: offset 0"):
+        second.directory.check(taken, [1, 2, 3])
+    found = second.directory.open_of_topic(
+        NewPartition(2, beside, 0), LogSettings(), second.committer
+    )
+    assert found.log_end_offset == 3
+    second.directory.drop_unopened(shard)
+    second.pack()
+    second.stop()
+
+
 def test_a_partition_that_no_topic_has_is_dropped_by_the_next_owner(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:10])
