@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,29 @@ def exported_rows(lake: Path, topic: str, view: View) -> Iterator[Row]:
     """The rows of every file of a topic; times are in microseconds."""
     for path in (lake / f"topic=public%2Fdefault%2F{topic}").glob("**/*.parquet"):
         for batch in parquet.ParquetFile(path).iter_batches(BATCH_ROWS, columns=view.columns):
-            columns = {
-                name: (one.cast("int64") if pa.types.is_timestamp(one.type) else one).to_pylist()
-                for name, one in zip(batch.schema.names, batch.columns, strict=True)
-            }
-            yield from view.exported(columns)
+            yield from view.exported({name: _values(batch[name]) for name in view.columns})
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """What `to_pylist` gives, a column at a time; headers as tuples of name and value, times as
+    numbers.
+    """
+    if pa.types.is_timestamp(column.type):
+        column = column.cast("int64")
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        return found
+    if pa.types.is_list(column.type):
+        items = column.values
+        if pa.types.is_struct(items.type):
+            each = list(zip(*map(_values, items.flatten()), strict=True))
+        else:
+            each = items.to_numpy().tolist()
+        ends = column.offsets.to_numpy().tolist()
+        return [tuple(each[start:end]) if start < end else () for start, end in pairwise(ends)]
+    if column.null_count:
+        return column.to_pylist()
+    return column.to_numpy().tolist()
 
 
 # Kafka's: every topic.
@@ -65,9 +84,9 @@ def _kafka_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[R
     taken, heard = 0, time.monotonic()
     while taken < count:
         messages = consumer.consume(10_000, 1.0)
-        for message in messages:
-            assert message.error() is None, message.error()
-            yield _kafka_row(message)
+        failed = [message.error() for message in messages if message.error() is not None]
+        assert not failed, failed[0]
+        yield from map(_kafka_row, messages)
         taken += len(messages)
         heard = time.monotonic() if messages else heard
         assert time.monotonic() - heard < READ_S, f"{topic}: {taken} of {count} came"
@@ -75,16 +94,20 @@ def _kafka_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[R
 
 
 def _kafka_row(message: Any) -> Row:
-    headers = tuple((name, value or b"") for name, value in message.headers() or ())
-    time_ms = message.timestamp()[1]
-    key, value = message.key(), message.value()
-    return message.partition(), message.offset(), key, value, time_ms, headers
+    headers = message.headers()
+    return (
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+        tuple((name, value or b"") for name, value in headers) if headers else (),
+    )
 
 
 def _kafka_exported(columns: Columns) -> Iterator[Row]:
-    for *row, time_us, headers in zip(*columns.values(), strict=True):
-        named = tuple((one["key"], one["value"]) for one in headers)
-        yield (*row, time_us // 1000, named)
+    *others, times_us, headers = columns.values()
+    return zip(*others, [time_us // 1000 for time_us in times_us], headers, strict=True)
 
 
 # Pulsar's: properties have an order of their own and each name once.
@@ -120,7 +143,7 @@ def _pulsar_exported(columns: Columns) -> Iterator[Row]:
             value,
             time_us // 1000,
             (event_us or 0) // 1000,
-            tuple(sorted((one["key"], one["value"].decode()) for one in headers)),
+            tuple(sorted((name, value.decode()) for name, value in headers)),
             None if order is None else order.decode(),
             name,
         )
@@ -203,7 +226,7 @@ def _iggy_exported(columns: Columns) -> Iterator[Row]:
             value,
             append_us,
             time_us,
-            tuple(sorted((one["key"], kind, one["value"]) for one, kind in named)),
+            tuple(sorted((name, kind, value) for (name, value), kind in named)),
         )
 
 
