@@ -84,6 +84,10 @@ class Partitions:
         )
         return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
 
+    def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
+        """These numbers, for a caller who opens each before asking for the next."""
+        return self._data_dir.in_turn(partition_ids)
+
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
         named = NewPartition(partition_id, topic.name.full, index)

@@ -6,7 +6,7 @@ Knows no file and no protocol; topics are made and changed by `broker/topics/top
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker import errors
@@ -31,6 +31,9 @@ class PartitionFactory(Protocol):
         A new topic has its name and settings, no number yet. Making one takes milliseconds, so
         other clients are served meanwhile.
         """
+
+    def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
+        """These numbers, for a caller who opens each before asking for the next."""
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
         """Open the partition that is there."""

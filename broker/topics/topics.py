@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -82,9 +83,11 @@ class Topics:
         """Open every topic of the catalogue, and let the cursors agree with it where a power cut
         left one journal behind the other. Raises errors of storage.
         """
-        for meta in self._catalogue.state.all_topics():
+        metas = list(self._catalogue.state.all_topics())
+        numbers = self._factory.in_turn([one for meta in metas for one in meta.partition_ids])
+        for meta in metas:
             topic = self._named(meta)
-            for index, partition_id in enumerate(meta.partition_ids):
+            for index, partition_id in enumerate(islice(numbers, len(meta.partition_ids))):
                 topic.partitions.append(self._factory.open(topic, index, partition_id))
             self._topics[meta.name] = topic
             self._partition_count += len(topic.partitions)

@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from storage.log.committer import Committer, DiskKeeper, Keeper
 from storage.log.files import FULL, Files, storage_error
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
+from storage.log.read_ahead import read_ahead
 from storage.log.recovery import RecoveryReport
 from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from storage.log.segment import (
@@ -257,6 +258,13 @@ class DataDir:
         with the topic's name of before gets the one that was prepared.
         """
         return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
+
+    def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
+        """These numbers, for a caller who opens each partition before asking for the next: what the
+        disk holds of later ones is read meanwhile.
+        """
+        folders = read_ahead([self.partition_folder(number) for number in partition_ids])
+        return (number for number, _ in zip(partition_ids, folders, strict=True))
 
     def prepare_names(self, named: Sequence[NewPartition]) -> None:
         """Write beside the topic files of partitions those that take their places with

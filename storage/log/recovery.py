@@ -18,7 +18,7 @@ from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
 )
-from storage.log.segment_names import segment_names, view_names
+from storage.log.segment_names import SegmentName, segment_names, view_names
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
@@ -118,16 +118,20 @@ def recover(
     for name in names:
         if name.endswith(".new"):
             files.unlink(os.path.join(folder, name))
-    number = identity.partition_id
-    segments, replaced, views = (
-        [Segment(files, folder, one.base_offset, identity.kind, number, one) for one in some]
-        for some in (*segment_names(names), view_names(names))
-    )
+    current, replaced = segment_names(names)
+    segments = _segments(files, identity, current)
     for segment in segments:
         segment.stat()
     recovered = _Recovery(files, identity, slot, segments).run(interval_bytes)
-    recovered.replaced, recovered.views = replaced, views
+    recovered.replaced = _segments(files, identity, replaced)
+    recovered.views = _segments(files, identity, view_names(names))
     return recovered
+
+
+def _segments(files: Files, identity: LogIdentity, names: Sequence[SegmentName]) -> list[Segment]:
+    """The segments of these names, not looked into."""
+    place = (identity.kind, identity.partition_id)
+    return [Segment(files, identity.folder, one.base_offset, *place, one) for one in names]
 
 
 class _Recovery:

@@ -58,9 +58,12 @@ def unpack_slot(data: bytes, magic: bytes, kind: int, partition_id: int) -> Wate
 
 def best_slot(data: bytes, magic: bytes, kind: int, partition_id: int) -> Watermark | None:
     """The newest good slot of a whole slot file, None if there is none."""
-    slots = (data[:SLOT_BYTES], data[SLOT_DISTANCE : SLOT_DISTANCE + SLOT_BYTES])
-    marks = [unpack_slot(slot, magic, kind, partition_id) for slot in slots]
-    return max((mark for mark in marks if mark), key=lambda mark: mark.sequence, default=None)
+    first = unpack_slot(data[:SLOT_BYTES], magic, kind, partition_id)
+    other = data[SLOT_DISTANCE : SLOT_DISTANCE + SLOT_BYTES]
+    second = unpack_slot(other, magic, kind, partition_id)
+    if first is None or second is None:
+        return first or second
+    return first if first.sequence >= second.sequence else second
 
 
 def read_watermark(folder: str, partition_id: int, kind: int = 1) -> Watermark:

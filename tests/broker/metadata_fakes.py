@@ -45,6 +45,9 @@ class FakeFactory:
             for number, partition_id in enumerate(partition_ids)
         ]
 
+    def in_turn(self, partition_ids):
+        return iter(partition_ids)
+
     def open(self, topic, index, partition_id):
         assert partition_id in self.folders
         return FakePartition(topic, index, partition_id)

@@ -1,0 +1,110 @@
+"""Reading ahead of a start: every folder comes, in order; others are fetched only from a disk."""
+
+import threading
+
+import pytest
+
+from storage.log.read_ahead import (
+    AHEAD_FOLDERS,
+    COLD_BLOCKS,
+    LOOK_FOLDERS,
+    SHARE_FOLDERS,
+    fetch_folders,
+    read_ahead,
+)
+
+FOLDERS = [str(number) for number in range(5 * AHEAD_FOLDERS + 7)]
+
+
+class Disk:
+    """A caller's reads, each folder of which asks the disk for so many blocks unless it was
+    fetched; what others fetch is noted, and ends at once.
+    """
+
+    def __init__(self, blocks_a_folder):
+        self.blocks_a_folder = blocks_a_folder
+        self.blocks = 0
+        self.fetched = set()
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+
+    def fetch(self, folders):
+        with self.lock:
+            assert not self.fetched.intersection(folders)
+            self.fetched.update(folders)
+            self.changed.notify_all()
+        return self.blocks_a_folder * len(folders)
+
+    def open(self, folder):
+        with self.lock:
+            if folder not in self.fetched:
+                self.blocks += self.blocks_a_folder
+
+    def read(self):
+        return self.blocks
+
+    def wait_for(self, count):
+        with self.lock:
+            assert self.changed.wait_for(lambda: len(self.fetched) >= count, timeout=60)
+
+
+def opened(disk, folders):
+    seen = []
+    for folder in read_ahead(folders, fetch=disk.fetch, blocks_read=disk.read):
+        seen.append(folder)
+        disk.open(folder)
+    return seen
+
+
+def test_from_memory_no_thread_fetches_anything():
+    disk = Disk(0)
+    assert opened(disk, FOLDERS) == FOLDERS
+    assert not disk.fetched
+
+
+def test_a_few_blocks_a_folder_are_no_cold_disk():
+    disk = Disk(COLD_BLOCKS - 1)
+    assert opened(disk, FOLDERS) == FOLDERS
+    assert not disk.fetched
+
+
+def test_from_a_disk_those_ahead_are_fetched_once_each_and_all_come_in_order():
+    disk, seen = Disk(40), []
+    for folder in read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read):
+        seen.append(folder)
+        disk.open(folder)
+        if len(seen) == LOOK_FOLDERS + 1:  # Behind the first look that sees a cold disk.
+            disk.wait_for(AHEAD_FOLDERS)
+    assert seen == FOLDERS
+    assert not disk.fetched.intersection(FOLDERS[:LOOK_FOLDERS])
+
+
+def test_no_more_are_fetched_than_lie_just_ahead():
+    disk = Disk(40)
+    folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
+    for _ in range(LOOK_FOLDERS + 1):  # The first look that sees a cold disk is behind these.
+        disk.open(next(folders))
+    disk.wait_for(AHEAD_FOLDERS)
+    folders.close()
+    assert disk.fetched == set(FOLDERS[LOOK_FOLDERS : LOOK_FOLDERS + AHEAD_FOLDERS])
+
+
+def test_what_an_owner_leaves_unopened_is_not_waited_for():
+    disk = Disk(40)
+    folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
+    assert next(folders) == FOLDERS[0]
+    folders.close()
+    assert not disk.fetched
+
+
+@pytest.mark.parametrize("count", [0, 1, LOOK_FOLDERS, LOOK_FOLDERS + SHARE_FOLDERS + 1])
+def test_few_folders_come_as_they_are(count):
+    assert opened(Disk(40), FOLDERS[:count]) == FOLDERS[:count]
+
+
+def test_fetching_reads_whatever_is_there_and_refuses_nothing(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "00000000000000000000.log").write_bytes(b"x" * 200_000)
+    (tmp_path / "there" / "topic").write_bytes(b"")
+    (tmp_path / "there" / "folder").mkdir()
+    assert fetch_folders([str(tmp_path / "there"), str(tmp_path / "gone")]) >= 0
