@@ -21,6 +21,8 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--report", type=Path, metavar="FILE")
     asked = parser.parse_args()
+    # One thread runs at a time: handing the turn on costs half as much within one core.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     counts, violations, acked = {}, [], 0
     begun = time.process_time()
     for number, seed in enumerate(range(asked.first, asked.first + asked.seeds), 1):
