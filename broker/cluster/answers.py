@@ -17,6 +17,7 @@ from broker.cluster.placement import elsewhere
 from broker.cluster.siblings import Committed, named_error
 from broker.cluster.topics import carry_out
 from broker.subscriptions.subscriptions import KafkaCommit
+from broker.topics.schemas import numbered
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Answers:
             "end_group": self._end_group,
             "live": self._live,
             "positions": self._positions,
+            "schema": self._schema,
             "kept": self._kept,
             "purge": self._purge,
             "place": self._place,
@@ -178,6 +180,18 @@ class Answers:
                 seen = 0
                 await trio.lowlevel.checkpoint()
         return found
+
+    async def _schema(self, call: Call) -> tuple[int, int, str, bytes, dict[str, str]] | None:
+        full, version, live = call.arguments
+        broker, name = self._broker, TopicName(*full.split("/", 2))
+        self._check(call, Action.DESCRIBE, Resource.of_topic(name))
+        broker.placement.check(name)
+        schemas = broker.live.schemas(name) if live else broker.topics.get(name).meta.schemas
+        found = numbered(schemas, version)
+        if found is None:
+            return None
+        number, meta = found
+        return number, meta.type, meta.name, meta.data, meta.properties
 
     async def _live(self, call: Call) -> list[tuple[str, str]]:
         tenant, namespace = call.arguments

@@ -24,6 +24,7 @@ from broker.cluster.links import (
 )
 from broker.cluster.placement import NOBODY, Owner, elsewhere
 from broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
+from storage.metadata.catalogue_records import SchemaMeta
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -148,6 +149,16 @@ class Home(Siblings):
     ) -> bool:
         """As `Siblings.end_group`."""
         return bool((await self._ask_node(node, asker, "end_group", [group, *namespace])).result)
+
+    async def schema(
+        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+    ) -> tuple[int, SchemaMeta] | None:
+        """As `Siblings.schema`."""
+        reply = await self._ask_node(node, asker, "schema", [topic.full, version, live])
+        if reply.result is None:
+            return None
+        number, kind, name, data, properties = reply.result
+        return number, SchemaMeta(kind, name, data, properties)
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
         """As `Siblings.purge`."""

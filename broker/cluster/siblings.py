@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from broker.access.rights import Principal
     from broker.errors import BrokerError
+    from storage.metadata.catalogue_records import SchemaMeta
     from storage.metadata.names import TopicName
 
 # Topic's full name, partition, offset, metadata, time in microseconds.
@@ -76,6 +77,15 @@ class Siblings:
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
         """A connection to the listener of that name of another broker. Raises OwnedElsewhere."""
+        raise _alone()
+
+    async def schema(
+        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+    ) -> tuple[int, SchemaMeta] | None:
+        """A schema of a topic that another broker owns, with its version: of that version, or the
+        latest; None if there is none. `live`: of the non-persistent topic of that name. Raises
+        OwnedElsewhere where that broker does not answer, NotAuthorized.
+        """
         raise _alone()
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "compatible",
     "in_force",
     "latest_version",
+    "numbered",
     "schema_of",
     "strategy_of",
     "version_of",
@@ -53,6 +54,13 @@ def schema_of(schemas: Sequence[SchemaMeta], version: int) -> SchemaMeta | None:
 def latest_version(schemas: Sequence[SchemaMeta]) -> int | None:
     """The newest version; None without a schema, or once it was deleted."""
     return len(schemas) - 1 if schemas and not schemas[-1].is_deletion else None
+
+
+def numbered(schemas: Sequence[SchemaMeta], version: int | None) -> tuple[int, SchemaMeta] | None:
+    """A schema with its version: of that version, or the latest; None if there is none."""
+    number = latest_version(schemas) if version is None else version
+    found = None if number is None else schema_of(schemas, number)
+    return None if number is None or found is None else (number, found)
 
 
 def in_force(schemas: Sequence[SchemaMeta]) -> range:

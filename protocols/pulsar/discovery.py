@@ -29,7 +29,13 @@ from protocols.pulsar.names import (
     is_system,
     is_unknown,
 )
-from protocols.pulsar.resolving import find, make_missing, resolve
+from protocols.pulsar.resolving import (
+    await_owner,
+    find,
+    is_unowned,
+    make_missing,
+    resolve,
+)
 from protocols.pulsar.topic_lists import topics_hash
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
@@ -146,6 +152,19 @@ def _refuse_partitions(
 
 def lookup(client: Client, command: CommandLookupTopic) -> None:
     """Where a topic is served: by its owner. It need not exist yet."""
+    if is_unowned(client, command.topic):
+        work = partial(_look_up_later, client, command)
+        client.lanes.in_order((LANE, command.request_id), work)
+    else:
+        _tell_address(client, command)
+
+
+async def _look_up_later(client: Client, command: CommandLookupTopic) -> None:
+    await await_owner(client, command.topic)
+    _tell_address(client, command)
+
+
+def _tell_address(client: Client, command: CommandLookupTopic) -> None:
     connection = client.connection
     address: tuple[str, int] = connection.advertised
     try:

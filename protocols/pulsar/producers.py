@@ -29,9 +29,10 @@ def producer(client: Client, command: CommandProducer) -> None:
     producers to be read, or an older one of its name to be probed first.
     """
     lane = (LANE, command.producer_id)
-    if names.is_unknown(client.broker.topics, command.topic):
+    topics, topic = client.broker.topics, command.topic
+    if names.is_unknown(topics, topic) or resolving.is_unowned(client, topic):
         client.lanes.in_order(lane, partial(_open_with_topic, client, command))
-    elif resolving.is_deduplicated(client, command.topic):
+    elif resolving.is_deduplicated(client, topic):
         client.lanes.in_order(lane, partial(_open_remembered, client, command))
     else:
         client.lanes.promptly(lane, partial(_open, client, command))
@@ -39,6 +40,7 @@ def producer(client: Client, command: CommandProducer) -> None:
 
 async def _open_with_topic(client: Client, command: CommandProducer) -> None:
     try:
+        await resolving.await_owner(client, command.topic)
         await resolving.make_missing(client, Action.PRODUCE, command.topic)
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)

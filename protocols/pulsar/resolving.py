@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from broker.access.rights import Action, Resource
+from broker.cluster.placement import NOBODY
 from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.names import is_live, is_unknown, parse
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.pulsar.client import Client
     from storage.metadata.names import TopicName
+
+# For a topic to have an owner: one that was killed is followed a lease (5 s) and what taking takes
+# later.
+FIND_S: Final = 10.0
+LOOK_S: Final = 0.05
 
 
 def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
@@ -44,10 +52,30 @@ def is_deduplicated(client: Client, text: str) -> bool:
     return topic is not None and topics.is_deduplicated(topic)
 
 
+def is_unowned(client: Client, text: str) -> bool:
+    """Whether the topic of that name is on its way from one broker to another: nobody serves it."""
+    if client.broker.siblings.is_alone:
+        return False
+    try:
+        name, _ = parse(client.broker.topics, text)
+    except BrokerError:
+        return False
+    return client.broker.placement.owner(name) is NOBODY
+
+
+async def await_owner(client: Client, text: str) -> None:
+    """Wait for a broker to serve the topic, if none does; `FIND_S` at most. Go's client does not
+    try again what is refused for now.
+    """
+    deadline = trio.current_time() + FIND_S
+    while is_unowned(client, text) and trio.current_time() < deadline:
+        await trio.sleep(LOOK_S)
+
+
 async def find(client: Client, action: Action, text: str) -> Topic | None:
     """The persistent topic that a name leads to, None where there is none. One that is not known
-    here, or not with that partition, may have been told to the client by another broker, which was
-    quicker to follow the catalogue: its owner is asked.
+    here, or not with that partition, may have been told to the client by a broker that is ahead of
+    this one in following the catalogue: the catalogue's owner is asked.
 
     Raises what `resolve` raises; OwnedElsewhere where the owner does not answer.
     """

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from broker.access.rights import Action
-from broker.errors import BrokerError, TopicNotFound
+from broker.cluster.siblings import Asker
+from broker.errors import BrokerError, OwnedElsewhere, TopicNotFound
 from broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
     compatible,
     latest_version,
-    schema_of,
+    numbered,
 )
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.names import is_live
-from protocols.pulsar.resolving import live_topic, resolve
+from protocols.pulsar.resolving import FIND_S, LOOK_S, live_topic, resolve
 from storage.codecs.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -32,9 +36,13 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.pulsar.client import Client
+    from storage.metadata.names import TopicName
 
+LANE: Final = "schema"
 VERSION: Final = struct.Struct(">q")
 NO_VERSION: Final = b""
+NO_SUCH_VERSION: Final = -1
+Found = tuple[int, SchemaMeta] | None
 # Values of Schema.Type without a definition: plain bytes, and "the schema that the topic has".
 WITHOUT_DEFINITION: Final = frozenset({Schema.Type.Value("None"), Schema.Type.AutoConsume})
 
@@ -69,36 +77,82 @@ def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
 
 
 def get_schema(client: Client, command: CommandGetSchema) -> None:
-    """The schema of a version, or the latest."""
+    """The schema of a version, or the latest. Clients ask any broker."""
     try:
-        found, version = _find(client, command)
+        name, _ = resolve(client, Action.DESCRIBE, command.topic)
+        _wanted(command)
+        if client.broker.placement.is_here(name):
+            client.outbox.put([_told(command, name, _here(client, command, name))])
+            return
     except (BrokerError, Refused) as error:
-        refused = refusal(error)
-        answer = messages.schema_failed(command.request_id, refused.code, refused.text)
+        client.outbox.put([_refused(command, error)])
     else:
-        answer = messages.schema(command.request_id, found, version)
-    client.outbox.put([answer])
+        work = partial(_ask_owner, client, command, name)
+        client.lanes.in_order((LANE, command.request_id), work)
 
 
-def _find(client: Client, command: CommandGetSchema) -> tuple[Schema, bytes]:
-    name, _ = resolve(client, Action.DESCRIBE, command.topic)
+def _wanted(command: CommandGetSchema) -> int | None:
+    """The version that is asked for, None for the latest. Raises Refused."""
+    if not command.HasField("schema_version"):
+        return None
+    if not command.schema_version:
+        raise Refused(ServerError.IncompatibleSchema, "Empty schema version")
+    if len(command.schema_version) != VERSION.size:
+        return NO_SUCH_VERSION
+    return int(VERSION.unpack(command.schema_version)[0])
+
+
+def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
     topic = client.broker.topics.find(name)
     schemas: Sequence[SchemaMeta] = topic.meta.schemas if topic is not None else ()
     if is_live(command.topic):
         schemas = client.broker.live.schemas(name)
-    number = latest_version(schemas)
-    if command.HasField("schema_version"):
-        if not command.schema_version:
-            raise Refused(ServerError.IncompatibleSchema, "Empty schema version")
-        is_number = len(command.schema_version) == VERSION.size
-        number = VERSION.unpack(command.schema_version)[0] if is_number else None
-    meta = None if number is None else schema_of(schemas, number)
-    if number is None or meta is None:
+    return numbered(schemas, _wanted(command))
+
+
+async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName) -> None:
+    """The schemas of a topic are with its owner; one that is on its way is waited for."""
+    deadline = trio.current_time() + FIND_S
+    while True:
+        try:
+            answer = _told(command, name, await _there_or_here(client, command, name))
+            break
+        except OwnedElsewhere as error:
+            if trio.current_time() > deadline:
+                answer = _refused(command, error)
+                break
+            await trio.sleep(LOOK_S)
+        except BrokerError as error:
+            answer = _refused(command, error)
+            break
+    client.outbox.put([answer])
+
+
+async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
+    """Raises OwnedElsewhere where nobody says what there is, TopicNotFound."""
+    broker, connection = client.broker, client.connection
+    owner = broker.placement.owner(name)
+    if owner is None:
+        return _here(client, command, name)
+    asker, live = Asker(connection.principal, connection.at), is_live(command.topic)
+    version = _wanted(command)
+    return await broker.siblings.schema(owner.node_id, asker, name, version=version, live=live)
+
+
+def _told(command: CommandGetSchema, name: TopicName, found: Found) -> bytes:
+    """Raises TopicNotFound where there is none."""
+    if found is None:
         raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
-    found = Schema(name=name.full, schema_data=meta.data, type=Schema.Type.Name(meta.type))
+    number, meta = found
+    schema = Schema(name=name.full, schema_data=meta.data, type=Schema.Type.Name(meta.type))
     for key, value in meta.properties.items():
-        found.properties.add(key=key, value=value)
-    return found, VERSION.pack(number)
+        schema.properties.add(key=key, value=value)
+    return messages.schema(command.request_id, schema, VERSION.pack(number))
+
+
+def _refused(command: CommandGetSchema, error: BrokerError | Refused) -> bytes:
+    refused = refusal(error)
+    return messages.schema_failed(command.request_id, refused.code, refused.text)
 
 
 def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> None:

@@ -111,6 +111,7 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
 async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
+    await resolving.await_owner(client, command.topic)
     if names.is_live(command.topic):
         await live.attach(client, command, consumer)
         return

@@ -5,7 +5,8 @@ clients that watch topic lists come at once.
 import trio
 
 from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from storage.codecs.pb.PulsarApi_pb2 import Schema, ServerError
+from storage.metadata.catalogue_records import SchemaMeta
 from tests.broker.cluster.nodes import Node, balanced, topic_of
 from tests.broker.cluster.test_membership import stepping_on
 from tests.listeners import open_listeners
@@ -63,5 +64,31 @@ async def test_a_topic_that_is_not_followed_so_far_is_not_missing(tmp_path):
                 fields = {"topic": f"{topic}-partition-2", "consumer_id": 2, **consumer}
                 code, _ = await client.refused(Type.SUBSCRIBE, **fields)
                 assert code == ServerError.TopicNotFound, "nobody has made that one"
+                await client.stream.aclose()
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_schema_is_told_by_any_broker(tmp_path):
+    store = SharedStore(tmp_path)
+    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+        await balanced(store, first, second)
+        catalogue = first if first.broker.catalogue.is_owned else second
+        name = topic_of(second.held)
+        topic = f"persistent://{name.full}"
+        with trio.fail_after(60):
+            async with open_listeners(first.broker) as connect, trio.open_nursery() as nursery:
+                nursery.start_soon(stepping_on, first, second)
+                await catalogue.broker.topics.create(name, 1)
+                schema = SchemaMeta(Schema.String, "s", b"definition", {"a": "b"})
+                second.broker.schemas.add(second.broker.topics.get(name), schema)
+                client = Client(await connect("pulsar"))
+                await client.connect()
+                told = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=topic)
+                assert told.schema.schema_data == b"definition"
+                assert (told.schema.type, told.schema_version) == (Schema.String, bytes(8))
+                assert [(one.key, one.value) for one in told.schema.properties] == [("a", "b")]
+                other = {"topic": topic, "schema_version": bytes(7) + b"\x01"}
+                told = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, **other)
+                assert told.error_code == ServerError.TopicNotFound
                 await client.stream.aclose()
                 nursery.cancel_scope.cancel()

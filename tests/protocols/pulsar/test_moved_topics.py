@@ -2,7 +2,9 @@
 
 import pytest
 
-from broker.cluster.placement import Owner, Placement, elsewhere
+from broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
+from broker.cluster.siblings import Siblings
+from protocols.pulsar import resolving
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import NAME, TOPIC, talking
@@ -15,6 +17,25 @@ class Elsewhere(Placement):
 
     def check(self, name):
         raise elsewhere(str(name), Owner(2))
+
+
+class Moving(Placement):
+    """Nobody has anything at the first looks; then the broker that is named."""
+
+    def __init__(self, owner):
+        super().__init__()
+        self.looks = 3
+        self.next_owner = owner
+
+    def owner(self, name):
+        self.looks -= 1
+        return NOBODY if self.looks >= 0 else self.next_owner
+
+
+class Several(Siblings):
+    """There are other brokers."""
+
+    is_alone = False
 
 
 @pytest.fixture
@@ -41,3 +62,31 @@ async def test_a_client_that_looks_again_by_itself_is_told_no_more(moved, open_c
         code, _ = await client.refused(Type.SUBSCRIBE, **FIELDS)
         assert code == ServerError.ServiceNotReady
         await client.silent()
+
+
+async def test_whoever_comes_while_a_topic_moves_waits_for_its_owner(
+    broker, open_client, monkeypatch
+):
+    monkeypatch.setattr(resolving, "LOOK_S", 0.0)
+    broker.siblings = Several()
+    await broker.topics.create(NAME, 1)
+    async with talking(open_client) as client:
+        broker.placement = Moving(Owner(2, {"pulsar": ("other", 6650)}))
+        told = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
+        assert told.brokerServiceUrl == "pulsar://other:6650"
+        broker.placement = Moving(None)
+        await client.produce()
+        broker.placement = Moving(None)
+        await client.subscribe()
+
+
+async def test_who_waits_in_vain_for_an_owner_is_told_to_come_again(
+    broker, open_client, monkeypatch
+):
+    monkeypatch.setattr(resolving, "FIND_S", 0.0)
+    broker.siblings = Several()
+    async with talking(open_client) as client:
+        broker.placement = Moving(None)
+        broker.placement.looks = 1000
+        told = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
+        assert told.error == ServerError.ServiceNotReady
