@@ -91,7 +91,22 @@ class Cluster:
     ] = None
 
 
-RUNS, FILES, FAULTS, CLUSTER = Runs(), Files(), Faults(), Cluster()
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Store:
+    """A cluster's stores, by the names of its settings."""
+
+    store: Annotated[
+        str | None,
+        Parameter(help="Read a cluster's store, s3://BUCKET/PREFIX, without its brokers."),
+    ] = None
+    database: Annotated[
+        str | None, Parameter(help="Its PostgreSQL, as libpq writes it; without a password.")
+    ] = None
+    endpoint: Annotated[str | None, Parameter(help="Its S3, where that is not Amazon's.")] = None
+
+
+RUNS, FILES, FAULTS, CLUSTER, STORE = Runs(), Files(), Faults(), Cluster(), Store()
 
 
 def export(
@@ -107,12 +122,13 @@ def export(
         str | None,
         Parameter(
             help="A running broker, http://[:TOKEN@]HOST:PORT: read from where there is no "
-            "--data-dir, and told how far the export is."
+            "--data-dir and no --store, and told how far the export is."
         ),
     ] = None,
     progress_group: Annotated[
         str | None, Parameter(help="The group that shows the export's position; export:FOLDER.")
     ] = None,
+    store: Store = STORE,
     runs: Runs = RUNS,
     files: Files = FILES,
     faults: Faults = FAULTS,
@@ -135,11 +151,11 @@ def export(
 
     if bool(topics) == (pattern is not None):
         return _fail("name topics, or give one --pattern", EXIT_USAGE)
-    place = str(data_dir or url or DEFAULT_DATA_DIR)
     group = progress_group or f"export:{to.absolute().name}"
     try:
+        names = tuple(parse_topic(name) for name in topics)
         job = ExportJob(
-            source=Source(place, tuple(parse_topic(name) for name in topics), pattern),
+            source=Source(_place(data_dir, store, url), names, pattern),
             target=to,
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
@@ -163,6 +179,19 @@ def export(
     except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed) as error:
         return _fail(str(error), EXIT_FAILED)
     return EXIT_DONE
+
+
+def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
+    """Where to read from. Raises ValueError."""
+    from storage.spark.places import store_place
+
+    if store.store is None:
+        if store.database or store.endpoint:
+            raise ValueError("--database and --endpoint go with --store")
+        return str(data_dir or url or DEFAULT_DATA_DIR)
+    if data_dir is not None:
+        raise ValueError("give --data-dir or --store, not both")
+    return store_place(store.store, store.database, store.endpoint)
 
 
 def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> None:

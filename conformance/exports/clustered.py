@@ -1,7 +1,8 @@
-"""An export through one broker of a cluster whose topics move to others meanwhile, beside that of
-the same records in a broker by itself.
+"""An export through one broker of a cluster whose topics move to others meanwhile, and one of the
+cluster's store without its brokers, beside that of the same records in a broker by itself.
 """
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +14,12 @@ from kafka import KafkaProducer
 
 from conformance.cluster.brokers import command
 from conformance.cluster.running import Cluster
+from conformance.cluster.servers import KEYS
 from conformance.server import RunningBroker
 from storage.metadata.names import parse_topic
 from storage.spark.export import ExportJob, Progress, Source, run_export
+from storage.spark.places import open_log, store_place
+from storage.spark.readers import LogReader
 from storage.spark.session import Report, Work
 
 TOPICS = [f"lake{number}" for number in range(6)]  # So that every broker has some, mostly.
@@ -25,7 +29,7 @@ FIRST_MS = 1_767_225_600_000
 HEADERS = [("kind", b"raw\xff"), ("kind", b"")]
 GROUP = "export:lake"
 
-Row = tuple[Any, ...]
+Row = tuple[str, dict[str, Any]]  # Topic, and its columns.
 
 
 class MovingHalfway:
@@ -51,12 +55,17 @@ def moved_export(cluster: Cluster) -> int:
         through, _, moving = cluster.brokers
         _export(through, Path(scratch) / "cluster", lambda: _drain(cluster, moving.node))
         rows = _rows(Path(scratch) / "cluster")
-        assert rows == _rows(Path(scratch) / "alone"), "the rows are not those of one broker"
         assert len(rows) == RECORDS * len(TOPICS)
+        assert _bare(rows) == _bare(_rows(Path(scratch) / "alone")), "the rows are not those of one"
+        _export_store(cluster, Path(scratch) / "store")
+        assert rows == _rows(Path(scratch) / "store"), "the store's rows are not those of a broker"
+        _check_same(open_log(place_of(cluster)), open_log(through.url))
         # What is new is seen through a broker that owns nothing now, too.
         assert _export(moving, Path(scratch) / "cluster", lambda: None) == 0
         _fill(through)
         assert _export(moving, Path(scratch) / "cluster", lambda: None) == len(rows)
+        assert _export_store(cluster, Path(scratch) / "store") == len(rows)
+        assert _rows(Path(scratch) / "cluster") == _rows(Path(scratch) / "store")
     assert command(cluster.settings, "drain", str(moving.node), "--undo")[0] == 0
     return len(rows)
 
@@ -99,11 +108,50 @@ def _export(broker: RunningBroker, lake: Path, move: Callable[[], None]) -> int:
     return summary.rows
 
 
+def place_of(cluster: Cluster) -> str:
+    """The place of a cluster's store."""
+    given = dict(setting.split("=", 1) for setting in cluster.settings)
+    names = ("shared.store", "shared.database", "shared.endpoint")
+    return store_place(*(given[name] for name in names))
+
+
+def _export_store(cluster: Cluster, lake: Path) -> int:
+    os.environ.update(KEYS)
+    names = tuple(parse_topic(topic) for topic in TOPICS)
+    job = ExportJob(Source(place_of(cluster), names), lake)
+    return run_export(job, MovingHalfway(lambda: None)).rows  # type: ignore[arg-type]
+
+
+def _check_same(store: LogReader, broker: LogReader) -> None:
+    """A cluster's store says of its topics what its brokers say."""
+    shown = [
+        [
+            (one.topic, one.index, one.partition_id, one.log_start_offset, one.watermark)
+            for one in found
+        ]
+        for found in (store.partitions(), broker.partitions())
+    ]
+    assert shown[0] == shown[1] != []
+    topic, index, partition_id, *_ = next(one for one in shown[0] if one[-1])
+    with (
+        store.open(topic, index, partition_id) as left,
+        broker.open(topic, index, partition_id) as right,
+    ):
+        for time_us in (0, FIRST_MS * 1000, (FIRST_MS + RECORDS // 2) * 1000, 1 << 62):
+            assert left.first_at(time_us) == right.first_at(time_us)
+    schemas = [log.schemas([name for name, *_ in shown[0]]) for log in (store, broker)]
+    assert {name: found for name, found in schemas[0].items() if found} == schemas[1]
+
+
 def _rows(lake: Path) -> list[Row]:
-    """Every row, with its topic; without the time at which the broker took it."""
+    """Every row with its topic, in order."""
     found: list[Row] = []
     for path in sorted(lake.glob("topic=*/**/*.parquet")):
-        table = parquet.ParquetFile(path).read().drop_columns(["appendTime"])
         topic = path.relative_to(lake).parts[0]
-        found += [(topic, *row.values()) for row in table.to_pylist()]
-    return sorted(found, key=lambda row: (row[0], row[3], row[4]))
+        found += [(topic, row) for row in parquet.ParquetFile(path).read().to_pylist()]
+    return sorted(found, key=lambda row: (row[0], row[1]["partition"], row[1]["offset"]))
+
+
+def _bare(rows: list[Row]) -> list[Row]:
+    """Rows without the time at which the broker took them."""
+    return [(topic, {**row, "appendTime": None}) for topic, row in rows]

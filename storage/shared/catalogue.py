@@ -8,6 +8,7 @@ are given to it.
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 
 from storage.errors import DamagedLog, StorageError
 from storage.journal.changes import ChangeJournal
@@ -170,8 +171,15 @@ class SharedCatalogue(Catalogue):
             _give_kept(meta, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
         self._forget_scope(shard)
         changes = self._changes_of(journal)
-        changes.replay(lambda change: self._apply_inner(shard, change))
+        changes.replay(partial(self._apply_inner, shard))
         self._inner[shard] = changes
+
+    def follow_kept(self, shard: int, rows: Sequence[JournalRow]) -> None:
+        """Read what a shard's topics keep from its whole journal, which is another broker's.
+
+        Raises DamagedLog, UnknownRecord.
+        """
+        self._changes_of(Rows(rows)).replay(partial(self._apply_inner, shard))
 
     def let_go(self, shard: int) -> None:
         """A shard is another's."""

@@ -29,11 +29,20 @@ class StoreSetting(ValueError):
 class ObstoreObjects:
     """The objects below one prefix."""
 
-    def __init__(self, address: str, endpoint: str | None = None, *, timeout_ms: int) -> None:
-        """`address` is `s3://BUCKET/PREFIX` or `file:///FOLDER`; `endpoint` the URL of an S3 other
-        than Amazon's. Raises StoreSetting.
+    def __init__(
+        self,
+        address: str,
+        endpoint: str | None = None,
+        *,
+        timeout_ms: int,
+        makes_folder: bool = True,
+    ) -> None:
+        """`address` is `s3://BUCKET/PREFIX` or `file:///FOLDER`, which is made if it is missing
+        unless `makes_folder` is false; `endpoint` the URL of an S3 other than Amazon's.
+
+        Raises StoreSetting.
         """
-        self._store = open_store(address, endpoint, timeout_ms)
+        self._store = open_store(address, endpoint, timeout_ms, makes_folder=makes_folder)
 
     def put(self, name: str, data: Buffer) -> None:
         """Make an object. Raises ObjectExists, StoreUnanswered."""
@@ -87,13 +96,15 @@ class ObstoreObjects:
             raise _unanswered("list", prefix, error) from error
 
 
-def open_store(address: str, endpoint: str | None, timeout_ms: int) -> LocalStore | S3Store:
+def open_store(
+    address: str, endpoint: str | None, timeout_ms: int, *, makes_folder: bool = True
+) -> LocalStore | S3Store:
     """The store of that address. Raises StoreSetting."""
     parts = urlsplit(address)
     prefix = parts.path.strip("/") or None
     try:
         if parts.scheme == "file":
-            return LocalStore(parts.path, mkdir=True)
+            return LocalStore(parts.path, mkdir=makes_folder)
         if parts.scheme == "s3" and parts.netloc:
             plain = endpoint is not None and endpoint.startswith("http:")
             return S3Store(

@@ -41,6 +41,7 @@ STATEMENT_MS = 10_000
 # The server itself ends a statement first; this is for one that hangs as a whole.
 ANSWER_S = 12.0
 READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
+READ_ONLY = "-c default_transaction_read_only=on"
 
 # The kernel drops a connection whose peer acknowledges nothing for so long.
 UNACKNOWLEDGED_MS = 5_000
@@ -75,11 +76,13 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 class PostgresLedger:
     """The tables of one cluster. Made without connecting; every call connects if need be."""
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, *, read_only: bool = False) -> None:
         """`database` is a connection string or URL of libpq; passwords come from it, from
-        `PGPASSWORD` or from a password file.
+        `PGPASSWORD` or from a password file. `read_only`: PostgreSQL refuses every change, and the
+        role need not be able to make one, nor to see the brokers' secret.
         """
         self._database = database
+        self._read_only = read_only
         self._connection: Connection | None = None
         self._listens = False
         self._lock = threading.Lock()
@@ -105,7 +108,7 @@ class PostgresLedger:
                 autocommit=True,
                 row_factory=tuple_row,
                 connect_timeout=CONNECT_S,
-                options=f"-c statement_timeout={STATEMENT_MS} {READ_COMMITTED}",
+                options=self._options(),
                 keepalives_idle=2,
                 keepalives_interval=1,
                 keepalives_count=3,
@@ -113,6 +116,10 @@ class PostgresLedger:
                 application_name="braidlog",
             )
         return self._connection
+
+    def _options(self) -> str:
+        options = f"-c statement_timeout={STATEMENT_MS} {READ_COMMITTED}"
+        return f"{options} {READ_ONLY}" if self._read_only else options
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -143,7 +150,8 @@ class PostgresLedger:
                 f"the database holds a cluster of format {found[0][0]}, this program knows"
                 f" {FORMAT}: begin a new one in another database"
             )
-        return Cluster(*self._rows("SELECT id, format, shards, secret FROM cluster")[0])
+        columns = "id, format, shards" if self._read_only else "id, format, shards, secret"
+        return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
         """Make tables and rows, unless that was done."""

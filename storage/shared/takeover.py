@@ -65,7 +65,7 @@ def read_shards(
         found[tenure.shard].tenures.append(tenure)
     for pack in contents.packs:
         found[pack.shard].packs.append(pack)
-    for row, slices in _read_rounds(objects, contents.rounds, patience, at_once):
+    for row, slices in read_rounds(objects, contents.rounds, patience, at_once):
         for located in slices:
             shard = found.get(located.entry.shard)
             if shard is not None and is_unpacked(row, shard.tenures):
@@ -74,9 +74,11 @@ def read_shards(
     return Found(found, partitions_of(contents, rounds), contents)
 
 
-def _read_rounds(
+def read_rounds(
     objects: ObjectStore, rows: Sequence[RoundRow], patience: Patience, at_once: int
 ) -> Iterable[tuple[RoundRow, list[Located]]]:
+    """Published rounds with the slices of each. Raises BadObject, and what `patience` raises."""
+
     def read(row: RoundRow) -> list[Located]:
         return surely(lambda: round_slices(objects, row), patience)
 

@@ -19,7 +19,7 @@ from storage.spark import jvm
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
 from storage.spark.compact import compact
 from storage.spark.files import TableSettings
-from storage.spark.places import open_log, tell_positions
+from storage.spark.places import open_log, shown, tell_positions
 from storage.spark.ranges import Bounds, Plan, is_kept, plan
 from storage.spark.readers import LogReader, PartitionState, topic_matches
 from storage.spark.session import Report, Spark
@@ -59,7 +59,7 @@ class Source:
         names = {topic.full for topic in self.topics}
         found = log.partitions(names.__contains__)
         if missing := names - {state.topic for state in found}:
-            raise NoSuchTopic(f"{self.place} holds no topic {', '.join(sorted(missing))}")
+            raise NoSuchTopic(f"{shown(self.place)} holds no topic {', '.join(sorted(missing))}")
         return found
 
 

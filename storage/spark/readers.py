@@ -1,4 +1,5 @@
 """How the log is read: a small port, and the folder of a broker on this machine behind it.
+Others behind it are a broker's HTTP listener (`network.py`) and a shared store (`stored.py`).
 
 Everything above reads partitions through `LogReader`. Takes no lock, writes nothing.
 """
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from storage.errors import OffsetOutOfRange
 from storage.log.batch import Batch
 from storage.log.reader import ReadOnlyLog, list_partitions
+from storage.metadata.catalogue_records import TopicMeta
 from storage.spark.registered import RegisteredSchema, by_version, type_name
 from storage.tools.stored_catalogue import read_catalogue
 
@@ -65,6 +68,14 @@ class PartitionReader(Protocol):
     ) -> None: ...
 
 
+def check_holds(log: PartitionReader, end: int) -> None:
+    """Whether a log that was planned to be read up to an offset still goes that far: it does unless
+    an older state of it took its place. Raises OffsetOutOfRange.
+    """
+    if end > log.high_watermark:
+        raise OffsetOutOfRange(end, log.log_start_offset, log.high_watermark)
+
+
 class LogReader(Protocol):
     """A log with all its partitions."""
 
@@ -112,20 +123,20 @@ class FolderReader:
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """From the catalogue's journal."""
-        found = {}
-        for meta in read_catalogue(self._data_dir).all_topics():
-            if meta.name.full in topics:
-                known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
-                found[meta.name.full] = by_version(
-                    {
-                        version: RegisteredSchema(
-                            type_name(one.type), one.data.decode(errors="replace")
-                        )
-                        for version, one in enumerate(known)
-                        if not one.is_deletion
-                    }
-                )
-        return found
+        found = read_catalogue(self._data_dir).all_topics()
+        return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
+
+
+def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
+    """A topic's schemas as the catalogue has them, by version; none once the last was deleted."""
+    known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
+    return by_version(
+        {
+            version: RegisteredSchema(type_name(one.type), one.data.decode(errors="replace"))
+            for version, one in enumerate(known)
+            if not one.is_deletion
+        }
+    )
 
 
 def topic_matches(pattern: str, topic: str) -> bool:

@@ -15,6 +15,7 @@ from storage.metadata.names import InvalidTopicName, parse_topic
 from storage.spark.commit import FolderBusy
 from storage.spark.export import ExportFailed, ExportJob, Source, run_export
 from storage.spark.jvm import AUTO, NoJava
+from storage.spark.places import STORES, BadPlace, store_place
 from storage.spark.ranges import Bounds, RecordsLost
 from storage.spark.session import Spark, SparkFailed
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     try:
         source = Source(
-            options.log, tuple(parse_topic(name) for name in options.topics), options.pattern
+            _place(options), tuple(parse_topic(name) for name in options.topics), options.pattern
         )
         job = ExportJob(
             source,
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         with Spark(AUTO, options.master) as spark:
             print(json.dumps(asdict(run_export(job, spark))))
-    except InvalidTopicName as error:
+    except (InvalidTopicName, BadPlace) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed, OSError) as error:
@@ -49,11 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_DONE
 
 
+def _place(options: argparse.Namespace) -> str:
+    """Raises BadPlace."""
+    log: str = options.log
+    if log.startswith(STORES):
+        return store_place(log, options.database, options.endpoint)
+    return log
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Export topics to Parquet.")
     parser.add_argument("topics", nargs="*")
     parser.add_argument("--pattern")
-    parser.add_argument("--log", required=True, help="a data directory, or http://HOST:PORT")
+    places = "a data directory, http://HOST:PORT, or a cluster's store: s3://BUCKET/PREFIX"
+    parser.add_argument("--log", required=True, help=places)
+    parser.add_argument("--database", help="of a cluster's store, as libpq writes it")
+    parser.add_argument("--endpoint", help="of a cluster's store that is not Amazon's")
     parser.add_argument("--to", required=True, help="the folder, which all executors see")
     parser.add_argument("--master", help="not with spark-submit, which has its own")
     parser.add_argument("--corrupt", choices=("fail", "deadletter"), default="fail")

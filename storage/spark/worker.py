@@ -18,7 +18,7 @@ from storage.spark.files import DeadFile, TableSettings, TaskFiles
 from storage.spark.places import open_log
 from storage.spark.process import settle
 from storage.spark.ranges import Range
-from storage.spark.readers import PartitionReader
+from storage.spark.readers import PartitionReader, check_holds
 from storage.spark.schema import FILE_SCHEMA
 
 
@@ -60,6 +60,7 @@ def write_range(
         return []
     try:
         with open_log(job.place).open(part.topic, part.index, part.partition_id) as log:
+            check_holds(log, part.end)
             return _write(job, part, log, progress)
     except (StorageError, OSError) as error:
         return [TaskFailed(f"{part.topic} partition {part.index}: {error}")]

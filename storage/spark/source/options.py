@@ -1,4 +1,4 @@
-"""The options of the data source, read and checked. Pure; knows no Spark and no log.
+"""The options of the data source, read and checked. Asks nobody; knows no Spark and no log.
 
 Names, values and precedence are those of Spark's Kafka source (Structured Streaming + Kafka
 Integration Guide), so that code written for it runs; what we add is in docs/spark.md.
@@ -12,6 +12,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from storage.metadata.names import InvalidTopicName, parse_topic
+from storage.spark.places import BadPlace, store_place
 
 EARLIEST, LATEST = -2, -1  # As Kafka numbers them in JSON offsets.
 MS = 1000  # Microseconds.
@@ -24,7 +25,8 @@ UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 8640
 
 KNOWN = frozenset(
     {
-        *("path", "broker", "token", "subscribe", "subscribepattern", "assign"),
+        *("path", "broker", "token", "store", "database", "endpoint"),
+        *("subscribe", "subscribepattern", "assign"),
         *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
         *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
         *("startingoffsetsbytimestampstrategy", "failondataloss", "minpartitions"),
@@ -167,14 +169,25 @@ def _check_names(options: Mapping[str, str], *, streaming: bool) -> None:
 
 
 def _place(options: Mapping[str, str]) -> str:
-    """A folder, or `http://HOST:PORT` with the token before an @ where one is needed."""
-    path, broker = options.get("path"), options.get("broker")
-    if (path is None) == (broker is None):
-        raise BadOption("give exactly one of path (a data directory) and broker (HOST:PORT)")
-    if path is not None:
-        return path
-    assert broker is not None
-    scheme, _, host = broker.rpartition("://")
+    """A folder, `http://HOST:PORT` with the token before an @ where one is needed, or a store."""
+    given = [name for name in ("path", "broker", "store") if name in options]
+    if len(given) != 1:
+        raise BadOption(
+            "give exactly one of path (a data directory), broker (HOST:PORT) and store (a "
+            "cluster's, with database)"
+        )
+    (name,) = given
+    for other in ("database", "endpoint"):
+        if name != "store" and other in options:
+            raise BadOption(f"{other} goes with store")
+    if name == "path":
+        return options["path"]
+    if name == "store":
+        try:
+            return store_place(options["store"], options.get("database"), options.get("endpoint"))
+        except BadPlace as error:
+            raise BadOption(str(error)) from None
+    scheme, _, host = options["broker"].rpartition("://")
     token = quote(options["token"], safe="") if "token" in options else ""
     return f"{scheme or 'http'}://" + (f":{token}@{host}" if token else host)
 

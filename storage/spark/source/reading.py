@@ -91,6 +91,11 @@ class Reading:
         return rows
 
     def _first(self, span: Span, start: int, reader: PartitionReader) -> int:
+        if self.fail_on_loss and reader.high_watermark < span.end:
+            raise DataLoss(
+                f"{span.topic} partition {span.partition}: the log ends at "
+                f"{reader.high_watermark}, not {span.end}: is it an older one?"
+            )
         if start >= reader.log_start_offset:
             return start
         if self.fail_on_loss:

@@ -12,6 +12,22 @@ pytest.importorskip("pyspark")
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--store", "s3://b/p", "--data-dir", "data"], "--data-dir or --store"),
+        (["--database", "host=db"], "go with --store"),
+        (["--store", "bucket"], "s3://BUCKET/PREFIX"),
+        (["--store", "s3://b/p", "--database", "password=secret"], "PGPASSWORD"),
+    ],
+)
+@pytest.mark.slow
+def test_a_store_that_cannot_be_is_one_line(tmp_path, capsys, more, said):
+    assert run(["export", "orders", "--to", str(tmp_path / "to"), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("braidlog: ") and said in line and "secret" not in line
+
+
+@pytest.mark.parametrize(
     ("topic", "made", "code", "said"),
     [
         ("orders", False, 1, "/partitions: No such file or directory"),

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from storage.errors import StorageError
 from storage.shared.ledger import (
     FORMAT,
     SNAPSHOT,
@@ -338,3 +339,23 @@ def test_a_beat_that_is_yet_to_come_is_no_sign_of_life(postgres):
     assert ledger.sessions()[0].silent_ms < 0
     assert ledger.fence(session, 3_600_000)
     ledger.close()
+
+
+@pytest.mark.slow
+def test_who_only_reads_changes_nothing_and_sees_no_secret(postgres):
+    from storage.shared.postgres import PostgresLedger
+
+    owner = fresh_postgres(postgres.database)
+    owner.init(Cluster("c1", FORMAT, 4, "hidden"))
+    session = owner.join(1, {})
+    owner.take(session, [0, 1])
+    reader = PostgresLedger(postgres.database, read_only=True)
+    assert reader.cluster() == Cluster("c1", FORMAT, 4)
+    assert reader.contents([0, 1]) == owner.contents([0, 1])
+    assert reader.journal(0, 2) == []
+    for change in (lambda: reader.join(2, {}), lambda: reader.trash_rounds(0)):
+        with pytest.raises(StorageError, match="read-only"):
+            change()
+    assert owner.session_state(session)[0] is State.LIVE
+    reader.close()
+    owner.close()

@@ -22,6 +22,7 @@ from tests.storage.spark.test_worker import Data, record
         (["a", "--pattern", "b", "--log", "x", "--to", "y"], EXIT_USAGE, "name topics"),
         (["a/b", "--log", "x", "--to", "y"], EXIT_USAGE, "neither a topic"),
         (["a", "--log", "/nowhere", "--to", "y"], EXIT_FAILED, "/nowhere"),
+        (["a", "--log", "s3://b/p", "--to", "y", "--database", "password=x"], EXIT_USAGE, "PGPASS"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_a_code(arguments, code, text, capsys):

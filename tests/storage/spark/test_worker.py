@@ -213,3 +213,9 @@ def test_hours_and_other_times_decide_on_the_folder_when_asked(data):
     data.append(BodyFormat.PLAIN, [record(value=b"v", event_us=3_600_000_000 * 5)])
     (outcome,) = data.export(table=TableSettings("hour", "eventTime"))
     assert outcome.final.split("/")[1:3] == ["date=1970-01-01", "hour=05"]
+
+
+def test_a_log_that_ends_before_what_was_planned_is_a_failure_and_no_shorter_file(data):
+    data.append(BodyFormat.KAFKA, [record(value=b"a"), record(value=b"b")])
+    (failure,) = data.export(0, 3)
+    assert isinstance(failure, TaskFailed) and "offset 3 is outside [0, 2]" in failure.text

@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage.spark.places import store_place
 from storage.spark.source.options import (
     EARLIEST,
     LATEST,
@@ -81,6 +82,9 @@ def test_the_time_for_all_wins_over_times_and_these_over_offsets():
         ({"valueFormat": "xml"}, "json or avro"),
         ({"valueSchema": "x"}, "needs valueFormat"),
         ({"minPartition": "2"}, "no option 'minpartition'"),
+        ({"store": "s3://b/p"}, "exactly one of path"),
+        ({"database": "host=db"}, "database goes with store"),
+        ({"endpoint": "http://s3"}, "endpoint goes with store"),
     ],
 )
 def test_what_cannot_be_is_a_clear_error(given, text):
@@ -109,3 +113,14 @@ def test_a_broker_is_a_url():
     given = {"broker": "host:8080", "subscribe": "a", "valueFormat": "json", "valueSchema": "s"}
     found = read_options(given, streaming=False)
     assert (found.place, found.value_format) == ("http://host:8080", ValueFormat("json", "s"))
+
+
+def test_a_store_is_a_place_without_passwords():
+    given = {"store": "s3://b/p", "database": "host=db", "endpoint": "http://s3", "subscribe": "a"}
+    assert read_options(given, streaming=True).place == store_place(
+        "s3://b/p", "host=db", "http://s3"
+    )
+    with pytest.raises(BadOption, match="PGPASSWORD"):
+        read_options({**given, "database": "host=db password=x"}, streaming=False)
+    with pytest.raises(BadOption, match="store: 'b'"):
+        read_options({**given, "store": "b"}, streaming=False)

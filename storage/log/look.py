@@ -1,0 +1,185 @@
+"""A partition's log as it was durable at the last look, for readers that do not own it.
+
+Segments come and go while it is read: retention drops them, compaction and packing put others in
+their place. Then it looks again. Where segments are is for those who inherit from it to say.
+"""
+
+import abc
+from bisect import bisect_right
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from storage.errors import DamagedLog, OffsetOutOfRange
+from storage.log.batch import Batch
+from storage.log.files import FileGone
+from storage.log.places import first_at_or_after
+from storage.log.reading import Want, read_batches
+from storage.log.scan import Fault
+from storage.log.segment import Segment
+from storage.log.segment_names import SegmentName
+from storage.log.settings import LogSettings
+
+# What is read at once, besides a batch that is larger.
+READ_BYTES = 4 << 20
+
+# In vain, at the same place, before what is seen there is believed.
+LOOKS_MAX = 5
+
+
+class LogLook(abc.ABC):
+    """One partition's log as it was at the last look.
+
+    `high_watermark`: everything from `log_start_offset` to it is durable and may be read.
+    """
+
+    partition_id: int
+
+    def __init__(self) -> None:
+        self._names: list[SegmentName] = []
+        self._segments: dict[SegmentName, Segment] = {}
+        self.high_watermark = 0
+        self.log_start_offset = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What is where.
+
+    @property
+    @abc.abstractmethod
+    def size_bytes(self) -> int:
+        """Bytes of all segment files now; 0: there are none, as of a deleted topic."""
+
+    @abc.abstractmethod
+    def refresh(self) -> None:
+        """Look again how far the log is, and at its segments."""
+
+    @abc.abstractmethod
+    def is_changed(self) -> bool:
+        """Whether the segments are others now than at the last look; looks again then."""
+
+    @abc.abstractmethod
+    def made(self, name: SegmentName) -> Segment:
+        """A segment that is there. Opens no file."""
+
+    @abc.abstractmethod
+    def place(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """(offset, file_pos) of a batch at or before that offset. Raises Fault, FileGone."""
+
+    # Reading.
+
+    def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
+        """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
+
+        `to_offset` is the watermark where it is None or above it.
+        Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
+        overtakes; DamagedLog. Compaction may take out records that were not read yet.
+        """
+        offset, end = from_offset, self.high_watermark
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRange(offset, self.log_start_offset, end)
+        end = end if to_offset is None else min(to_offset, end)
+        reads = _Reads(self, offset)
+        while offset < end:
+            found = reads.next(offset)
+            for batch in found:
+                if batch.base_offset >= end:
+                    return
+                yield batch
+            offset = found[-1].next_offset
+
+    def first_at(self, time_us: int) -> int | None:
+        """Offset of the first batch with a record of that time or later, None if all are older.
+
+        Raises DamagedLog.
+        """
+        for number in range(len(self._names)):
+            segment = self.segment(number)
+            try:
+                segment.size = segment.file.size()
+                found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
+            except FileGone:
+                continue  # Retention dropped all of it meanwhile.
+            except Fault as fault:
+                raise fault.damage() from None
+            if found is not None:
+                return max(found, self.log_start_offset) if found < self.high_watermark else None
+        return None
+
+    def number_of(self, offset: int) -> int:
+        """Which segment has that offset, if any has."""
+        return max(bisect_right(self._names, offset, key=_base_of) - 1, 0)
+
+    def segment(self, number: int) -> Segment:
+        """A segment by its place in the log."""
+        name = self._names[number]
+        if name not in self._segments:
+            self._segments[name] = self.made(name)
+        return self._segments[name]
+
+    def read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
+        """Batches of a segment, from a place at or before that offset. Raises Fault, FileGone."""
+        segment.size = segment.file.size()  # The last segment may grow while this reads.
+        want = Want(offset, self.high_watermark, READ_BYTES)
+        return read_batches(segment, place or self.place(segment, offset), want)
+
+    def let_go(self) -> None:
+        """Close the segments."""
+        for segment in self._segments.values():
+            segment.close()
+        self._segments = {}
+
+    def close(self) -> None:
+        """Read no more."""
+        self.let_go()
+
+
+class _Reads:
+    """One walk over the log while compaction and retention may take segments away."""
+
+    def __init__(self, log: LogLook, offset: int) -> None:
+        self._log = log
+        self._segment: Segment | None = None
+        self._place: tuple[int, int] | None = None
+        self._end = log.high_watermark
+
+    def next(self, offset: int) -> list[Batch]:
+        """At least one batch. Raises OffsetOutOfRange, DamagedLog."""
+        for _ in range(LOOKS_MAX):
+            segment = self._log.segment(self._log.number_of(offset))
+            if segment is not self._segment:
+                self._segment, self._place = segment, None
+            try:
+                found = self._log.read(segment, self._place, offset)
+                if found:
+                    last = found[-1]
+                    self._place = last.next_offset, last.file_pos + last.header.stored_bytes
+                    return found
+                failure = DamagedLog(segment.path, segment.size, offset, "the records are missing")
+                is_changed = self._log.is_changed()  # A listing beside a compaction may miss some.
+            except FileGone:
+                failure = DamagedLog(segment.path, 0, offset, "the file is gone")
+                self._log.refresh()
+                is_changed = True
+            except Fault as fault:
+                failure = fault.damage()
+                is_changed = self._log.is_changed()
+            start = self._log.log_start_offset
+            if is_changed and (offset < start or not self._log.size_bytes):
+                raise OffsetOutOfRange(offset, start, self._end)
+            if not is_changed:
+                break
+        raise failure
+
+
+def _base_of(name: SegmentName) -> int:
+    return name.base_offset

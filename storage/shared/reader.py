@@ -1,0 +1,291 @@
+"""Reading the shared store beside its brokers: no session, nothing changed, any process.
+
+For Spark. A look is as far as rounds were published then; what a broker packs, uploads or deletes
+while it is read is looked up again. Bytes come in ranges and lie in memory alone. Knows no SQL, no
+S3 and no broker.
+"""
+
+import errno
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import cached_property, partial
+
+from storage.errors import DamagedLog
+from storage.log.files import File, Files
+from storage.log.look import LOOKS_MAX, READ_BYTES, LogLook
+from storage.log.places import place_of_offset
+from storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
+from storage.log.segment_names import SegmentName
+from storage.shared.catalogue import SharedCatalogue
+from storage.shared.layout import BadObject, shard_of
+from storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
+from storage.shared.object_store import ObjectMissing, ObjectStore
+from storage.shared.pieces import Located, PartitionPieces, Piece, SegmentPieces, partitions_of
+from storage.shared.publisher import Patience
+from storage.shared.session import open_cluster
+from storage.shared.takeover import READS_AT_ONCE, is_unpacked, read_rounds, surely
+
+# Store and database are asked again for so long: a failover of PostgreSQL takes seconds.
+ANSWER_S = 60.0
+
+# Read at once where less is asked for: a search for a place makes many small reads close together.
+AHEAD_BYTES = 1 << 20
+
+# A folder that is everywhere: `Files` wants one, and nothing of it is used.
+ANY_FOLDER = "/"
+
+
+def for_a_while(
+    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+) -> Patience:
+    """Asks again for `ANSWER_S`, and has the last try's error come out then."""
+    end_s = clock() + ANSWER_S
+
+    def pause(seconds: float) -> None:
+        error = sys.exception()
+        if clock() > end_s and error is not None:
+            raise error
+        sleep(seconds)
+
+    return Patience(pause)
+
+
+class StoreLook:
+    """The partitions of one cluster, by ledger and objects, neither of which is changed.
+
+    The ledger's connection goes after each look: a task of Spark needs it for a moment only, and
+    there may be more tasks than PostgreSQL has connections.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        objects: ObjectStore,
+        patience: Callable[[], Patience] = for_a_while,
+    ) -> None:
+        """`patience`: how to go on without an answer, made for each thing that is asked."""
+        self._ledger = ledger
+        self._objects = objects
+        self._patience = patience
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return open_cluster(self._ledger, self._objects)
+
+    def catalogue(self, kept_of: Collection[str] = ()) -> SharedCatalogue:
+        """All topics; with schemas those of `kept_of`, full names.
+
+        Raises: LedgerUnanswered, LedgerRefused, SessionNotBegun; DamagedLog.
+        """
+        with closing(self._ledger):
+            found = SharedCatalogue(self._cluster.shards)
+            found.follow_anew(self._journal(0))
+            for shard in self._shards_of(kept_of):
+                found.follow_kept(shard, self._journal(shard))
+            return found
+
+    def _journal(self, shard: int) -> list[JournalRow]:
+        return surely(partial(self._ledger.journal, shard, KIND_CATALOGUE), self._patience())
+
+    def _shards_of(self, topics: Collection[str]) -> list[int]:
+        return sorted({shard_of(topic, self._cluster.shards) for topic in topics})
+
+    def partitions(self, wanted: Mapping[str, Collection[int]]) -> dict[int, PartitionPieces]:
+        """Where the records of partitions are, by id; those without any are left out. `wanted` has
+        ids by the topics' full names.
+
+        Raises: as `catalogue`; StoreUnanswered.
+        """
+        numbers = {number for some in wanted.values() for number in some}
+        before: Contents | None = None
+        for _ in range(LOOKS_MAX):
+            with closing(self._ledger):
+                ask = partial(self._ledger.contents, self._shards_of(wanted))
+                contents = surely(ask, self._patience())
+            try:
+                found = self._located(contents, numbers)
+                for one in found.values():
+                    one.check()
+                return found
+            except BadObject as error:  # Of what was packed and deleted since: look again.
+                failure = DamagedLog("the shared store", 0, 0, str(error))
+            except DamagedLog as error:
+                failure = error
+            if contents == before:
+                break
+            before = contents
+        raise failure
+
+    def _located(self, contents: Contents, numbers: Collection[int]) -> dict[int, PartitionPieces]:
+        """Raises BadObject."""
+        tenures: dict[int, list[Tenure]] = {}
+        for tenure in contents.tenures:
+            tenures.setdefault(tenure.shard, []).append(tenure)
+        rounds: list[Located] = []
+        footers = read_rounds(self._objects, contents.rounds, self._patience(), READS_AT_ONCE)
+        for row, slices in footers:
+            rounds += [one for one in slices if is_unpacked(row, tenures.get(one.entry.shard, ()))]
+        return partitions_of(contents, rounds, numbers)
+
+    def open(self, topic: str, partition_id: int) -> "StoredLog":
+        """The log of one partition, with no record if it has none. Raises as `partitions`."""
+
+        def look() -> PartitionPieces:
+            found = self.partitions({topic: (partition_id,)})
+            return found.get(partition_id) or PartitionPieces(partition_id, 0)
+
+        return StoredLog(look, StoredFiles(self._objects, self._patience))
+
+
+class StoredLog(LogLook):
+    """One partition's log as far as it was published when this was made, or at `refresh`."""
+
+    def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
+        """`look` says where its records are now; what it raises comes out of every method."""
+        super().__init__()
+        self._look = look
+        self._files = files
+        self.refresh()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._pieces.segments)
+
+    def refresh(self) -> None:
+        """As `LogLook.refresh`."""
+        self._show(self._look())
+
+    def is_changed(self) -> bool:
+        """As `LogLook.is_changed`. Raises FileNotFoundError too: its topic was deleted."""
+        found = self._look()
+        if found == self._pieces:
+            return False
+        if not found.log_end:  # What ever had records has an end for as long as its topic is there.
+            raise FileNotFoundError(f"partition {self.partition_id} is gone")
+        self._show(found)
+        return True
+
+    def _show(self, pieces: PartitionPieces) -> None:
+        self.let_go()
+        self._pieces = pieces
+        self.partition_id = pieces.partition_id
+        self.log_start_offset, self.high_watermark = pieces.log_start, pieces.log_end
+        self._names = [SegmentName(segment.base) for segment in pieces.segments]
+        self._folder = f"partitions/{pieces.partition_id}"
+        self._files.pieces = {
+            segment_path(self._folder, segment.base): segment for segment in pieces.segments
+        }
+
+    def first_at(self, time_us: int) -> int | None:
+        """As `LogLook.first_at`."""
+        for _ in range(LOOKS_MAX - 1):
+            try:
+                return super().first_at(time_us)
+            except DamagedLog:
+                if not self.is_changed():
+                    raise
+        return super().first_at(time_us)
+
+    def made(self, name: SegmentName) -> Segment:
+        """As `LogLook.made`."""
+        return Segment(
+            self._files, self._folder, name.base_offset, KIND_PARTITION, self.partition_id, name
+        )
+
+    def place(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """By the index, where that is in an object too; else by looking at some places."""
+        return place_of_offset(segment, offset, READ_BYTES)
+
+    def close(self) -> None:
+        """Read no more."""
+        super().close()
+        self._files.close()
+
+
+class StoredFiles(Files):
+    """The segment files of one partition, and their indexes, as they lie in objects."""
+
+    def __init__(self, objects: ObjectStore, patience: Callable[[], Patience]) -> None:
+        super().__init__(ANY_FOLDER, read_only=True)
+        self.pieces: dict[str, SegmentPieces] = {}  # By path.
+        self._objects = objects
+        self._patience = patience
+        self._pool: ThreadPoolExecutor | None = None
+
+    def open(self, path: str) -> File:
+        """The segment file of that path, or one that nobody reads: an index's."""
+        pieces = self.pieces.get(path)
+        return super().open(path) if pieces is None else StoredFile(self, path, pieces)
+
+    def read_whole(self, path: str) -> bytes:
+        """An index. Raises OSError, also where it is in no object; StoreUnanswered."""
+        segment = self.pieces.get(path.removesuffix(".index") + ".log")
+        if segment is None or segment.index is None:
+            raise FileNotFoundError(errno.ENOENT, "it is in no object", path)
+        return self.fetch(segment.index, 0, segment.index.size)
+
+    def fetch(self, piece: Piece, pos: int, end: int) -> bytes:
+        """Bytes of a piece between two places of its file.
+
+        Raises: OSError where the object is not as it should be; StoreUnanswered.
+        """
+        first, last = max(pos, piece.file_pos), min(end, piece.file_end)
+        object_pos = piece.object_pos + first - piece.file_pos
+        get = partial(self._objects.get, piece.object, object_pos, last - first)
+        try:
+            return surely(get, self._patience())
+        except (ObjectMissing, BadObject) as error:
+            raise OSError(errno.EIO, str(error)) from error
+
+    def fetch_all(self, pieces: SegmentPieces, pos: int, end: int) -> Iterator[bytes]:
+        """The same of a whole file, in order: pieces of rounds are small, and asked for at once."""
+        wanted = pieces.overlapping(pos, end - pos)
+        if len(wanted) == 1:
+            return iter([self.fetch(wanted[0], pos, end)])
+        self._pool = self._pool or ThreadPoolExecutor(READS_AT_ONCE)
+        return self._pool.map(lambda piece: self.fetch(piece, pos, end), wanted)
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        super().close()
+
+
+class StoredFile(File):
+    """One segment file in objects. What was read last is kept, as the next read goes on in it."""
+
+    __slots__ = ("_kept", "_kept_pos", "_pieces", "_stored")
+
+    def __init__(self, files: StoredFiles, path: str, pieces: SegmentPieces) -> None:
+        super().__init__(files, path)
+        self._stored = files
+        self._pieces = pieces
+        self._kept = memoryview(b"")
+        self._kept_pos = 0
+
+    def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
+        """As `File.read_at`, but it always waits.
+
+        Raises: OSError where an object is not as it should be; StoreUnanswered.
+        """
+        end = min(pos + size, self._pieces.size)
+        if end <= pos:
+            return b""
+        start = pos - self._kept_pos
+        kept = self._kept[start:] if 0 <= start <= len(self._kept) else memoryview(b"")
+        if pos + len(kept) < end:
+            more_pos = pos + len(kept)
+            more_end = min(max(end, more_pos + AHEAD_BYTES), self._pieces.size)
+            parts = self._stored.fetch_all(self._pieces, more_pos, more_end)
+            kept = memoryview(b"".join([kept, *parts]))
+        self._kept, self._kept_pos = kept, pos
+        return kept[: end - pos]
+
+    def size(self) -> int:
+        """Bytes of it."""
+        return self._pieces.size
