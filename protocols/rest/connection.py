@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hypercorn.trio.worker_context import WorkerContext
 
     from protocols.rest.hypercorn_protocols import Parts
-    from protocols.rest.ordinary import Head
 
 RECEIVE_BYTES = 1 << 16
 # The rest of a body that was answered before it had come: more than the largest body that is taken
@@ -112,13 +111,17 @@ class HttpConnection:
             await self._give_way()
             head = read_head(received) if self._is_between else None
             if head is not None:
-                received = await self._serve(head, received)
+                request = DirectRequest(head, received[head.size :], self, DATES)
+                received = None  # While it is served or awaited nothing else holds what came.
+                received = await self._serve(request)
                 continue
             try:
                 await self._handle(RawData(received))
             except PeerLeft:
                 break
-            received = await self._next() if received else None
+            at_end, received = not received, None
+            if not at_end:
+                received = await self._next()
         await self._handle(Closed())
 
     @property
@@ -150,15 +153,14 @@ class HttpConnection:
                 raise trio.BrokenResourceError(str(error)) from error
         return bytes(await self._stream.receive_some(RECEIVE_BYTES))
 
-    async def _serve(self, head: Head, received: bytes) -> bytes | None:
+    async def _serve(self, request: DirectRequest) -> bytes | None:
         """Serve an ordinary request; what comes behind it, None where the connection ends."""
         self._idle_until = math.inf
-        request = DirectRequest(head, received[head.size :], self, DATES)
         if not await request.serve(self._app):
             return None
         if request.unread and not await self._passed_over(request):
             return None
-        if self._context.terminated.is_set():
+        if request.closes or self._context.terminated.is_set():
             return None
         self._be_idle()
         if not request.ahead:

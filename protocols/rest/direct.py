@@ -55,15 +55,21 @@ class DirectRequest:
         self._left = head.body_bytes - len(self._body)  # of the body, still to come
         self._has_left = False
         self._stream = stream
-        self._answer = Answer(head.method, dates)
+        self._answer = Answer(head.method, dates, closes=head.closes)
         self._is_silent = True  # nothing has been sent
 
     async def serve(self, app: ASGIWrapper) -> bool:
-        """Answer it; whether the connection may go on. Raises what a bug raises."""
+        """Answer it; whether that is done and its client still there. Raises what a bug raises."""
         spawn, call_soon = trio.to_thread.run_sync, trio.from_thread.run
         receive = cast("Callable[[], Any]", self._receive)
         await app(cast("Any", self._scope()), receive, self._send, spawn, call_soon)
-        return self._answer.is_whole and not (self._answer.closes or self._has_left)
+        self._body = None  # Nobody reads it any more.
+        return self._answer.is_whole and not self._has_left
+
+    @property
+    def closes(self) -> bool:
+        """Whether the connection ends behind it."""
+        return self._answer.closes
 
     @property
     def unread(self) -> int:

@@ -13,8 +13,8 @@ RECORD_BYTES_MAX = 5 * MIB
 PROPERTIES_MAX = 1000  # Of one message; a property costs a hundred bytes in memory.
 # Messages checked or shown between two checkpoints: some ms of the loop.
 TURN_MESSAGES = 100
-# Messages checked before clients of other protocols that are ready have their turn.
-PIECE_MESSAGES = 10
+# The same before clients of other protocols that are ready have theirs: a tenth of a millisecond.
+PIECE_MESSAGES = 20
 # A larger body is read by a thread where its values are slow ones (Avro).
 INLINE_SLOW_BYTES = 4 * KIB
 # A larger one is always: what 64 KiB of JSON can hold takes some ms, 10 MiB of it a second.

@@ -30,6 +30,7 @@ NOT_ORDINARY = frozenset((b"transfer-encoding", b"upgrade", b"expect", b"http2-s
 # In the scope of a request: its body, where all of it has come with the head.
 WHOLE_BODY: Final = "braidlog.body"
 
+CLOSE = b"connection: close\r\n"
 WITHOUT_BODY = frozenset((204, 304))
 Headers = list[tuple[bytes, bytes]]
 Message = Mapping[str, Any]  # Of ASGI.
@@ -45,6 +46,7 @@ class Head:
     headers: Headers  # names in small letters
     size: int
     body_bytes: int
+    closes: bool = False  # The client wants the connection to end behind the answer.
 
 
 def read_head(received: bytes) -> Head | None:
@@ -57,16 +59,20 @@ def read_head(received: bytes) -> Head | None:
         return None
     method, target, lines = found.groups()
     headers: Headers = []
-    hosts, size = 0, b""
+    hosts, size, closes = 0, b"", False
     for line in lines.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
         if not colon or FIELD_NAME.fullmatch(name) is None:
             return None
         name, value = name.lower(), value.strip(b" \t")
-        if name in NOT_ORDINARY or (name == b"connection" and value.lower() != b"keep-alive"):
+        if name in NOT_ORDINARY:
             return None
         if name == b"host":
             hosts += 1
+        elif name == b"connection":
+            closes = closes or value.lower() == b"close"
+            if not closes and value.lower() != b"keep-alive":
+                return None
         elif name == b"content-length":
             if size or BODY_SIZE.fullmatch(value) is None:
                 return None
@@ -75,7 +81,7 @@ def read_head(received: bytes) -> Head | None:
     if hosts != 1:
         return None
     path, _, query = target.partition(b"?")
-    return Head(method.decode(), path, query, headers, end + 4, int(size or b"0"))
+    return Head(method.decode(), path, query, headers, end + 4, int(size or b"0"), closes)
 
 
 class Dates:
@@ -97,10 +103,11 @@ class Dates:
 class Answer:
     """The answer to one ordinary request: ASGI's messages in, bytes out."""
 
-    def __init__(self, method: str, dates: Dates) -> None:
+    def __init__(self, method: str, dates: Dates, *, closes: bool = False) -> None:
+        """`closes`: it is to say that the connection ends."""
         self.is_begun = False
         self.is_whole = False  # All of it has been written.
-        self.closes = False  # It says that the connection ends.
+        self.closes = closes
         self._is_head = method == "HEAD"
         self._dates = dates
         self._sends_body = True
@@ -123,11 +130,13 @@ class Answer:
             raise ValueError("the answer has begun already")
         self.is_begun = True
         size = None
-        lines = []
+        lines = [CLOSE] if self.closes else []
         for name, value in headers:
             if name == b"content-length":
                 size = int(value)
-            elif name == b"connection" and b"close" in value.lower():
+            elif name == b"connection" and value == b"close":
+                if self.closes:
+                    continue
                 self.closes = True
             lines.append(b"%b: %b\r\n" % (name, value))
         fields = b"".join(lines)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+from protocols.rest.limits import PIECE_MESSAGES, TURN_MESSAGES
+
 if TYPE_CHECKING:
+    from broker.server.poller import Poller
     from broker.subscriptions.subscriptions import Subscription
     from broker.topics.topic import Topic
 
@@ -23,6 +26,14 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if number % TURN == 0:
             await trio.lowlevel.checkpoint()
+
+
+async def between_messages(number: int, poller: Poller) -> None:
+    """Others' turn where it is due, after so many messages of a request."""
+    if number % TURN_MESSAGES == 0:
+        await trio.lowlevel.checkpoint()
+    elif number % PIECE_MESSAGES == 0:
+        await poller.give_way()
 
 
 async def first_topics(

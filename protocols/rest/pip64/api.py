@@ -37,6 +37,7 @@ from protocols.rest.pip64.showing import Shower
 from protocols.rest.requests import json_response
 from protocols.rest.routes import made_by_itself
 from protocols.rest.schemas.jsontext import TooMany, elements
+from protocols.rest.turns import between_messages
 from protocols.rest.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -110,7 +111,11 @@ class MessagesApi:
         )
         if shipped_dialect:
             return json_response(shipped.answer(topic, version, placed))
-        return json_response(ProduceAnswer(version, [_produced(topic, one) for one in placed]))
+        told: list[ProducedId] = []
+        for one in placed:
+            told.append(_produced(topic, one))
+            await between_messages(len(told), self._broker.poller)
+        return json_response(ProduceAnswer(version, told))
 
     async def read(self, request: Request) -> Response:
         """GET of a partition's messages."""

@@ -256,7 +256,8 @@ def either(first: T | None, second: T | None) -> T | None:
 def raw_or_none(first: msgspec.Raw, second: msgspec.Raw) -> bytes | None:
     """The JSON of a field that has two spellings; None where it is absent or null."""
     for raw in (first, second):
-        text = bytes(raw)
-        if text.strip() != b"null":
-            return text
+        if raw is not ABSENT:
+            text = bytes(raw)
+            if text.strip() != b"null":
+                return text
     return None

@@ -6,7 +6,7 @@ written; what an append raises is told message by message.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from protocols.rest.limits import (
     TURN_MESSAGES,
 )
 from protocols.rest.pip64.messages import (
+    ABSENT,
     Number,
     ProducedMessage,
     ProduceRequest,
@@ -52,12 +53,14 @@ from protocols.rest.schemas.jsontext import TooMany, elements, is_deep
 from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, whole_number
 from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
 from protocols.rest.schemas.values import NotFromJson, RecordCodec, join_pair
+from protocols.rest.turns import between_messages
 from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Header, Record
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.server.poller import Poller
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
 
@@ -123,12 +126,13 @@ class Producing:
         if body_bytes > inline:
             records = await trio.to_thread.run_sync(writer.write_all, messages)
         else:
-            records = await _in_turns(writer, messages, self._broker.poller.give_way)
+            records = await _in_turns(writer, messages, self._broker.poller)
         version, ticket = await self._registry.register(topic, chosen)
         packed = None if version is None else version.to_bytes(8, "big")
         for record in records:
             record.schema_version = packed
         shares = self._shares(topic, messages, records, writer)
+        await self._broker.poller.give_way()
         placed, ticket = await self._append(topic, shares, len(records), ticket)
         await self._broker.durability.reached(max(ticket, topic.ticket))
         return version, placed
@@ -188,12 +192,12 @@ class Producing:
     async def _append_share(self, partition: Partition, share: _Share) -> tuple[int, int]:
         """Append one batch; its base offset and ticket. Raises BrokerError."""
         body: list[bytes] = []
-        for start in range(0, len(share.records), TURN_MESSAGES):
-            if start:
-                await trio.lowlevel.checkpoint()
-            # Offsets count from the batch's base offset in this format: 0, 1, 2.
-            body.append(PLAIN.encode(share.records[start : start + TURN_MESSAGES], 0))
         broker = self._broker
+        for start in range(0, len(share.records), PIECE_MESSAGES):
+            if start:
+                await between_messages(start, broker.poller)
+            # Offsets count from the batch's base offset in this format: 0, 1, 2.
+            body.append(PLAIN.encode(share.records[start : start + PIECE_MESSAGES], 0))
         if broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
         publish_us = share.records[0].publish_us
@@ -296,8 +300,8 @@ class _RecordWriter:
     def _key_and_value(
         self, number: int, message: ProducedMessage
     ) -> tuple[bytes | None, bytes | None]:
-        key_text = raw_or_none(message.key, message.key)
-        value_text = raw_or_none(message.value, message.value)
+        key_text = raw_or_none(message.key, ABSENT)
+        value_text = raw_or_none(message.value, ABSENT)
         if value_text is None and message.payload is not None:
             if self._codec.type == types.BYTES:
                 return self._codec.write(key_text, None)[0], message.payload.encode()
@@ -328,25 +332,19 @@ class _RecordWriter:
 
 
 async def _in_turns(
-    writer: _RecordWriter,
-    messages: Sequence[ProducedMessage],
-    give_way: Callable[[], Awaitable[None]],
+    writer: _RecordWriter, messages: Sequence[ProducedMessage], poller: Poller
 ) -> list[Record]:
-    """The records, with others' turns between some of them and before what comes next."""
     records: list[Record] = []
-    for number, message in enumerate(messages, 1):
-        if number % TURN_MESSAGES == 0:
-            await trio.lowlevel.checkpoint()
-        elif number % PIECE_MESSAGES == 0:
-            await give_way()
-        records.append(writer.write(number - 1, message))
-    await give_way()
+    for number, message in enumerate(messages):
+        records.append(writer.write(number, message))
+        await between_messages(number + 1, poller)
+    await poller.give_way()
     return records
 
 
 def _properties(message: ProducedMessage) -> dict[str, str]:
     """A message's properties. Raises BadValue."""
-    text = raw_or_none(message.properties, message.properties)
+    text = raw_or_none(message.properties, ABSENT)
     if text is None:
         return {}
     try:

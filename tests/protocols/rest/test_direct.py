@@ -137,6 +137,14 @@ async def test_a_client_that_closes_its_side_is_answered(listener):
     assert received.count(b"HTTP/1.1 200") == 2
 
 
+async def test_the_connection_ends_where_the_client_wants_that(listener):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + HEALTH)
+    received = await read_to_end(stream)
+    assert received.count(b"HTTP/1.1") == received.count(b"connection: close") == 1
+
+
 async def test_many_requests_at_once_leave_others_their_turn(listener):
     address, _, _ = listener
     stream, other = await connect(address), await connect(address)

@@ -59,7 +59,7 @@ def test_half_a_head_is_none(length):
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: +1",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length:",
         b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked",
-        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close",
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close, te",
         b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, upgrade",
         b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c",
         b"GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue",
@@ -70,6 +70,12 @@ def test_half_a_head_is_none(length):
 )
 def test_what_is_not_surely_ordinary_is_left_to_h11(lines):
     assert read_head(lines + b"\r\n\r\n") is None
+
+
+def test_a_client_may_want_the_connection_to_end():
+    for value in (b"close", b"Close"):
+        assert read_head(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: %b\r\n\r\n" % value).closes
+    assert not read_head(REQUEST).closes
 
 
 def changed(rng: random.Random, request: bytes) -> bytes:
@@ -183,10 +189,15 @@ def test_the_head_of_an_endless_answer_leaves_at_once():
     assert not answer.is_whole
 
 
-def test_an_answer_may_say_that_the_connection_ends():
-    answer = Answer("GET", Dates())
-    answer.write(start(200, length(0), (b"connection", b"close")))
-    assert answer.closes
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("told", [False, True])
+def test_an_answer_may_say_that_the_connection_ends(asked, told):
+    answer = Answer("GET", Dates(), closes=asked)
+    close = [(b"connection", b"close")] if told else []
+    assert answer.write(start(200, length(0), *close)) == []
+    (head,) = answer.write(body(b""))
+    assert answer.closes == (asked or told)
+    assert head.count(b"connection: close\r\n") == int(asked or told)
 
 
 @pytest.mark.parametrize(
