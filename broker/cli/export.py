@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from storage.spark.export import ExportJob, Summary
+    from storage.spark.ranges import Bounds
     from storage.spark.session import Spark
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
@@ -40,6 +41,9 @@ class Runs:
     max_bytes: Annotated[
         str | None, Parameter(help="Log of one run at most, as 1GiB; about, by average record.")
     ] = None
+    min_bytes: Annotated[
+        str, Parameter(help="No run for less log than this, as 64MiB: fewer small files.")
+    ] = "0B"
     start: Annotated[
         Literal["earliest", "latest"], Parameter(help="Where a partition's first export begins.")
     ] = "earliest"
@@ -143,7 +147,7 @@ def export(
         from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Progress, Source
         from storage.spark.files import Compression, TableSettings
         from storage.spark.jvm import NoJava
-        from storage.spark.ranges import Bounds, RecordsLost
+        from storage.spark.ranges import RecordsLost
         from storage.spark.session import Spark, SparkFailed
     except ImportError as error:
         return _fail(f"{error.name} is missing: pip install 'braidlog[spark]'", EXIT_FAILED)
@@ -160,7 +164,7 @@ def export(
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
             start=runs.start,
-            bounds=Bounds(runs.max_rows, parse_bytes(runs.max_bytes) if runs.max_bytes else None),
+            bounds=_bounds(runs),
             table=TableSettings(
                 files.partition_by, files.time, Compression.parse(files.compression)
             ),
@@ -179,6 +183,14 @@ def export(
     except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed) as error:
         return _fail(str(error), EXIT_FAILED)
     return EXIT_DONE
+
+
+def _bounds(runs: Runs) -> Bounds:
+    """Raises ValueError."""
+    from storage.spark.ranges import Bounds
+
+    bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes else None
+    return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
 
 
 def _place(data_dir: Path | None, store: Store, url: str | None) -> str:

@@ -1,13 +1,15 @@
 """The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
-broker.
+broker. As a program (`python -m storage.spark.export`) it is `submit.py`.
 
 Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. What an
 earlier run had prepared when it died is published first; what it had only begun is taken up as its
 intent stands, while the log still has it.
 """
 
+import importlib
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -280,3 +282,7 @@ def matches(pattern: str, topic: str) -> bool:
         return topic_matches(pattern, topic)
     except re.error as error:
         raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None
+
+
+if __name__ == "__main__":  # By name: that module needs this one.
+    sys.exit(importlib.import_module("storage.spark.submit").main())

@@ -23,10 +23,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one run takes at most, None for all; shared in proportion to the backlogs."""
+    """How much one run takes at most, None for all; shared in proportion to the backlogs. Below
+    `bytes_min` of log there is no run: it would make small files.
+    """
 
     rows_max: int | None = None
     bytes_max: int | None = None
+    bytes_min: int = 0
 
 
 @dataclass(slots=True)
@@ -77,6 +80,9 @@ def plan(
             start = state.log_start_offset
         if start < state.watermark or (from_latest and state.partition_id not in positions):
             backlogs.append((state, start))
+    backlog = sum(_bytes_of(state, state.watermark - start) for state, start in backlogs)
+    if backlog < bounds.bytes_min:  # What fixes where an export begins is no file.
+        backlogs = [(state, start) for state, start in backlogs if start == state.watermark]
     counts = _shares([state.watermark - start for state, start in backlogs], backlogs, bounds)
     size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
     task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))

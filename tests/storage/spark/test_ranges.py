@@ -93,3 +93,11 @@ def test_a_range_is_kept_while_its_partition_has_all_of_it():
     assert is_kept(part, [state()])
     assert not is_kept(part, [state(start=11)])
     assert not is_kept(part, [state(partition_id=8)])
+
+
+def test_too_little_is_no_run_but_fixes_where_an_export_begins():
+    assert plan([state(size=1000)], {}, bounds=Bounds(bytes_min=1001)) == []
+    assert len(plan([state(size=1000)], {}, bounds=Bounds(bytes_min=1000))) == 1
+    assert plan([state()], {7: 50}, bounds=Bounds(bytes_min=501)) == []
+    fixed = plan([state()], {}, bounds=Bounds(bytes_min=501), from_latest=True)
+    assert fixed == [Range(7, 0, 100, 100, TOPIC)]

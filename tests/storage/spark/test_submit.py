@@ -31,6 +31,13 @@ def test_what_cannot_be_is_one_line_and_a_code(arguments, code, text, capsys):
 
 
 @pytest.mark.slow
+def test_the_export_is_a_program_too():
+    command = [sys.executable, "-m", "storage.spark.export", "--log", "x", "--to", "y"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (EXIT_USAGE, "name topics, or give one --pattern\n")
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_cluster_of_processes_exports_and_says_so(tmp_path):
     """A standalone master, a worker and an executor, each a process of its own."""
