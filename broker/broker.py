@@ -32,6 +32,7 @@ from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
 from broker.live.topics import LiveTopics
 from broker.metrics import Metrics
+from broker.reading.cutting import CutBatches
 from broker.server.admission import Admission
 from broker.server.loop_turns import measuring_turns
 from broker.server.output_budget import OutputBudget
@@ -84,6 +85,7 @@ class Broker:
         self.poller = Poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
+        self.cut_batches = CutBatches()
         self._storage = data_dir
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end

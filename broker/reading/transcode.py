@@ -10,7 +10,7 @@ chunk.
 from __future__ import annotations
 
 import abc
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -35,11 +35,11 @@ from broker.limits import (
     WALK_BYTES_MAX,
 )
 from broker.reading.chunks import join_chunks
+from broker.reading.cutting import CutBatches, cut_body
 from broker.reading.unopened import Passed, cannot_decode, marked, settle
 from broker.reading.unpacking import run_unpacking
 from broker.steps import Steps, run
 from storage.codecs.api import (
-    RECORDS_MAX,
     BatchFlag,
     Buffer,
     Codec,
@@ -50,6 +50,7 @@ from storage.codecs.base import Converted, Stored, Wanted
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
+from storage.log.batch import HEADER_BYTES
 from storage.log.settings import UncarriedRecords
 
 if TYPE_CHECKING:
@@ -110,12 +111,13 @@ def read_steps(
     *,
     bytes_max: int,
     records_max: int | None = None,
-    fills: bool = False,
+    fills: CutBatches | None = None,
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
     With `fills`, where there is more, the next entries follow as far as `bytes_max` reaches, the
-    last one cut there; `next_offset` is at or below the first offset of what was cut.
+    last one cut there; `next_offset` is at or below the first offset of what was cut. It keeps the
+    batch that was cut.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     reader.fills = fills
@@ -144,8 +146,9 @@ class Reader(abc.ABC):
         self._walked_bytes = 0  # stored in other formats
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
+        self._last_bytes = 0  # of the batch that was read last
         self._ended = False
-        self.fills = False  # See `read_steps`.
+        self.fills: CutBatches | None = None  # See `read_steps`.
         self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
@@ -192,15 +195,21 @@ class Reader(abc.ABC):
     def _take_next(self) -> Steps[bool]:
         """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
         offset, wanted = self.result.next_offset, self.bytes_wanted
-        batches = self._partition.read_warm(offset, wanted)
+        batches: Sequence[Batch] | None = None
+        if self.fills is not None:
+            batches = self.fills.take(self._partition, offset)
         if batches is None:
-            batches = yield self._partition.read(offset, wanted)
+            beyond = None if self.fills is None else self._bytes_beyond(wanted)
+            batches = self._partition.read_warm(offset, wanted, beyond)
+            if batches is None:
+                batches = yield self._partition.read(offset, wanted, beyond)
         for batch in batches:
             yield from self._take(batch)
             if self.is_full:
                 break
         if batches:
             self._expect_more_like(batches[-1])
+            self._last_bytes = len(batches[-1].body)
             walked = sum(len(batch.body) for batch in batches)
             piece = walked // len(batches) * READ_PARTS_MAX
             self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
@@ -208,11 +217,20 @@ class Reader(abc.ABC):
             yield trio.lowlevel.checkpoint()
         return bool(batches)
 
+    def _bytes_beyond(self, wanted: int) -> int:
+        """How far the batch in which so many bytes end reaches beyond them, if all are as large as
+        the last one.
+        """
+        if not self._last_bytes:
+            return 0
+        count = -(-wanted // self._last_bytes)
+        return count * (self._last_bytes + HEADER_BYTES) - wanted
+
     def _expect_more_like(self, batch: Batch) -> None:
         """End the read where a batch as large as the last one finds no room: what follows is most
         likely no smaller, and would be read for nothing.
         """
-        if batch.header.body_format == self._format and self.result.parts and not self.fills:
+        if batch.header.body_format == self._format and self.result.parts and self.fills is None:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
     def _take(self, batch: Batch) -> Steps[None]:
@@ -363,7 +381,7 @@ class _FormatReader(Reader):
         if made is None:
             return False
         if not made.count:
-            self._ended = made.is_full and bool(result.parts) and not self.fills
+            self._ended = made.is_full and bool(result.parts) and self.fills is None
             return False
         result.add(made.records, made.count, made.first_offset)
         result.next_offset = made.next_offset
@@ -379,10 +397,12 @@ class _FormatReader(Reader):
             body = self._codec.readable(body)
         else:
             body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
-        if result.parts and result.size + len(body) > self._bytes_max:
+        room = self._bytes_max - result.size
+        if self.fills is not None and len(body) > room:
+            self.fills.keep(self._partition, batch)
+        if result.parts and len(body) > room:
             self._ended = True
-            if self.fills:
-                room = self._bytes_max - result.size
+            if self.fills is not None:
                 result.add(body[:room], count * room // len(body), start_offset)  # about so many
             return
         if count:
@@ -404,7 +424,9 @@ class _FormatReader(Reader):
             self._record_bytes = len(body) // fitting
             if result.size + len(body) > self._bytes_max:
                 fitting, size = self._fitting(encoded, batch.base_offset, len(body))
-                body = body[: max(size, self._bytes_max - result.size) if self.fills else size]
+                body = body[
+                    : max(size, self._bytes_max - result.size) if self.fills is not None else size
+                ]
             if body:
                 result.add(body, fitting, carried[0].offset)
             if fitting < len(carried):
@@ -414,7 +436,11 @@ class _FormatReader(Reader):
             passed = sum(record.offset < next_offset for record in decoded.records)
             result.left_out += passed - sum(record.offset < next_offset for record in carried)
         result.next_offset = max(next_offset, result.next_offset)
-        if result.parts and result.size + self._record_bytes > self._bytes_max and not self.fills:
+        if (
+            result.parts
+            and result.size + self._record_bytes > self._bytes_max
+            and self.fills is None
+        ):
             self._ended = True  # What follows is most likely no smaller.
         if decoded.failed is not None and not self._ended:
             self._refuse(result.next_offset, decoded.failed)
@@ -436,65 +462,3 @@ class _FormatReader(Reader):
         if not self.result.parts:
             fitting = max(fitting, 1)
         return fitting, ends[fitting - 1] if fitting else 0
-
-
-def cut_body(
-    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
-) -> tuple[memoryview, int, int]:
-    """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
-
-    An entry of several records (a compressed set, a batched entry) is given whole, and from the
-    first such on records are counted by their offsets.
-    """
-    header, body = batch.header, batch.body
-    if header.record_count <= header.last_offset_delta:
-        return _cut_sparse_body(codec, batch, start_offset, records_max)
-    # Without a limit only the first start is looked for, else one more than can be given.
-    starts_max = 1 if records_max is None else records_max + 1
-    starts = codec.split(body, batch.base_offset, start_offset=start_offset, starts_max=starts_max)
-    if records_max is None:
-        stop_pos, next_offset = len(body), batch.next_offset
-    else:
-        last = bisect_left(starts, start_offset + records_max, key=_offset_of)
-        stop_pos, next_offset = _place(starts, last, batch)
-    start_pos, _ = _place(starts, 0, batch)
-    return body[start_pos:stop_pos], next_offset - start_offset, next_offset
-
-
-def _cut_sparse_body(
-    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
-) -> tuple[memoryview, int, int]:
-    """The same where compaction took records out: offsets alone do not tell how many there are."""
-    starts = codec.split(batch.body, batch.base_offset)
-    most = RECORDS_MAX if records_max is None else records_max
-    # An entry may begin with offsets that are gone, so the first record itself is looked for.
-    header = batch.header
-    decoded = codec.decode(
-        batch.body, batch.base_offset, header.append_us, start_offset=start_offset, records_max=1
-    )
-    if not decoded.records and decoded.failed is None:
-        return batch.body[:0], 0, batch.next_offset
-    found = decoded.records[0].offset if decoded.records else start_offset
-    first = max(bisect_right(starts, found, key=_offset_of) - 1, 0)
-    if len(starts) == header.record_count:
-        last = min(first + most, len(starts))
-        count = last - first
-    else:
-        last = bisect_left(starts, start_offset + most, key=_offset_of)
-        last = max(last, min(first + 1, len(starts)))
-        count = (starts[last][0] if last < len(starts) else batch.next_offset) - start_offset
-    start_pos, _ = _place(starts, first, batch)
-    stop_pos, next_offset = _place(starts, last, batch)
-    return batch.body[start_pos:stop_pos], count, next_offset
-
-
-def _place(starts: Sequence[tuple[int, int]], number: int, batch: Batch) -> tuple[int, int]:
-    """Byte position and offset of an entry's start, or of the end of the batch."""
-    if number == len(starts):
-        return len(batch.body), batch.next_offset
-    offset, pos = starts[number]
-    return pos, offset
-
-
-def _offset_of(start: tuple[int, int]) -> int:
-    return start[0]

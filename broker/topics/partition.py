@@ -257,29 +257,35 @@ class Partition:
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 
-    async def read(self, offset: int, bytes_max: int) -> list[Batch]:
+    async def read(
+        self, offset: int, bytes_max: int, beyond_bytes: int | None = None
+    ) -> list[Batch]:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.
 
         At least one if there is one, more while their bodies stay within `bytes_max`, some thousand
-        at most; none at the high watermark. Runs inline when the pages are in memory, in a thread
-        otherwise.
+        at most; none at the high watermark. With `beyond_bytes` also the one in which `bytes_max`
+        ends, which is likely to end so far beyond. Runs inline when the pages are in memory, in a
+        thread otherwise.
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
-        batches = self.read_warm(offset, bytes_max)
+        batches = self.read_warm(offset, bytes_max, beyond_bytes)
         if batches is not None:
             return batches
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
-            return await trio.to_thread.run_sync(self.log.read, offset, bytes_max)
+            return await trio.to_thread.run_sync(self.log.read, offset, bytes_max, beyond_bytes)
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 
-    def read_warm(self, offset: int, bytes_max: int) -> list[Batch] | None:
+    def read_warm(
+        self, offset: int, bytes_max: int, beyond_bytes: int | None = None
+    ) -> list[Batch] | None:
         """The same of what is in memory; None where the disk has to be asked."""
         if self.removed:
             raise self._gone()
         try:
-            return self.log.read(offset, min(bytes_max, READ_BYTES_MAX), wait=False)
+            bytes_max = min(bytes_max, READ_BYTES_MAX)
+            return self.log.read(offset, bytes_max, beyond_bytes, wait=False)
         except storage.errors.WouldBlock:
             return None
         except storage.errors.StorageError as error:

@@ -212,7 +212,7 @@ class _Fetching:
             if reading.parts:
                 yield trio.lowlevel.checkpoint()
             wanted = min(max(room, 1), BYTES_PER_TURN)
-            fills = self._cuts and wanted == room
+            fills = self._context.broker.cut_batches if self._cuts and wanted == room else None
             result = yield from read_steps(
                 partition, self._codec, reading.offset, bytes_max=wanted, fills=fills
             )

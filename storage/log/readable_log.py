@@ -54,13 +54,16 @@ class ReadableLog:
         segments = self._segments.view.segments
         return [(one.base_offset, one.last_append_us, one.size) for one in segments]
 
-    def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
+    def read(
+        self, offset: int, bytes_max: int, beyond_bytes: int | None = None, *, wait: bool = True
+    ) -> list[Batch]:
         """Batches from the one that contains `offset`, none beyond the high watermark.
 
         At least one whole batch if there is one, more while their bodies together fit `bytes_max`,
-        and there are not too many (`reading.READ_BATCHES_MAX`);
-        [] at the high watermark. Batches of format GAP are among them and hold no records. Views
-        are of memory of their own and stay good.
+        and there are not too many (`reading.READ_BATCHES_MAX`); [] at the high watermark. With
+        `beyond_bytes` the batch in which `bytes_max` ends comes too, which is likely to end so far
+        beyond. Batches of format GAP are among them and hold no records. Views are of memory of
+        their own and stay good.
         Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
         in memory; LogClosed.
         """
@@ -73,7 +76,7 @@ class ReadableLog:
             if not self._segments.view.segments:
                 raise self.recovery.damages[-1].error()
             try:
-                return self._segments.read(Want(offset, stop, bytes_max, wait))
+                return self._segments.read(Want(offset, stop, bytes_max, wait, beyond_bytes))
             except Fault as fault:
                 raise fault.damage() from None
             except FileGone:  # Retention took it: the log start is above the offset now.

@@ -34,14 +34,16 @@ class Want:
     stop: int
     bytes_max: int
     wait: bool = True
+    # Not None: the batch in which `bytes_max` ends comes too; it is likely to end so far beyond.
+    beyond_bytes: int | None = None
 
 
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
     """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
 
     The first is returned whatever its size, more while their bodies together fit `bytes_max`, at
-    most READ_BATCHES_MAX. Where
-    one is not good the read ends before it; the next read raises.
+    most READ_BATCHES_MAX; with `beyond_bytes` also the one that does not fit. Where one is not good
+    the read ends before it; the next read raises.
     Raises: Fault where the first one is not good; WouldBlock; FileGone.
     """
     load_checked(segment)
@@ -75,7 +77,8 @@ def read_run(
     """Put good batches from `place` on into `batches`, up to the first fault.  # hot"""
     at, pos = place
     end_pos, budget = segment.size, want.bytes_max
-    view, view_pos = fill(segment, min(want.bytes_max + SLACK_BYTES, end_pos - pos), pos, at, want)
+    size = want.bytes_max + SLACK_BYTES + (want.beyond_bytes or 0)
+    view, view_pos = fill(segment, min(size, end_pos - pos), pos, at, want)
     while pos < end_pos and at < want.stop:
         start = pos - view_pos
         if start + HEADER_BYTES > len(view):
@@ -88,12 +91,14 @@ def read_run(
             break
         stored_bytes = header.stored_bytes
         if header.next_offset > want.offset:
-            if batches and header.body_bytes > budget:
+            is_last = header.body_bytes > budget
+            if batches and is_last and (want.beyond_bytes is None or budget <= 0):
                 break
             if start + stored_bytes > len(view):
-                if batches:
+                if batches and not is_last:
                     break
-                size = max(stored_bytes, min(want.bytes_max + SLACK_BYTES, end_pos - pos))
+                ahead = 0 if batches else min(want.bytes_max + SLACK_BYTES, end_pos - pos)
+                size = max(stored_bytes, ahead)
                 view, view_pos = fill(segment, size, pos, at, want, size_min=stored_bytes)
                 start = 0
             body_pos = start + HEADER_BYTES
@@ -103,7 +108,7 @@ def read_run(
             split = header.positions_bytes
             batches.append(Batch(header, content[:split], content[split:], pos))
             budget -= header.body_bytes
-            if len(batches) >= READ_BATCHES_MAX:
+            if len(batches) >= READ_BATCHES_MAX or is_last:
                 break
         at = header.next_offset
         pos += stored_bytes

@@ -25,3 +25,18 @@ def test_no_batch_that_ends_above_the_stop_is_read(tmp_path):
 def test_a_walk_from_an_earlier_place_leaves_out_what_is_below_the_offset(tmp_path):
     _, segment = filled(tmp_path)
     assert bases(read_batches(segment, PLACE, Want(35, 80, 200))) == [30, 40]
+
+
+def test_the_batch_in_which_the_bytes_end_comes_too_where_that_is_wanted(tmp_path):
+    one, segment = filled(tmp_path)
+    size = one.log.read(0, 0)[0].header.body_bytes
+    for beyond in (0, 1, size, 100_000):  # A guess, whatever it is worth.
+        want = Want(0, 80, 2 * size + 1, beyond_bytes=beyond)
+        assert bases(read_batches(segment, PLACE, want)) == [0, 10, 20]
+        want = Want(0, 80, 2 * size, beyond_bytes=beyond)
+        assert bases(read_batches(segment, PLACE, want)) == [0, 10]
+        assert bases(read_batches(segment, PLACE, Want(0, 80, 0, beyond_bytes=beyond))) == [0]
+        assert bases(read_batches(segment, PLACE, Want(0, 25, 2 * size + 1, beyond_bytes=0))) == [
+            0,
+            10,
+        ]

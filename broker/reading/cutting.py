@@ -1,0 +1,106 @@
+"""Stored bodies from the middle on, and batches of which an answer had room for a part only."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from broker.limits import CUT_BATCHES_MAX
+from storage.codecs.api import RECORDS_MAX, Codec
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+
+class CutBatches:
+    """Batches that were handed out in part. The next read begins in the middle of each: it is not
+    read and checked again.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._kept: deque[tuple[int, Batch]] = deque(maxlen=CUT_BATCHES_MAX)
+
+    def keep(self, partition: Partition, batch: Batch) -> None:
+        """Remember it, if it stays as it is, in the place of the one that was kept longest."""
+        if not partition.wants_keys:  # Compaction takes records out.
+            self._kept.append((partition.partition_id, batch))
+
+    def take(self, partition: Partition, offset: int) -> Sequence[Batch] | None:
+        """The batch with that offset, which is kept no longer. Raises as `Partition.read_warm`
+        where the partition is no more.
+        """
+        partition.check_here()
+        if not self._kept or offset < partition.log_start_offset:
+            return None
+        for number, (partition_id, batch) in enumerate(self._kept):
+            is_there = batch.base_offset <= offset < batch.next_offset
+            if is_there and partition_id == partition.partition_id:
+                del self._kept[number]
+                return (batch,)
+        return None
+
+
+def cut_body(
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
+) -> tuple[memoryview, int, int]:
+    """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
+
+    An entry of several records (a compressed set, a batched entry) is given whole, and from the
+    first such on records are counted by their offsets.
+    """
+    header, body = batch.header, batch.body
+    if header.record_count <= header.last_offset_delta:
+        return _cut_sparse_body(codec, batch, start_offset, records_max)
+    # Without a limit only the first start is looked for, else one more than can be given.
+    starts_max = 1 if records_max is None else records_max + 1
+    starts = codec.split(body, batch.base_offset, start_offset=start_offset, starts_max=starts_max)
+    if records_max is None:
+        stop_pos, next_offset = len(body), batch.next_offset
+    else:
+        last = bisect_left(starts, start_offset + records_max, key=_offset_of)
+        stop_pos, next_offset = _place(starts, last, batch)
+    start_pos, _ = _place(starts, 0, batch)
+    return body[start_pos:stop_pos], next_offset - start_offset, next_offset
+
+
+def _cut_sparse_body(
+    codec: Codec, batch: Batch, start_offset: int, records_max: int | None
+) -> tuple[memoryview, int, int]:
+    """The same where compaction took records out: offsets alone do not tell how many there are."""
+    starts = codec.split(batch.body, batch.base_offset)
+    most = RECORDS_MAX if records_max is None else records_max
+    # An entry may begin with offsets that are gone, so the first record itself is looked for.
+    header = batch.header
+    decoded = codec.decode(
+        batch.body, batch.base_offset, header.append_us, start_offset=start_offset, records_max=1
+    )
+    if not decoded.records and decoded.failed is None:
+        return batch.body[:0], 0, batch.next_offset
+    found = decoded.records[0].offset if decoded.records else start_offset
+    first = max(bisect_right(starts, found, key=_offset_of) - 1, 0)
+    if len(starts) == header.record_count:
+        last = min(first + most, len(starts))
+        count = last - first
+    else:
+        last = bisect_left(starts, start_offset + most, key=_offset_of)
+        last = max(last, min(first + 1, len(starts)))
+        count = (starts[last][0] if last < len(starts) else batch.next_offset) - start_offset
+    start_pos, _ = _place(starts, first, batch)
+    stop_pos, next_offset = _place(starts, last, batch)
+    return batch.body[start_pos:stop_pos], count, next_offset
+
+
+def _place(starts: Sequence[tuple[int, int]], number: int, batch: Batch) -> tuple[int, int]:
+    """Byte position and offset of an entry's start, or of the end of the batch."""
+    if number == len(starts):
+        return len(batch.body), batch.next_offset
+    offset, pos = starts[number]
+    return pos, offset
+
+
+def _offset_of(start: tuple[int, int]) -> int:
+    return start[0]

@@ -1,0 +1,85 @@
+"""Batches that were handed out in part: when the next read has them, and when it asks the log."""
+
+import pytest
+
+from broker.errors import TopicNotFound
+from broker.limits import CUT_BATCHES_MAX
+from broker.reading.cutting import CutBatches
+from broker.reading.transcode import read_steps
+from broker.steps import run
+from storage.codecs.kafka import KAFKA
+from tests.broker.reading.test_transcode import CountingPartition
+from tests.broker.records import append, make_partition
+
+
+@pytest.fixture
+async def three(broker):
+    """Three sets of four messages each."""
+    partition = await make_partition(broker)
+    for _ in range(3):
+        await append(broker, partition, "kafka", [bytes(100)] * 4)
+    return CountingPartition(partition)
+
+
+def size_of(partition, count):
+    return partition.read_warm(0, 1)[0].header.body_bytes * count // 4
+
+
+async def test_what_follows_a_cut_is_read_once(three):
+    kept = CutBatches()
+    whole = await run(read_steps(three, KAFKA, 0, bytes_max=1 << 20))
+    log = b"".join(whole.parts)
+    bytes_max = size_of(three, 6) + 10
+    three.reads = 0
+    first = await run(read_steps(three, KAFKA, 0, bytes_max=bytes_max, fills=kept))
+    assert b"".join(first.parts) == log[:bytes_max]
+    assert (first.size, first.next_offset, three.reads) == (bytes_max, 4, 1)
+    rest = log[bytes_max - 10 :]
+    second = await run(read_steps(three, KAFKA, 6, bytes_max=len(rest) // 3, fills=kept))
+    assert b"".join(second.parts) == rest[: len(rest) // 3]
+    assert (second.next_offset, three.reads) == (8, 1)
+    again = await run(read_steps(three, KAFKA, 6, bytes_max=1 << 20, fills=kept))
+    assert b"".join(again.parts) == rest
+
+
+async def test_a_kept_batch_is_for_its_own_partition_and_offsets_and_for_one_read(three):
+    kept = CutBatches()
+    (batch, *_) = three.read_warm(4, 1)
+    kept.keep(three, batch)
+    assert kept.take(three, 3) is None
+    assert kept.take(three, 8) is None
+    assert kept.take(three, 5) == (batch,)
+    assert kept.take(three, 5) is None
+
+
+async def test_few_are_kept(three):
+    kept = CutBatches()
+    (batch, *_) = three.read_warm(4, 1)
+    for _ in range(CUT_BATCHES_MAX + 3):
+        kept.keep(three, batch)
+    found = [kept.take(three, 5) for _ in range(CUT_BATCHES_MAX + 1)]
+    assert found == [(batch,)] * CUT_BATCHES_MAX + [None]
+
+
+async def test_nothing_below_the_log_start_or_of_a_deleted_partition_is_given(three):
+    kept = CutBatches()
+    (batch, *_) = three.read_warm(4, 1)
+    kept.keep(three, batch)
+    three.log.log_start_offset = 6
+    assert kept.take(three, 5) is None
+    assert kept.take(three, 6) == (batch,)
+    kept.keep(three, batch)
+    three.remove()
+    with pytest.raises(TopicNotFound):
+        kept.take(three, 6)
+
+
+class Compacted(CountingPartition):
+    wants_keys = True
+
+
+async def test_what_compaction_may_change_is_not_kept(three):
+    kept = CutBatches()
+    (batch, *_) = three.read_warm(4, 1)
+    kept.keep(Compacted(three), batch)
+    assert kept.take(three, 5) is None
