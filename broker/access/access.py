@@ -47,6 +47,11 @@ class Access:
         self._audit = audit
         self._quotas = quotas
 
+    @property
+    def allows_all(self) -> bool:
+        """Whether everybody may do everything: there are no rules."""
+        return self.rules is None
+
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that; for lists, which leave out what it may not see."""
         return self.rules is None or self.rules.allows(principal, action, resource)

@@ -300,9 +300,10 @@ class Commits:
             ticket = subscriptions.cursors.move_all(
                 (moved for moved, _ in self._moves), making=self._making.values()
             )
-        for moved, event in self._moves:
-            if event is not None:
-                subscriptions.tell(moved, event)
+        if subscriptions.are_held:
+            for moved, event in self._moves:
+                if event is not None:
+                    subscriptions.tell(moved, event)
         return ticket
 
 
@@ -416,6 +417,11 @@ class Subscriptions:
             pass  # The next start does it.
         for subscription, index in gone:
             subscription.tell(index, CursorEvent.DELETED)
+
+    @property
+    def are_held(self) -> bool:
+        """Whether any subscription is in use."""
+        return bool(self._held)
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
         """Tell the listeners of a subscription, if it is in use."""

@@ -67,9 +67,9 @@ def _int32s(values: Sequence[int]) -> bytes:
 def _by_partition(topics: ByPartition[Any], one: Callable[[int, Any], bytes]) -> list[Buffer]:
     out = [INT32.pack(len(topics))]
     for name, partitions in topics.items():
-        out.append(string(name))
-        out.append(INT32.pack(len(partitions)))
-        out.extend(one(index, value) for index, value in partitions.items())
+        out += (string(name), INT32.pack(len(partitions)))
+        for index, value in partitions.items():
+            out.append(one(index, value))
     return [b"".join(out)]
 
 

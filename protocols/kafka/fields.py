@@ -53,7 +53,11 @@ class FieldReader(BigEndianReader):
 
     def string(self) -> bytes | None:
         """A string; any negative length is null, as it is for 0.8."""
-        size = self.i16()
+        pos = self._pos + INT16.size  # hot: see make bench
+        if pos > self._end:
+            self.i16()  # Raises.
+        size = INT16.unpack_from(self._view, self._pos)[0]
+        self._pos = pos
         return None if size < 0 else bytes(self.take(size))
 
     def blob(self) -> bytes | None:
