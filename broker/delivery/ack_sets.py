@@ -4,8 +4,14 @@ Little-endian words of 64 bits, as signed numbers; a set bit i says that message
 (Pulsar's protocol, CommandAck). Knows entries by their offsets only.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.delivery.cursor import CursorState
+    from broker.delivery.entries import Entry
 
 
 class Covering(Protocol):
@@ -83,3 +89,9 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
+
+
+def tell_acked(entry: Entry, state: CursorState) -> None:
+    """Let the entry say which of its messages are acknowledged."""
+    if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
+        entry.ack_set = ack_set_of(entry, acked)

@@ -22,7 +22,7 @@ import trio
 from broker.delivery import ack_sets
 from broker.delivery import entries as ids
 from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
-from broker.delivery.cursor import CursorState, DispatchCursor
+from broker.delivery.cursor import DispatchCursor
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.holes import HOLES_MAX, holes_of
 from broker.delivery.surroundings import Surroundings
@@ -130,20 +130,22 @@ class Dispatcher(abc.ABC):
 
     async def run(self) -> None:
         """Read ahead and give out, until cancelled or the partition is gone."""
+        has_worked = False  # Since its last wait. A turn of the loop costs more than an entry.
         while not self.partition.removed:
-            await trio.lowlevel.checkpoint()
             can_give = self._can_give()
+            if can_give and has_worked:
+                await trio.lowlevel.checkpoint()
+                can_give = self._can_give()
             if self.partition.is_terminated:
                 self._tell_end()
-            if not can_give:
+            has_worked = can_give and self._give()
+            if not has_worked and can_give and self._can_read():
+                await self._fill()  # What it read goes out without another turn of the loop.
+                has_worked = True
+                if self._can_give():
+                    self._give()
+            elif not has_worked:
                 await self._pause()
-            elif not self._give():
-                if self._can_read():
-                    await self._fill()  # What it read goes out without another turn of the loop.
-                    if self._can_give():
-                        self._give()
-                else:
-                    await self._pause()
             self._hold()
 
     def _tell_end(self) -> None:
@@ -198,7 +200,7 @@ class Dispatcher(abc.ABC):
                 if state.covers(entry.offset, entry.end):
                     self._passed(entry.offset)
                     continue
-                tell_acked(entry, state)
+                ack_sets.tell_acked(entry, state)
             if entry.flags & special and not self._is_for(consumer, entry):
                 continue
             taken.append(entry)
@@ -300,12 +302,13 @@ class Dispatcher(abc.ABC):
         self._read_position = max(self._read_position, start)
 
     async def _pause(self, position: int | None = None) -> None:
-        """Wait for `wake`, for what falls due, or for records at `position`."""
-        if not self._is_woken:
-            if position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
-                await self._parked.park()
-            else:
-                await self._await(position, self._due_at())
+        """Wait for `wake`, for what falls due, or for records at `position`; one turn at least."""
+        if self._is_woken:
+            await trio.lowlevel.checkpoint()
+        elif position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
+            await self._parked.park()
+        else:
+            await self._await(position, self._due_at())
         self._is_woken = False
 
     async def _await(self, position: int | None, until: float) -> None:
@@ -491,9 +494,3 @@ class Dispatcher(abc.ABC):
 
     def _passed(self, offset: int) -> None:  # noqa: B027 (most kinds keep nothing to forget)
         """An entry was read that is acknowledged already."""
-
-
-def tell_acked(entry: Entry, state: CursorState) -> None:
-    """Let the entry say which of its messages are acknowledged."""
-    if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
-        entry.ack_set = ack_sets.ack_set_of(entry, acked)

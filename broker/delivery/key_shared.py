@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from broker.delivery import ack_sets, returning
 from broker.delivery import entries as ids
-from broker.delivery import returning
 from broker.delivery.again import Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES, tell_acked
+from broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES
 from broker.delivery.entries import Entry
 from broker.delivery.key_slots import KeyPolicy
 from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
@@ -193,7 +193,7 @@ class KeySharedDispatcher(SharedDispatcher):
                     self._passed(entry.offset)
                     ahead.popleft()
                     continue
-                tell_acked(entry, state)
+                ack_sets.tell_acked(entry, state)
             slot = slot_of(entry)
             if not (entry.flags & DELAYED and self._is_held(entry, slot)):
                 owner = None if slot in waiting else self._free_owner(slot)

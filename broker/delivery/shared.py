@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.delivery import ack_sets, returning
 from broker.delivery import entries as ids
-from broker.delivery import returning
 from broker.delivery.again import ANYBODY, Again, Lane
 from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
 from broker.delivery.cursor import CursorState
@@ -27,7 +27,6 @@ from broker.delivery.dispatcher import (
     TURN_ENTRIES,
     TURN_ENTRIES_SHARED,
     Dispatcher,
-    tell_acked,
 )
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.shares import Shares
@@ -288,7 +287,7 @@ class SharedDispatcher(Dispatcher):
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
         """Count an entry as the consumer's, to be sent at the end of the turn."""
-        tell_acked(entry, state)
+        ack_sets.tell_acked(entry, state)
         wanted = entry.wanted
         consumer.permits -= wanted
         consumer.messages_out += wanted

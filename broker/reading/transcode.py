@@ -46,7 +46,7 @@ from storage.codecs.api import (
     Decoded,
     without_frames,
 )
-from storage.codecs.base import Converted, Stored, Wanted
+from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
@@ -354,6 +354,7 @@ class _FormatReader(Reader):
         super().__init__(partition, codec.format, result, bytes_max, records_max)
         self._codec = codec
         self._convert = getattr(codec, "converted", None)
+        self._carries_all = getattr(type(codec), "carries", None) is BodyCodec.carries
         # Formats of the same protocol, whose keys are no part of what its readers are shown.
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
@@ -413,7 +414,7 @@ class _FormatReader(Reader):
     def _give(self, batch: Batch, decoded: Decoded) -> None:
         """Add the decoded records that there is room for, and continue behind them."""
         result, codec = self.result, self._codec
-        carried = self._carried(decoded.records)
+        carried = decoded.records if self._carries_all else self._carried(decoded.records)
         next_offset = decoded.next_offset
         if batch.header.body_format in self._keyless:
             for record in carried:
@@ -458,7 +459,5 @@ class _FormatReader(Reader):
         head = len(encoded) - readable_bytes
         ends = [pos - head for _, pos in self._codec.split(encoded, base_offset)[1:]]
         ends.append(readable_bytes)
-        fitting = bisect_right(ends, room)
-        if not self.result.parts:
-            fitting = max(fitting, 1)
+        fitting = max(bisect_right(ends, room), 0 if self.result.parts else 1)
         return fitting, ends[fitting - 1] if fitting else 0

@@ -183,7 +183,7 @@ class PulsarCodec(BodyCodec):
             )
             decoded.records += found
             decoded.next_offset = entry.offset + entry.record_count
-            bytes_max -= sum(len(record.value or b"") for record in found)
+            bytes_max -= sum([len(record.value or b"") for record in found])
             if len(decoded.records) >= wanted.records_max or bytes_max <= 0:
                 decoded.next_offset = decoded.records[-1].offset + 1
                 break

@@ -236,8 +236,9 @@ def _decode_batch(
     size_at = _U32.unpack_from
     records_max, bytes_max = limits
     stop_pos = bytes_max
-    records = []
+    records: list[Record] = []
     pos, end = 0, len(payload)
+    is_limited = records_max < len(offsets) or bytes_max < end
     size = number = -1
     sequence: int | None
     last = following = None  # Metadata like these need not be parsed again.
@@ -285,7 +286,7 @@ def _decode_batch(
                 deliver_at_us,
             )
         )
-        if len(records) >= records_max or pos >= stop_pos:
+        if is_limited and (len(records) >= records_max or pos >= stop_pos):
             return records
     if pos != end:
         raise CorruptBody("batch holds more than it says")
