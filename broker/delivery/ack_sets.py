@@ -4,14 +4,8 @@ Little-endian words of 64 bits, as signed numbers; a set bit i says that message
 (Pulsar's protocol, CommandAck). Knows entries by their offsets only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from broker.delivery.cursor import CursorState
-    from broker.delivery.entries import Entry
+from typing import Protocol
 
 
 class Covering(Protocol):
@@ -23,6 +17,19 @@ class Covering(Protocol):
     @property
     def end(self) -> int:
         """Offset after the last record."""
+
+
+class Told(Covering, Protocol):
+    """An entry that says which of its messages are still wanted."""
+
+    ack_set: tuple[int, ...]
+
+
+class Acked(Protocol):
+    """What a subscription has acknowledged."""
+
+    def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of the entry `[start, end)` that are."""
 
 
 def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
@@ -91,7 +98,7 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def tell_acked(entry: Entry, state: CursorState) -> None:
+def tell_acked(entry: Told, state: Acked) -> None:
     """Let the entry say which of its messages are acknowledged."""
     if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
         entry.ack_set = ack_set_of(entry, acked)
