@@ -235,10 +235,9 @@ def _decode_batch(
     deliver_at_us = us_of(metadata.deliver_at_time) if metadata.deliver_at_time > 0 else None
     size_at = _U32.unpack_from
     records_max, bytes_max = limits
-    stop_pos = bytes_max
     records: list[Record] = []
     pos, end = 0, len(payload)
-    is_limited = records_max < len(offsets) or bytes_max < end
+    is_limited, stop_pos = records_max < len(offsets) or bytes_max < end, bytes_max
     size = number = -1
     sequence: int | None
     last = following = None  # Metadata like these need not be parsed again.
