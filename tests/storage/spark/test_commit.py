@@ -111,6 +111,46 @@ def test_a_kill_at_every_step_leaves_each_record_once(tmp_path):
     assert sorted(shown(tmp_path)) == list(range(rows))
 
 
+def a_merge(root):
+    """The small files of one date become one, as `compact` does it."""
+    folder = ExportFolder(root)
+    folder.finish_prepared()
+    small = sorted(root.glob("topic=t/date=0/*.parquet"))
+    if len(small) > 1:
+        run = folder.next_run()
+        content = b" ".join(path.read_bytes() for path in small)
+        merged = staged(folder, run, content, "topic=t/date=0/merged.parquet")
+        replaced = [str(path.relative_to(root)) for path in small]
+        positions = folder.last_commit().positions
+        folder.commit(Commit(run, positions, [merged], replaced=replaced))
+
+
+@pytest.mark.slow
+def test_a_merge_killed_at_any_step_loses_nothing_and_is_ended_by_the_next(tmp_path):
+    for step in range(200):
+        root = tmp_path / str(step)
+        root.mkdir()
+        a_run(root, 9)
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                killed_at(step)
+                a_merge(root)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert set(numbers(root)) == set(range(9)), f"killed at step {step}"
+        a_merge(root)
+        assert sorted(numbers(root)) == list(range(9)), f"killed at step {step}"
+        if not os.WIFSIGNALED(status):
+            break
+    assert step > 20
+
+
+def numbers(root):
+    files = root.glob("topic=*/date=*/*.parquet")
+    return [int(number) for path in files for number in path.read_text().split()]
+
+
 def shown(root):
     return [int(path.read_text()) for path in root.glob("topic=*/date=*/*.parquet")]
 
