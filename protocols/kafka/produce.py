@@ -104,7 +104,11 @@ class _Producing:
                 return (yield from self._append_batches(partition, message_set))
             if magic == kafka_timed.MAGIC:
                 return (yield from self._append_timed(partition, message_set))
-            checked = yield from self._check(partition, message_set)
+            if len(message_set) <= BYTES_PER_TURN:
+                checked = kafka.check(message_set, partition.next_offset, self._message_bytes_max)
+                _check_count(checked)
+            else:
+                checked = yield from self._check(partition, message_set)
             if checked is None:
                 return (yield from self._append_compressed(partition, message_set))
             return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
@@ -114,14 +118,15 @@ class _Producing:
             return Produced(context.refused(error), -1)
 
     def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
-        """The messages of a set, None where one is compressed. Others get their turn meanwhile."""
+        """The messages of a large set, None where one is compressed. Others get their turn
+        meanwhile.
+        """
         base_offset, limit = partition.next_offset, self._message_bytes_max
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
             checked = so_far
             _check_count(so_far)
-            if len(message_set) > BYTES_PER_TURN:
-                yield trio.lowlevel.checkpoint()
+            yield trio.lowlevel.checkpoint()
         return checked
 
     def _append_compressed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
@@ -209,8 +214,10 @@ class _Producing:
         if not info.record_count:
             return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
         append_us = context.broker.now_us()
-        cut = list(pieces(prepared.body, info, base_offset))
-        if len(cut) == 1:
+        cut: list[tuple[Buffer, BodyInfo]] = []
+        if len(prepared.body) > APPEND_BYTES_MAX:
+            cut = list(pieces(prepared.body, info, base_offset))
+        if len(cut) < 2:
             appended = partition.append(
                 [prepared.body], info, body_format=codec.format, append_us=append_us
             )

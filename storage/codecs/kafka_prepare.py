@@ -74,6 +74,12 @@ def prepare(
     return Prepared(view[:end], BodyInfo(count))
 
 
+def check(view: memoryview, base_offset: int, bytes_max: int) -> Messages | None:
+    """As `check_and_stamp`: the leading whole messages, None where one is compressed."""
+    count, end, compressed = check_and_stamp(view, base_offset, bytes_max)
+    return None if compressed else Messages(view[:end], count, 0)
+
+
 def check_pieces(
     view: memoryview, base_offset: int, bytes_max: int, piece_bytes: int
 ) -> Iterator[Messages | None]:
