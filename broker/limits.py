@@ -110,6 +110,7 @@ READ_FIRST_BYTES = 1 * MIB
 # Batches kept because an answer had room for a part of them, in the memory that they were read
 # into: half of what reads use again. With more readers such batches are read twice.
 CUT_BATCHES_MAX = 4
+CUT_READ_BYTES_MAX = 2 * MIB  # Of the memory behind each: a stored set may have 100 MiB.
 READ_PARTS_MAX = 16_384  # Batches in one answer, however small: some ms to send, in all.
 READ_TURN_BATCHES = 256  # Read in one turn: a millisecond.
 # One read asks a log for no more at once, whatever the client allows itself.

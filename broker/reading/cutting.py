@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.limits import CUT_BATCHES_MAX
+from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
 from storage.codecs.api import RECORDS_MAX, Codec
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ class CutBatches:
         self._kept: deque[tuple[int, Batch]] = deque(maxlen=CUT_BATCHES_MAX)
 
     def keep(self, partition: Partition, batch: Batch) -> None:
-        """Remember it, if it stays as it is, in the place of the one that was kept longest."""
-        if not partition.wants_keys:  # Compaction takes records out.
+        """Remember it, if it stays as it is and little memory with it, in the place of the one that
+        was kept longest.
+        """
+        with memoryview(batch.body.obj) as memory:  # All that was read with it.
+            size = memory.nbytes
+        if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction takes records out.
             self._kept.append((partition.partition_id, batch))
 
     def take(self, partition: Partition, offset: int) -> Sequence[Batch] | None:

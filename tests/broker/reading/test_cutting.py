@@ -3,7 +3,7 @@
 import pytest
 
 from broker.errors import TopicNotFound
-from broker.limits import CUT_BATCHES_MAX
+from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
 from broker.reading.cutting import CutBatches
 from broker.reading.transcode import read_steps
 from broker.steps import run
@@ -50,6 +50,15 @@ async def test_a_kept_batch_is_for_its_own_partition_and_offsets_and_for_one_rea
     assert kept.take(three, 8) is None
     assert kept.take(three, 5) == (batch,)
     assert kept.take(three, 5) is None
+
+
+async def test_one_of_much_memory_is_not_kept(broker):
+    partition = await make_partition(broker)
+    await append(broker, partition, "kafka", [bytes(CUT_READ_BYTES_MAX)])
+    kept = CutBatches()
+    (large,) = partition.read_warm(0, 1)
+    kept.keep(partition, large)
+    assert kept.take(partition, 0) is None
 
 
 async def test_few_are_kept(three):
