@@ -38,7 +38,7 @@ class CutBatches:
         where the partition is no more.
         """
         partition.check_here()
-        if not self._kept or offset < partition.log_start_offset:
+        if not self._kept or partition.wants_keys or offset < partition.log_start_offset:
             return None
         for number, (partition_id, batch) in enumerate(self._kept):
             is_there = batch.base_offset <= offset < batch.next_offset

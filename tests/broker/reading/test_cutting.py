@@ -92,3 +92,5 @@ async def test_what_compaction_may_change_is_not_kept(three):
     (batch, *_) = three.read_warm(4, 1)
     kept.keep(Compacted(three), batch)
     assert kept.take(three, 5) is None
+    kept.keep(three, batch)
+    assert kept.take(Compacted(three), 5) is None
