@@ -143,8 +143,10 @@ class HttpConnection:
 
     async def _received(self) -> bytes:
         """What comes next. Raises one of ENDED."""
-        while not self.is_encrypted:  # It is waited for first: it is seldom here already.
-            await trio.lowlevel.wait_readable(self.socket)
+        while not self.is_encrypted:
+            if self.socket.fileno() < 0:
+                raise trio.ClosedResourceError
+            await trio.lowlevel.wait_readable(self.socket)  # It is seldom here already.
             try:
                 return os.read(self.socket.fileno(), RECEIVE_BYTES)
             except BlockingIOError:

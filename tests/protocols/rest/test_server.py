@@ -8,6 +8,7 @@ from pathlib import Path
 import h2.connection
 import h2.events
 import pytest
+import structlog
 
 from protocols.rest.adapter import ADAPTER
 from protocols.rest.bodies import PROMPT_S
@@ -101,11 +102,16 @@ def head_and_body(answer: bytes) -> tuple[list[str], bytes]:
         (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: rot13\r\n\r\n", 501, 50102),
     ],
 )
-async def test_what_is_no_request_is_refused_in_the_same_form(listener, sent, status, code):
+async def test_what_is_no_request_is_refused_in_the_same_form(
+    listener, counted, sent, status, code
+):
     address, _, _ = listener
     stream = await connect(address)
-    await stream.send_all(sent)
-    head, body = head_and_body(await read_to_end(stream))
+    with structlog.testing.capture_logs() as lines:
+        await stream.send_all(sent)
+        head, body = head_and_body(await read_to_end(stream))
+        await until(lambda: counted.admission.open == 0)
+    assert "http_connection_failed" not in [line["event"] for line in lines]
     assert head[0].startswith(f"http/1.1 {status}")
     assert any(line.startswith("x-request-id:") for line in head)
     assert json.loads(body)["error_code"] == code
