@@ -35,7 +35,9 @@ def post(body: bytes, size: int | None = None, path: str = TOPIC) -> bytes:
 
 async def answer(stream) -> tuple[int, bytes]:
     """The next answer; nothing is there behind it."""
-    received = await stream.receive_some(READ_BYTES)
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += await stream.receive_some(READ_BYTES)
     head, _, body = received.partition(b"\r\n\r\n")
     (size,) = (
         int(line.split(b":")[1])
