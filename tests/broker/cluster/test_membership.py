@@ -179,6 +179,28 @@ async def test_what_was_acknowledged_goes_with_its_shard_and_back(store):
             await both(store, first, second)
 
 
+async def test_what_a_deleted_topic_leaves_in_packs_shuts_nobody_out(store):
+    async with Node(store, ONE).running() as first:
+        await settle(first)
+        gone = topic_of({1})
+        kept = topic_of({1}, prefix="kept")
+        topics = [await first.broker.topics.create(name, 1) for name in (gone, kept)]
+        for some in (topics[:1], topics):
+            for topic in some:
+                await append(first.broker, topic.partitions[0], "kafka", [b"x"])
+            await first.broker.durability.settled()
+            await first.upkeep.pack()
+        await first.broker.topics.delete(gone)
+        await first.broker.durability.settled()
+        await first.upkeep.pack()
+        async with Node(store, OTHER).running() as second:
+            await balanced(store, first, second)
+            store.ledger.drain(ONE, drains=True)
+            await settle(first, second)
+            assert second.held == ALL
+            assert await values_of(second, kept) == [b"x"]
+
+
 async def test_a_silent_broker_is_followed_with_all_it_acknowledged(store):
     async with Node(store, OTHER).running() as second:
         async with Node(store, ONE).running() as first:

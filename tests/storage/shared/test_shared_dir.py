@@ -19,11 +19,15 @@ from storage.errors import (
 from storage.log.committer import Committer
 from storage.log.data_dir import NewPartition
 from storage.log.disk import Disk
+from storage.log.segment import KIND_CATALOGUE
 from storage.log.settings import Durability, LogSettings
+from storage.metadata.names import parse_topic
+from storage.shared.catalogue import SharedCatalogue
+from storage.shared.journal import LedgerJournal
 from storage.shared.ledger import Fenced
 from storage.shared.shared_dir import MARK_NAME, NotACache
 from storage.shared.verifying import verify_store
-from tests.storage.shared.shared_dirs import Life, SharedStore, hold_all
+from tests.storage.shared.shared_dirs import SHARDS, Life, SharedStore, hold_all
 
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
 BODIES = [b"%04d" % n * 50 for n in range(40)]  # 200 bytes, two in a segment of SMALL.
@@ -254,6 +258,14 @@ def test_what_a_deleted_partition_leaves_in_packs_keeps_nobody_out(store):
         NewPartition(2, beside, 0), LogSettings(), second.committer
     )
     assert found.log_end_offset == 3
+    faults = []
+    verify_store(store.ledger, store.objects, faults.append)
+    assert len(faults) == 1 and "partition 1: offset 0" in faults[0], "it may be a topic's"
+    catalogue = SharedCatalogue(SHARDS)
+    catalogue.own(LedgerJournal(0, KIND_CATALOGUE, [], second.committer), 1)
+    catalogue.create_topic(parse_topic(beside), [2], partitioned=False, created_us=1)
+    second.committer.commit()
+    verified(store)
     second.directory.drop_unopened(shard)
     second.pack()
     second.stop()
