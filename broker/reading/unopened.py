@@ -8,8 +8,9 @@ this: it is always an error.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from storage.codecs.api import Buffer, Decoded
 from storage.codecs.record import Header, HeaderKind, Record

@@ -7,7 +7,8 @@ record is the neutral one that every protocol maps to. Knows no bytes of any pro
 import base64
 import struct
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from storage.codecs.record import Header, HeaderKind, Record
 

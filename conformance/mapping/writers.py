@@ -4,7 +4,8 @@ HTTP's way leads through a request of its own and is not here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 from storage.codecs import kafka_batches, kafka_prepare, kafka_timed, pulsar

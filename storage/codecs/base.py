@@ -7,6 +7,7 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from storage.codecs.api import (
     BYTES_MAX,
@@ -19,6 +20,8 @@ from storage.codecs.api import (
 )
 from storage.codecs.record import Record
 from storage.errors import BodyError
+
+DataT = TypeVar("DataT")
 
 
 @dataclass(slots=True)
@@ -131,15 +134,28 @@ class BodyCodec(abc.ABC):
         bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """As `Codec.decode`."""
-        decoded = Decoded(next_offset=base_offset)
         wanted = Wanted(start_offset, records_max, bytes_max)
-        try:
-            self.decode_into(decoded, bytes(body), append_us, wanted)
-        except BodyError as error:
-            decoded.failed = without_frames(error)
-            decoded.failed_offset = decoded.next_offset
-        return decoded
+        return decoded_by(self.decode_into, bytes(body), (base_offset, append_us), wanted)
 
     def carries(self, record: Record) -> bool:
         """Always."""
         return True
+
+
+def decoded_by(
+    decode_into: Callable[[Decoded, DataT, int, Wanted], None],
+    data: DataT,
+    appended: tuple[int, int],
+    wanted: Wanted,
+) -> Decoded:
+    """What is decoded of a body, with the error that ended it; `appended` is its base offset and
+    time.
+    """
+    base_offset, append_us = appended
+    decoded = Decoded(next_offset=base_offset)
+    try:
+        decode_into(decoded, data, append_us, wanted)
+    except BodyError as error:
+        decoded.failed = without_frames(error)
+        decoded.failed_offset = decoded.next_offset
+    return decoded

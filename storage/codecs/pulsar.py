@@ -7,9 +7,13 @@ producer or subscription.
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from storage.codecs.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
@@ -17,7 +21,7 @@ from storage.codecs.api import (
     Decoded,
     Kept,
 )
-from storage.codecs.base import BodyCodec, Wanted
+from storage.codecs.base import BodyCodec, Wanted, decoded_by
 from storage.codecs.pulsar_entry import (
     chunk_of,
     decode_entry,
@@ -164,16 +168,30 @@ class PulsarCodec(BodyCodec):
             if entry.offset + entry.record_count > start_offset:
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> Decoded:
+        """As `Codec.decode`. Only what is wanted is copied: a body may be decoded in many calls."""
+        wanted = Wanted(start_offset, records_max, bytes_max)
+        return decoded_by(self.decode_into, body, (base_offset, append_us), wanted)
+
+    def decode_into(self, decoded: Decoded, data: Buffer, append_us: int, wanted: Wanted) -> None:
         """Batches are split; markers and messages that compaction took out are walked over."""
-        start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
+        start_offset, bytes_max, view = wanted.start_offset, wanted.bytes_max, memoryview(data)
         for entry in entries(data, decoded.next_offset):
             if entry.offset + entry.record_count <= start_offset:
                 decoded.next_offset = entry.offset + entry.record_count
                 continue
             decoded.next_offset = max(entry.offset, start_offset)
             found = decode_entry(
-                data[entry.start : entry.end],
+                bytes(view[entry.start : entry.end]),
                 entry.offset,
                 entry.record_count,
                 append_us,

@@ -8,6 +8,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 
 class HeaderKind(enum.IntEnum):
     """Type of a header value: the numbers are Apache Iggy's, number values are little-endian."""
@@ -55,9 +57,8 @@ class Chunk:
     uncompressed_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Record:
-    """One message. Not frozen: built per record in loops, where frozen costs 1.7 times."""
+class Record(msgspec.Struct):
+    """One message. Built per record in loops: a dataclass takes twice the time."""
 
     offset: int
     append_us: int

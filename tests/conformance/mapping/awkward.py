@@ -1,6 +1,6 @@
 """Records with every field that there is, awkward values more often than not, by a seed."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from conformance.mapping.views import IGGY_TEXT_MAX, KEY_HEADER
 from storage.codecs.record import Header, HeaderKind, Record

@@ -3,9 +3,9 @@ rules say, and what no reader is shown stays in the log.
 """
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from conformance.mapping.views import SEES, WRITES, seen_by
 from conformance.mapping.writers import pulsar_entries

@@ -1,9 +1,9 @@
 """The words of docs/mapping.md say what the functions do that the broker is held against."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from conformance.mapping import rules
 from conformance.mapping.__main__ import PAGE

@@ -1,7 +1,7 @@
 import struct
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from storage.codecs.api import BatchFlag, BodyInfo
 from storage.codecs.plain import PLAIN

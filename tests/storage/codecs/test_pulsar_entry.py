@@ -1,10 +1,10 @@
 import base64
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storage.codecs.pb.PulsarApi_pb2 import KeyValue, MessageMetadata
 from storage.codecs.pulsar import parse_send

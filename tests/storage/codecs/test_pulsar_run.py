@@ -1,10 +1,10 @@
 """Entries made in a row are those made one by one."""
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from storage.codecs.pulsar_entry import record_to_entry
 from storage.codecs.pulsar_run import records_to_entries

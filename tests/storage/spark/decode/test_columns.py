@@ -2,11 +2,11 @@
 
 import random
 import struct
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storage.codecs import kafka
 from storage.codecs.api import BodyFormat
