@@ -14,7 +14,6 @@ from conformance.today.scenario import (
 
 NAMES = {f"{one.name} {one.version}".strip(): one for one in PROGRAMS}
 CLIENTS = list(NAMES)
-ONE_BROKER = True  # Their admin calls count the nodes.
 LOOKING = ("kcat",)  # They make no topics.
 
 

@@ -16,8 +16,6 @@ NAMES = {
 }
 CLIENTS = [label for label, program in NAMES.items() if program in PROGRAMS]
 
-ONE_BROKER = True  # They compact, and count the brokers.
-
 
 def run(context: Context) -> None:
     pulsar, http = (":".join(map(str, context.address(one))) for one in ("pulsar", "http"))

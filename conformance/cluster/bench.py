@@ -20,6 +20,7 @@ import httpx
 
 from conformance.bench import kafka_load
 from conformance.cluster import draining, faults, figures, partitions, servers
+from conformance.cluster.brokers import command
 from conformance.cluster.figures import MB, Row, stores
 from conformance.cluster.running import QUICK, Cluster, Lost
 from conformance.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
@@ -103,6 +104,9 @@ class Bench:
         with self._cluster("drain") as cluster:
             cluster.await_all()
             yield _left("drain of a broker", draining.drain(cluster, 2))
+            code, said = command(cluster.settings, "drain", "2", "--undo")
+            if code:
+                raise Lost(said)
             yield _left("stop of a broker", draining.stop(cluster, 3))
 
     def _partitions(self) -> Iterator[Row]:

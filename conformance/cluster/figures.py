@@ -18,7 +18,7 @@ from conformance.bench.many import synchronous_producers
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker, command, settings_for
 from conformance.raw.kafka import KafkaWire
-from storage.shared.layout import SliceEntry
+from storage.shared.layout import Buffer, SliceEntry
 from storage.shared.making import make_cluster
 from storage.shared.obstore import ObstoreObjects
 from storage.shared.points import SharedPoint, Slice
@@ -146,13 +146,21 @@ class Zeros:
         return bytes(size)
 
 
+class Nowhere(ObstoreObjects):
+    """Keeps no round, so that the disk has the statements' commits alone to write."""
+
+    def put(self, name: str, data: Buffer) -> None:
+        """As `ObjectStore.put`."""
+
+
 def publishing(made: Stores) -> Iterator[Row]:
     """The publish statement alone."""
     ledger = PostgresLedger(made.postgres.database)
     objects = ObstoreObjects(f"file://{made.folder}/objects", timeout_ms=10_000)
     make_cluster(ledger, objects, SHARDS)
     identity = SessionIdentity(ledger.join(1, {}), 1)
-    publisher = Publisher(ledger, objects, identity, RoundSettings())
+    nowhere = Nowhere(f"file://{made.folder}/objects", timeout_ms=10_000)
+    publisher = Publisher(ledger, nowhere, identity, RoundSettings())
     medians = {}
     for partitions in (1, 1000):
         publisher.watch = watch = Statements()

@@ -20,10 +20,10 @@ class NoCluster(Exception):
 
 def is_for_several(case: ModuleType) -> bool:
     """Whether a case can be asked of several brokers: not with frames of its own, which do not look
-    for a topic's owner, nor where it says with `ONE_BROKER` that it looks at what differs.
+    for a topic's owner.
     """
     wires = ("KafkaWire", "PulsarWire", "IggyWire", "HttpPlace")
-    return not any(name in vars(case) for name in wires) and not hasattr(case, "ONE_BROKER")
+    return not any(name in vars(case) for name in wires)
 
 
 @contextmanager

@@ -98,7 +98,7 @@ const commands = {
     check(described.resources[0].configEntries[0].configValue === "200000", "the setting");
     await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "0" }] });
     await admin.listGroups();
-    check((await admin.describeCluster()).brokers.length === 1, "one broker");
+    check((await admin.describeCluster()).brokers.length >= 1, "brokers");
     await admin.deleteTopics({ topics: [topic] });
     check(!(await admin.listTopics()).includes(topic), "deleted");
     await admin.disconnect();
