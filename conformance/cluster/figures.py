@@ -17,7 +17,7 @@ from conformance.bench import kafka_load
 from conformance.bench.many import synchronous_producers
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker, command, settings_for
-from conformance.raw.kafka import KafkaWire
+from conformance.raw.kafka import KafkaWire, parse_set
 from storage.shared.layout import Buffer, SliceEntry
 from storage.shared.making import make_cluster
 from storage.shared.obstore import ObstoreObjects
@@ -284,6 +284,7 @@ class Load:
         self._address = address
         self.stopping = threading.Event()
         self.acked: list[float] = []
+        self.offsets: list[int] = []  # Acknowledged.
         self.read: list[float] = []
         self._threads = [threading.Thread(target=work) for work in (self._produce, self._fetch)]
         with KafkaWire(address) as wire:
@@ -296,9 +297,10 @@ class Load:
         body = kafka_load.message_set(1, 1000)
         with KafkaWire(self._address) as wire:
             while not self.stopping.is_set():
-                error, _ = wire.produce("stops", body, acks=-1)
+                error, offset = wire.produce("stops", body, acks=-1)
                 if not error:
                     self.acked.append(time.monotonic())
+                    self.offsets.append(offset)
 
     def _fetch(self) -> None:
         with KafkaWire(self._address) as wire:
@@ -313,6 +315,19 @@ class Load:
         self.stopping.set()
         for thread in self._threads:
             thread.join()
+
+    def lost(self) -> int:
+        """How many acknowledged offsets are not there, or were given out twice."""
+        found: set[int] = set()
+        position, end = 0, 1
+        with KafkaWire(self._address) as wire:
+            while position < end:
+                error, end, body = wire.fetch("stops", position, wait_ms=0)
+                assert not error and body
+                found.update(offset for offset, _, _ in parse_set(body))
+                position = max(found) + 1
+        there = found.intersection(self.offsets)
+        return len(self.offsets) - len(there)
 
 
 def stops(made: Stores) -> Iterator[Row]:
@@ -334,9 +349,9 @@ def stops(made: Stores) -> Iterator[Row]:
             reads = [at for at in load.read if stopped < at < again]
             gap = max(b - a for a, b in pairwise(reads))
             measured = (
-                f"{meanwhile} acknowledged, goes on after {after:.1f} s,"
-                f" {len(reads)} reads, longest gap {gap:.2f} s"
+                f"{meanwhile} acknowledged, {load.lost()} of {len(load.offsets)} lost, goes on"
+                f" after {after:.1f} s, {len(reads)} reads, longest gap {gap:.2f} s"
             )
-            goal = "nothing acknowledged, 3 s, reads go on"
-            holds = not meanwhile and after <= 3 and gap <= 1
+            goal = "nothing acknowledged, nothing lost, 3 s, reads go on"
+            holds = not meanwhile and not load.lost() and after <= 3 and gap <= 1
             yield Row(f"{name} stopped {DOWN_S:.0f} s", goal, measured, holds)
