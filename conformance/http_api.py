@@ -30,6 +30,7 @@ CHECKS = (
 # that takes: nothing of the broker's.
 ABOUT_THE_TOOL = "filter_too_much,too_slow"
 ANSWER_S = 90  # A read may wait for a minute.
+BAD_EVENTS = ("Traceback", "request_failed", "loop_held")  # In lines of the broker's log.
 SETTINGS = ("loop_turn_log_ms=50",)
 BASE = "/topics/public/default/orders"
 KNOWN: dict[str, object] = {
@@ -102,7 +103,10 @@ def _faults(broker: RunningBroker) -> list[str]:
     if _count(broker, 'braidlog_errors_total{code="internal_error",protocol="http"}'):
         found.append("a 500")
     log = broker.log()
-    found += [what for what in ("Traceback", "request_failed", "loop_held") if what in log]
+    for line in log.splitlines():
+        if any(what in line for what in BAD_EVENTS):
+            print(line)
+    found += [what for what in BAD_EVENTS if what in log]
     return found
 
 
