@@ -106,23 +106,28 @@ class HttpConnection:
         return protocol
 
     async def _read(self) -> None:
-        received = await self._next()
-        while received is not None:
-            await self._give_way()
-            head = read_head(received) if self._is_between else None
-            if head is not None:
-                request = DirectRequest(head, received[head.size :], self, DATES)
-                received = None  # While it is served or awaited nothing else holds what came.
-                received = await self._serve(request)
-                continue
-            try:
-                await self._handle(RawData(received))
-            except PeerLeft:
-                break
-            at_end, received = not received, None
-            if not at_end:
-                received = await self._next()
+        ahead: bytes | None = b""
+        while ahead is not None:
+            ahead = await self._take(ahead or await self._next())
         await self._handle(Closed())
+
+    async def _take(self, received: bytes | None) -> bytes | None:
+        """Deal with what has come. What there is behind it, b"" for nothing yet; None where the
+        connection ends.
+        """
+        if received is None:
+            return None
+        await self._give_way()
+        head = read_head(received) if self._is_between else None
+        if head is not None:
+            request = DirectRequest(head, received[head.size :], self, DATES)
+            del received  # A request may wait for long.
+            return await self._serve(request)
+        try:
+            await self._handle(RawData(received))
+        except PeerLeft:
+            return None
+        return b"" if received else None
 
     @property
     def _is_between(self) -> bool:
@@ -156,7 +161,7 @@ class HttpConnection:
         return bytes(await self._stream.receive_some(RECEIVE_BYTES))
 
     async def _serve(self, request: DirectRequest) -> bytes | None:
-        """Serve an ordinary request; what comes behind it, None where the connection ends."""
+        """Serve an ordinary request; as `_take`."""
         self._idle_until = math.inf
         if not await request.serve(self._app):
             return None
@@ -165,9 +170,8 @@ class HttpConnection:
         if request.closes or self._context.terminated.is_set():
             return None
         self._be_idle()
-        if not request.ahead:
-            return await self._next()
-        await trio.lowlevel.checkpoint()  # Many requests may have come at once.
+        if request.ahead:
+            await trio.lowlevel.checkpoint()  # Many requests may have come at once.
         return request.ahead
 
     async def _passed_over(self, request: DirectRequest) -> bool:
