@@ -237,9 +237,10 @@ def by_http(address: str, topics: Sequence[str]) -> dict[str, Log]:
         for topic in topics:
             log: list[tuple[int, bytes]] = []
             while True:
+                position = log[-1][0] + 1 if log else 0
                 answer = client.get(
                     f"/topics/public/default/{topic}/partitions/0/messages",
-                    params={"position": log[-1][0] + 1 if log else 0, "max_messages": 1000},
+                    params={"position": position, "max_messages": 1000, "timeout": 0},
                 ).raise_for_status()
                 messages = answer.json()["messages"]
                 if not messages:
