@@ -83,10 +83,20 @@ class Cluster:
         self.postgres = held.enter_context(servers.Postgres(folder / "pg", self._place("pg")))
         self.seaweed = held.enter_context(servers.Seaweed(folder / "s3", self._place("s3")))
         self.settings = [*settings_for(self.postgres, self.seaweed, "faults"), *self._settings]
-        code, said = command(self.settings, "init")
-        assert code == 0, said
+        self._init()
         self.brokers = [self._broker(node) for node in NODES]
         held.callback(self.kill)
+
+    def _init(self) -> None:
+        """The first object of a store that has just started may take long. Raises Lost."""
+        deadline = time.monotonic() + GOES_ON_S
+        while True:
+            code, said = command(self.settings, "init")
+            if not code:
+                return
+            if time.monotonic() > deadline:
+                raise Lost(said)
+            time.sleep(LOOK_S)
 
     def _broker(self, node: int) -> ClusterBroker:
         folder, place = self._folder / f"node{node}", self._place(f"node{node}")
