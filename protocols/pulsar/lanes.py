@@ -68,8 +68,11 @@ class Lanes:
     async def _work_off(self, lane: Lane) -> None:
         work_for(self._connection)  # Who starts us may be the poller.
         waiting = self._waiting[lane]
-        while waiting:
-            await waiting[0]()
-            waiting.popleft()
-        del self._waiting[lane]
-        self._ended.unpark_all()
+        try:
+            while waiting:
+                await waiting[0]()
+                waiting.popleft()
+        finally:  # Where the connection ends, work that is left holds its client, which holds us.
+            waiting.clear()
+            del self._waiting[lane]
+            self._ended.unpark_all()

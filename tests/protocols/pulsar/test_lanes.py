@@ -1,5 +1,9 @@
 """Lanes of one connection: work of each in order, and only so much of it waits."""
 
+import gc
+import weakref
+from functools import partial
+
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -77,3 +81,28 @@ async def test_nothing_more_is_read_while_all_lanes_have_work(lanes, work, nurse
     work.let.set()
     await wait_all_tasks_blocked()
     assert read and not lanes.is_full
+
+
+async def test_work_that_an_ended_connection_leaves_is_held_by_nobody(work):
+    class Client:
+        """Holds the lanes, as the work of its commands holds it."""
+
+    client = Client()
+    gone = weakref.ref(client)
+
+    async def of(client):
+        await work.let.wait()
+
+    async with trio.open_nursery() as nursery:
+        client.lanes = Lanes(Connection(nursery))
+        for number in range(2):
+            client.lanes.in_order(("consumer", 1), partial(of, client))
+            client.lanes.in_order(("consumer", 2 + number), partial(of, client))
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    gc.disable()  # A search would find the circle; what is kept out of searches stays for ever.
+    try:
+        del client
+        assert gone() is None
+    finally:
+        gc.enable()
