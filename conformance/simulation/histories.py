@@ -7,7 +7,8 @@ import os
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from broker import errors
 from broker.delivery.entries import read_entries
