@@ -135,7 +135,10 @@ class BodyCodec(abc.ABC):
     ) -> Decoded:
         """As `Codec.decode`."""
         wanted = Wanted(start_offset, records_max, bytes_max)
-        return decoded_by(self.decode_into, bytes(body), (base_offset, append_us), wanted)
+        return self._decoded(body, (base_offset, append_us), wanted)
+
+    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
+        return decoded_by(self.decode_into, bytes(body), appended, wanted)
 
     def carries(self, record: Record) -> bool:
         """Always."""

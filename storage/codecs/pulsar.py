@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from storage.codecs.api import (
-    BYTES_MAX,
-    RECORDS_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
@@ -168,19 +166,9 @@ class PulsarCodec(BodyCodec):
             if entry.offset + entry.record_count > start_offset:
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
-        """As `Codec.decode`. Only what is wanted is copied: a body may be decoded in many calls."""
-        wanted = Wanted(start_offset, records_max, bytes_max)
-        return decoded_by(self.decode_into, body, (base_offset, append_us), wanted)
+    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
+        """Only what is wanted is copied: a body may be decoded in many calls."""
+        return decoded_by(self.decode_into, body, appended, wanted)
 
     def decode_into(self, decoded: Decoded, data: Buffer, append_us: int, wanted: Wanted) -> None:
         """Batches are split; markers and messages that compaction took out are walked over."""
