@@ -91,12 +91,16 @@ class Run:
             self.book.await_topics(owned[node])
         begun = time.monotonic()
         CAUSES[name](cluster, broker, self.random)
-        self._await_more(f"{name} at node {broker.node}")
+        passed = time.monotonic()
+        last = self._await_more(f"{name} at node {broker.node}")
         delays = self.book.take_delays()
         self.done.delays += delays
         told = f", a topic waited {max(delays):.1f} s at most" if delays else ""
-        seconds = time.monotonic() - begun
-        print(f"{name}, node {broker.node}: all go on after {seconds:.1f} s{told}", flush=True)
+        print(
+            f"{name}, node {broker.node}, for {passed - begun:.1f} s: all go on after"
+            f" {time.monotonic() - passed:.1f} s, {', '.join(last)} last{told}",
+            flush=True,
+        )
 
     def _owned(self) -> dict[int, list[str]]:
         """Topics by the node that owns them. Raises Lost."""
@@ -114,16 +118,19 @@ class Run:
                 raise Lost(f"nobody owns anything: {self.cluster.tails()}")
             time.sleep(LOOK_S)
 
-    def _await_more(self, after: str) -> None:
-        """Wait until every kind of writer was acknowledged more. Raises Lost."""
+    def _await_more(self, after: str) -> list[str]:
+        """Wait until every kind of writer was acknowledged more; who was last. Raises Lost."""
         cluster, before = self.cluster, dict(self.book.acknowledged)
         deadline = time.monotonic() + GOES_ON_S
+        last: list[str] = []
         while waiting := self._waiting(before):
+            last = waiting
             cluster.keep_running()
             if time.monotonic() > deadline:
                 troubles = {client.kind: client.troubles for client in self.clients}
                 raise Lost(f"after {after}: {waiting} get nowhere: {troubles} {cluster.tails()}")
             time.sleep(0.02)
+        return last
 
     def _waiting(self, before: Mapping[str, int]) -> list[str]:
         """Kinds of writers that were not acknowledged enough since, and topics where nobody was."""

@@ -23,6 +23,8 @@ from typing import Self
 from conformance.cluster.network import LOOPBACK, Place
 
 START_S = 60.0
+# SeaweedFS's master waits once to twice so long before it leads alone; 10 s by itself.
+ELECTION_S = 1
 BUCKET = "braidlog"
 # The keys of its one user, as S3 clients look for them.
 KEYS = {
@@ -228,6 +230,9 @@ class Postgres(Server):
 class Seaweed(Server):
     """SeaweedFS with S3 and one bucket, for anybody."""
 
+    # A clean stop takes 25 s, in which it answers some requests and not others.
+    stop_signal = signal.SIGKILL
+
     def __init__(self, folder: Path, place: Place = LOOPBACK, *, volumes: int = 50) -> None:
         """It holds `volumes` of 256 MB each; what is deleted gives nothing back within a run."""
         super().__init__(folder, place)
@@ -274,6 +279,7 @@ class Seaweed(Server):
             f"-volume.max={self._volumes}",
             "-master.volumeSizeLimitMB=256",
             "-master.telemetry=false",
+            f"-master.electionTimeout={ELECTION_S}s",
             f"-s3.localSocket={self.folder}/s3.sock",
             f"-filer.localSocket={self.folder}/filer.sock",
         ]
@@ -282,8 +288,11 @@ class Seaweed(Server):
         return {"cwd": self.folder}
 
     def answers(self) -> bool:
-        """Whether the bucket is there: making it shows that all of its parts work."""
-        request = urllib.request.Request(f"{self.endpoint}/{BUCKET}", method="PUT")
+        """Whether the bucket is there and takes objects: its volumes may come seconds later."""
+        return self._put(BUCKET) and self._put(f"{BUCKET}/ready")
+
+    def _put(self, path: str) -> bool:
+        request = urllib.request.Request(f"{self.endpoint}/{path}", data=b"ready", method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=2) as answer:
                 return bool(answer.status == 200)
