@@ -21,7 +21,7 @@ RECEIVE_BYTES_SMALL = 16 * KIB
 RECEIVE_BYTES_ALL_MAX = 128 * MIB
 # For memory to receive into, when all of it is in use; then the connection is ended.
 RECEIVE_MEMORY_S = 10.0
-# A shorter piece of a frame is copied aside, so that its buffer can go back.
+# A shorter piece of a frame is copied, so that its buffer can go back.
 LEFTOVER_BYTES_MAX = 4 * KIB
 TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints.
 # And no further frame after this long, however few they were: frames differ in cost.

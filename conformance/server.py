@@ -20,7 +20,7 @@ from storage.tools.verify import Verifier, is_data_dir
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
 ANY_PORT = "127.0.0.1:0"
-DOORS = ("kafka", "pulsar", "iggy", "http")
+LISTENERS = ("kafka", "pulsar", "iggy", "http")
 
 
 class BrokerFailed(Exception):
@@ -61,7 +61,7 @@ class RunningBroker:
         self.addresses: dict[str, str] = {}
         self.http_headers: dict[str, str] = {}  # With which others ask its HTTP listener.
         self.process: subprocess.Popen[bytes] | None = None
-        self._listen = dict.fromkeys(DOORS, ANY_PORT if others else "off") | dict(listen or {})
+        self._listen = dict.fromkeys(LISTENERS, ANY_PORT if others else "off") | dict(listen or {})
         self._ports: dict[str, str] = {}
         self._settings = settings
         self._environment = os.environ | (environment or {})

@@ -5,22 +5,16 @@ adapters' error tables.
 """
 
 import ast
-import gc
 import importlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from broker.errors import BrokerError
-
-ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("storage", "broker", "protocols")
-CODE = (*PRODUCT, "scripts", "tests", "conformance")
+from tests.sources import CODE, PRODUCT, ROOT, Function, Source, product, sources
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -35,63 +29,6 @@ NAMES_A_CODEC = {"broker/delivery/entries.py"}
 NO_IO = {"trio", "socket", "asyncio", "anyio"}
 PURE_FILES = {"framing.py", "reader.py", "machine.py", "messages.py"}
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(slots=True)
-class Source:
-    """One Python file of the house; its tree is walked once."""
-
-    path: str
-    text: str
-    tree: ast.Module
-    imports: list[tuple[int, str]] = field(default_factory=list)  # Line, dotted name; anywhere.
-    functions: list[Function] = field(default_factory=list)  # Methods and nested ones too.
-    classes: list[ast.ClassDef] = field(default_factory=list)
-    attributes: list[ast.Attribute] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Attribute):
-                self.attributes.append(node)
-            elif isinstance(node, Function):
-                self.functions.append(node)
-            elif isinstance(node, ast.Import):
-                self.imports += ((node.lineno, alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                base = self._base(node)
-                self.imports += ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-            elif isinstance(node, ast.ClassDef):
-                self.classes.append(node)
-
-    @property
-    def package(self) -> str:
-        return self.path.split("/")[0]
-
-    def _base(self, node: ast.ImportFrom) -> str:
-        if node.level == 0:
-            return node.module or ""
-        folder = self.path.split("/")[: -node.level]
-        return ".".join([*folder, *([node.module] if node.module else [])])
-
-
-@cache
-def sources() -> tuple[Source, ...]:
-    """All Python files written by hand."""
-    gc.disable()  # Looking for garbage among so many nodes takes longer than to make them.
-    try:
-        return tuple(
-            Source(path.relative_to(ROOT).as_posix(), text := path.read_text(), ast.parse(text))
-            for folder in CODE
-            for path in sorted((ROOT / folder).rglob("*.py"))
-            if not path.name.endswith("_pb2.py")
-        )
-    finally:
-        gc.enable()
-
-
-def product() -> Iterator[Source]:
-    return (source for source in sources() if source.package in PRODUCT)
 
 
 def inside(name: str, *homes: str) -> bool:

@@ -30,8 +30,8 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.placement import ClusterPlacement
 
-# Name of the internal port among a session's doors.
-DOOR: Final = "cluster"
+# Name of the internal listener among a session's addresses.
+INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For an owner of the catalogue to be there: a shard changes hands in less.
 LOOK_S: Final = 0.05
@@ -228,7 +228,7 @@ class Home(Siblings):
         raise errors.OwnedElsewhere(f"broker {node} is not there", 0)
 
     def _address(self, owner: Owner) -> tuple[str, int]:
-        address = owner.addresses.get(DOOR)
+        address = owner.addresses.get(INTERNAL)
         if address is None:
             raise errors.OwnedElsewhere(f"broker {owner.node_id} is not reached", 0)
         return address

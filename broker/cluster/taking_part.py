@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.cluster.broker import ClusterBroker
-from broker.cluster.door import Door
+from broker.cluster.internal_listener import InternalListener
 from broker.cluster.joining import ledger_of
 from broker.cluster.membership import Membership
 from broker.cluster.upkeep import Upkeep
@@ -24,17 +24,19 @@ async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nu
     """
     assert isinstance(broker, ClusterBroker)
     upkeep = Upkeep(broker, broker.shared)
-    door = Door(broker)
+    internal = InternalListener(broker)
     root.start_soon(upkeep.run)
-    root.start_soon(door.run)
-    root.start_soon(_tell_doors, broker, door, listeners)
+    root.start_soon(internal.run)
+    root.start_soon(_tell_addresses, broker, internal, listeners)
     membership = Membership(broker, upkeep, ledger_of(broker.config))
     await root.start(membership.run)
     broker.hand_over = membership.hand_over
 
 
-async def _tell_doors(broker: ClusterBroker, door: Door, listeners: Sequence[Listener]) -> None:
+async def _tell_addresses(
+    broker: ClusterBroker, internal: InternalListener, listeners: Sequence[Listener]
+) -> None:
     session = broker.shared.session
-    await trio.to_thread.run_sync(session.tell_doors, door.doors([]))
+    await trio.to_thread.run_sync(session.tell_addresses, internal.addresses([]))
     await broker.ready.wait()
-    await trio.to_thread.run_sync(session.tell_doors, door.doors(listeners))
+    await trio.to_thread.run_sync(session.tell_addresses, internal.addresses(listeners))

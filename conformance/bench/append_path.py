@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage.codecs.api import BodyFormat, BodyInfo
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.settings import LogSettings
 
 BODY_BYTES = (10 * 1024, 128 * 1024)
@@ -34,7 +34,9 @@ def _ratio(folder: Path, size: int) -> float:
     folder.mkdir()
     directory = DataDir.open(folder / "log")
     committer = Committer(directory.files)
-    log = directory.create_partition(1, "public/default/bench", 0, LogSettings(), committer)
+    log = directory.create_partitions(
+        [NewPartition(1, "public/default/bench", 0)], LogSettings(), committer
+    )[0]
     info = BodyInfo(record_count=1)
     fd = os.open(folder / "bare", os.O_CREAT | os.O_RDWR)
     pos = 0

@@ -32,7 +32,7 @@ from storage.codecs.kafka import KAFKA
 from storage.codecs.record import Record
 from storage.log.batch import HEADER_BYTES, Batch, unpack
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.segment import SEGMENT_HEADER_BYTES, unpack_segment_header
 from storage.log.settings import LogSettings
 from storage.metadata.names import parse_topic
@@ -117,7 +117,7 @@ def fill(data_dir: Path, size: int, megabytes: int) -> float:
     committer = Committer(directory.files)
     settings = LogSettings(segment_bytes=64 << 20)
     logs = [
-        directory.create_partition(number + 1, TOPIC, number, settings, committer)
+        directory.create_partitions([NewPartition(number + 1, TOPIC, number)], settings, committer)
         for number in range(PARTITIONS)
     ]
     count = BATCH_BYTES // size

@@ -13,7 +13,7 @@ from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed, free_po
 from conformance.server import RunningBroker
 
 PORTS: Final = {"kafka": 9092, "pulsar": 6650, "iggy": 8090, "http": 8080}
-DOOR: Final = 7400
+INTERNAL_PORT: Final = 7400
 
 
 def settings_for(postgres: Postgres, seaweed: Seaweed, prefix: str) -> list[str]:
@@ -65,7 +65,7 @@ class ClusterBroker(RunningBroker):
         own = [*settings, f"cluster.node_id={node}"]
         listen = {}
         if place.enter:
-            own.append(f"cluster.listen={place.host}:{DOOR}")
+            own.append(f"cluster.listen={place.host}:{INTERNAL_PORT}")
             own += [f"listeners.{name}.insecure=true" for name in PORTS]
             listen = {name: f"{place.host}:{port}" for name, port in PORTS.items()}
             password = folder / "password"  # Of its own accord a broker takes it on loopback alone.

@@ -1,8 +1,8 @@
 """Cuts where nobody may make network namespaces: everything runs on loopback, and each broker has a
-TCP proxy of its own in front of PostgreSQL, the object store, its door and its listeners.
+TCP proxy of its own in front of PostgreSQL, of the object store and of each of its listeners.
 
-What a cut holds up goes on once it is healed, as TCP sends again what was lost. In front of a door
-it is not seen which broker asks: a cut there is one from all brokers.
+What a cut holds up goes on once it is healed, as TCP sends again what was lost. In front of a
+listener nobody sees which broker asks: a cut there is one from all brokers.
 """
 
 import socket

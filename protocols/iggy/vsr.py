@@ -85,7 +85,6 @@ RESULT_ERRORS = frozenset({42, 43, 46, 48, 1009, 1012, 2010, 2013, 5000, 5004, 5
 class Reason(enum.IntEnum):
     """Why a session is over."""
 
-    NO_SESSION = 1
     INVALID_CREDENTIALS = 9
     INVALID_TOKEN = 10
     USER_INACTIVE = 11

@@ -68,11 +68,6 @@ COMMANDS: Final[dict[int, Served]] = {
     **{kind: Served(handler) for kind, handler in refusals.HANDLERS.items()},
 }
 
-# Checked when the producer or consumer that they are about was opened.
-CHECKED_AT_OPENING: Final = frozenset(
-    {Type.SEND, Type.FLOW, Type.ACK, Type.REDELIVER_UNACKNOWLEDGED_MESSAGES}
-)
-
 # Sends may be gathered over these: they change nothing that a send depends on.
 NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK})
 

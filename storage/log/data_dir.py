@@ -170,18 +170,6 @@ class DataDir:
             candidate = f"{path}.{number}"
         return candidate
 
-    def create_partition(
-        self,
-        partition_id: int,
-        topic: str,
-        partition_index: int,
-        settings: LogSettings,
-        committer: Committer,
-    ) -> PartitionLog:
-        """Make one partition; its folder is durable on return. Raises: as `create_partitions`."""
-        new = NewPartition(partition_id, topic, partition_index)
-        return self.create_partitions([new], settings, committer)[0]
-
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
     ) -> list[PartitionLog]:

@@ -35,9 +35,8 @@ from storage.shared.journal import LedgerJournal
 from storage.shared.layout import shard_of
 from storage.shared.ledger import SNAPSHOT, JournalRow
 
-# What a topic's own shard tells, and what that of a producer's scope does.
+# What a topic's own shard tells.
 KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
-KEPT_BY_SCOPES = (ProducerNamed, ProducersForgotten)
 
 Changes = ChangeJournal[CatalogueChange]
 

@@ -30,7 +30,6 @@ from storage.shared.layout import (
 )
 from storage.shared.ledger import (
     Fenced,
-    JournalRow,
     Ledger,
     LedgerUnanswered,
     LedgerWentBack,
@@ -364,8 +363,3 @@ def cut(slices: Sequence[Slice], bytes_max: int) -> Iterator[list[Slice]]:
                 part, left = [], bytes_max
     if part:
         yield part
-
-
-def rows_of(shard: int, kind: int, first: int, bodies: Iterable[bytes]) -> list[JournalRow]:
-    """Journal rows with places from `first` on."""
-    return [JournalRow(shard, place, kind, body) for place, body in enumerate(bodies, first)]

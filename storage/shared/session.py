@@ -220,9 +220,9 @@ class Session:
                 self._store_answered = True
             self._stop.wait(STORE_LOOK_S)
 
-    def tell_doors(self, doors: dict[str, str]) -> None:
+    def tell_addresses(self, addresses: dict[str, str]) -> None:
         """Say where this broker's listeners are. Raises what ended the session."""
-        surely(lambda: self.ledger.set_doors(self.number, doors), self.patience)
+        surely(lambda: self.ledger.set_doors(self.number, addresses), self.patience)
 
     # Owning.
 

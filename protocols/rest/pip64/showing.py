@@ -19,7 +19,7 @@ from protocols.rest.schemas import types
 from protocols.rest.schemas.primitives import BadValue, Json
 from protocols.rest.schemas.values import RecordCodec, ValueCodec, split_pair
 from storage.codecs.headers import header_text
-from storage.codecs.record import Header, HeaderKind, Record
+from storage.codecs.record import Header, Record
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
@@ -31,7 +31,6 @@ US = 1000  # Microseconds of a millisecond.
 # What text has none of, but for blanks and ends of lines; a few are let pass as they are.
 CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
 CONTROLS_MIN = 16
-TEXT_KINDS = (HeaderKind.STRING, HeaderKind.RAW)
 
 
 @dataclass(slots=True, frozen=True)

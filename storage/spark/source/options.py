@@ -97,8 +97,6 @@ class ReadOptions:
     fail_on_loss: bool = True
     min_partitions: int | None = None
     records_max: int | None = None
-    include_headers: bool = False
-    include_metadata: bool = False
     corrupt: OnCorrupt = "fail"
     dead_letters: str | None = None
     filter_pushdown: bool = False
@@ -111,6 +109,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options as Spark gives them, whatever their case. Raises BadOption."""
     options = {name.lower(): value for name, value in given.items()}
     _check_names(options, streaming=streaming)
+    read_more_columns(options)
     default = LATEST if streaming else EARLIEST
     starting = _edge(options, "starting", default)
     ending = _edge(options, "ending", LATEST)
@@ -132,8 +131,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fail_on_loss=_switch(options, "failOnDataLoss", default=True),
         min_partitions=_count(options, "minPartitions"),
         records_max=_count(options, "maxRecordsPerPartition"),
-        include_headers=_switch(options, "includeHeaders"),
-        include_metadata=_switch(options, "includeMetadata"),
         corrupt=corrupt,  # type: ignore[arg-type]
         dead_letters=dead_letters,
         filter_pushdown=_switch(options, "filterPushdown"),
@@ -141,6 +138,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         progress_group=options.get("progressgroup"),
         value_format=_value_format(options),
     )
+
+
+def read_more_columns(given: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether headers and whether metadata have columns of their own. Raises BadOption."""
+    options = {name.lower(): value for name, value in given.items()}
+    return _switch(options, "includeHeaders"), _switch(options, "includeMetadata")
 
 
 def read_value_options(given: Mapping[str, str]) -> tuple[str, Selection, ValueFormat] | None:

@@ -9,6 +9,7 @@ from storage.spark.source.batch import BatchReader, FilteredBatchReader
 from storage.spark.source.options import (
     BadOption,
     ReadOptions,
+    read_more_columns,
     read_options,
     read_value_options,
 )
@@ -37,12 +38,9 @@ class BraidlogSource(DataSource):
 
         Raises BadOption.
         """
-        given = {name.lower(): value.lower() for name, value in self.options.items()}
+        headers, metadata = read_more_columns(self.options)
         values = read_value_options(self.options)
-        names = column_names(
-            headers=given.get("includeheaders") == "true",
-            metadata=given.get("includemetadata") == "true",
-        )
+        names = column_names(headers=headers, metadata=metadata)
         if values is None:
             return ddl(names)
         return f"{ddl(names)}, {DATA} {ddl_of(values_of(*values).type)}"

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from broker.cluster.broker import ClusterBroker
-from broker.cluster.door import Door
+from broker.cluster.internal_listener import InternalListener
 from broker.cluster.membership import Membership
 from broker.cluster.upkeep import Upkeep
 from broker.config.settings import load
@@ -44,7 +44,7 @@ class Node:
         self.broker = ClusterBroker.open(config, None, self.shared)
         self.upkeep = Upkeep(self.broker, self.shared)
         self.membership = Membership(self.broker, self.upkeep, store.ledger)
-        self.door = Door(self.broker)
+        self.internal = InternalListener(self.broker)
         self.number = number
         self.is_closing = False
 
@@ -58,8 +58,10 @@ class Node:
         """While it runs; it is killed at the end, unless it was closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.broker.run)
-            nursery.start_soon(self.door.run)
-            await trio.to_thread.run_sync(self.shared.session.tell_doors, self.door.doors([]))
+            nursery.start_soon(self.internal.run)
+            await trio.to_thread.run_sync(
+                self.shared.session.tell_addresses, self.internal.addresses([])
+            )
             self.nursery = nursery
             try:
                 yield self

@@ -79,7 +79,7 @@ def test_a_cut_holds_for_those_that_it_names(proxies, echo):
     with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
         assert said(client, b"of a client")
     with socket.create_connection(proxies.through(BROKERS, "node3", echo)) as client:
-        assert said(client, b"at another door")
+        assert said(client, b"at another port")
     with socket.create_connection(proxies.through(BROKERS, "node1", echo)) as client:
         client.sendall(b"of a broker")
         assert not answered(client, b"of a broker", NEVER_S)

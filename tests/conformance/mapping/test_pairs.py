@@ -14,7 +14,7 @@ from storage.codecs.registry import codec_for
 from storage.metadata.names import parse_topic
 from tests.conformance.mapping import awkward
 from tests.conformance.mapping.awkward import NOW_US
-from tests.conformance.mapping.doors import FORMS, Doors, sendable
+from tests.conformance.mapping.formats import FORMS, Formats, sendable
 
 ROUNDS, RECORDS_MAX = 12, 6
 HUGE = 1300
@@ -22,13 +22,13 @@ HUGE = 1300
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_what_a_writer_sent_is_seen_by_every_reader_as_the_rules_say(broker, form):
-    doors = await opened(broker)
+    formats = await opened(broker)
     writer = form.partition(" ")[0]
     for seed in range(ROUNDS):
         rng = random.Random(f"{form} {seed}")
         sent = sendable(form, awkward.records(rng, rng.randrange(1, RECORDS_MAX)))
-        base_offset, append_us = await doors.write(form, sent)
-        stored = await stored_records(doors.partition, base_offset)
+        base_offset, append_us = await formats.write(form, sent)
+        stored = await stored_records(formats.partition, base_offset)
         expected = [
             expected_record(writer, one, now, offset, append_us)
             for offset, (one, now) in enumerate(zip(sent, stored, strict=True), base_offset)
@@ -38,7 +38,7 @@ async def test_what_a_writer_sent_is_seen_by_every_reader_as_the_rules_say(broke
             if writer == reader == "pulsar":
                 continue  # Entries go out as they came in: the next test.
             wanted = [seen_by(writer, reader, one) for one in expected]
-            seen = await doors.read(reader, base_offset)
+            seen = await formats.read(reader, base_offset)
             assert seen == [one for one in wanted if one is not None], f"seed {seed}: {reader}"
 
 
@@ -68,22 +68,22 @@ async def stored_records(partition, offset):
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("pulsar")])
 async def test_pulsar_entries_go_out_as_they_came_in(broker, form):
-    doors = await opened(broker)
+    formats = await opened(broker)
     for seed in range(ROUNDS):
         rng = random.Random(f"{form} {seed}")
         sent = sendable(form, awkward.records(rng, rng.randrange(1, RECORDS_MAX)))
         came = [entry for entry, _ in pulsar_entries(form, sent)]
-        base_offset, _ = await doors.write(form, sent)
-        assert await doors.entries(base_offset) == came, f"seed {seed}"
+        base_offset, _ = await formats.write(form, sent)
+        assert await formats.entries(base_offset) == came, f"seed {seed}"
 
 
 async def test_a_null_header_value_stays_null_for_the_same_format_and_is_empty_for_others(broker):
-    doors = await opened(broker)
+    formats = await opened(broker)
     headers = [Header(b"a", None), Header(b"b", b"")]
-    offset, _ = await doors.write("kafka-2", [Record(0, 0, headers=headers)])
-    (same,) = await doors.read("kafka-2", offset)
+    offset, _ = await formats.write("kafka-2", [Record(0, 0, headers=headers)])
+    (same,) = await formats.read("kafka-2", offset)
     assert same["headers"] == [(b"a", None), (b"b", b"")]
-    (other,) = await doors.read("pulsar", offset)
+    (other,) = await formats.read("pulsar", offset)
     assert other["properties"] == [(b"a", b""), (b"b", b"")]
 
 
@@ -91,11 +91,11 @@ async def test_a_null_header_value_stays_null_for_the_same_format_and_is_empty_f
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_huge_batch_is_seen_whole_and_in_order(broker, form):
     """More records than are decoded, converted or handed out at one go anywhere."""
-    doors = await opened(broker)
+    formats = await opened(broker)
     writer = form.partition(" ")[0]
     found = [Record(0, 0, NOW_US, value=b"v%d" % number) for number in range(HUGE)]
-    base_offset, _ = await doors.write(form, sendable(form, found))
-    stored = await stored_records(doors.partition, base_offset)
+    base_offset, _ = await formats.write(form, sendable(form, found))
+    stored = await stored_records(formats.partition, base_offset)
     assert [(one.offset, one.value) for one in stored] == list(
         enumerate((one.value for one in found), base_offset)
     )
@@ -103,10 +103,10 @@ async def test_a_huge_batch_is_seen_whole_and_in_order(broker, form):
         if writer == reader == "pulsar":
             continue
         wanted = [seen_by(writer, reader, one) for one in stored]
-        assert await doors.read(reader, base_offset) == wanted, reader
-        middle = await doors.read(reader, base_offset + HUGE // 2 + 1)
+        assert await formats.read(reader, base_offset) == wanted, reader
+        middle = await formats.read(reader, base_offset + HUGE // 2 + 1)
         assert middle == wanted[HUGE // 2 + 1 :], reader
 
 
 async def opened(broker):
-    return Doors(broker, await broker.topics.create(parse_topic("t"), 1))
+    return Formats(broker, await broker.topics.create(parse_topic("t"), 1))

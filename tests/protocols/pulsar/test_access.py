@@ -6,7 +6,7 @@ from broker.access.access import Access
 from broker.access.rights import Action
 from protocols.pulsar import refusals
 from protocols.pulsar.machine import FIELDS, Type
-from protocols.pulsar.session import CHECKED_AT_OPENING, COMMANDS
+from protocols.pulsar.session import COMMANDS
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.broker.access.rules import Nothing
 from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, Client, entry
@@ -46,6 +46,9 @@ SAMPLES = {
         Type.GET_OR_CREATE_SCHEMA_RESPONSE,
     ),
 }
+
+# Checked when the producer or consumer that they are about was opened.
+CHECKED_AT_OPENING = {Type.SEND, Type.FLOW, Type.ACK, Type.REDELIVER_UNACKNOWLEDGED_MESSAGES}
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import os
 
 from storage.codecs.api import BodyInfo
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.files import Files
 from storage.log.settings import LogSettings
 
@@ -26,9 +26,9 @@ class OneLog:
         if self.data_dir.partition_ids():
             self.log = self.data_dir.open_partition(1, self.settings, self.committer)
         else:
-            self.log = self.data_dir.create_partition(
-                1, "public/default/orders", 0, self.settings, self.committer
-            )
+            self.log = self.data_dir.create_partitions(
+                [NewPartition(1, "public/default/orders", 0)], self.settings, self.committer
+            )[0]
 
     @property
     def folder(self):

@@ -55,7 +55,9 @@ def test_a_path_that_cannot_be_used_is_one_clear_error(tmp_path):
 
 def test_partitions_are_numbered_folders_with_a_topic_file(tmp_path):
     data_dir, committer = opened(tmp_path)
-    log = data_dir.create_partition(17, "public/default/orders", 2, SETTINGS, committer)
+    log = data_dir.create_partitions(
+        [NewPartition(17, "public/default/orders", 2)], SETTINGS, committer
+    )[0]
     assert log.partition_id == 17
     assert data_dir.partition_ids() == [17]
     assert data_dir.read_topic_file(17) == TopicFile(17, "public/default/orders", 2)
@@ -97,7 +99,7 @@ def test_a_partition_without_folder_or_with_a_wrong_topic_file_is_damage(tmp_pat
     data_dir, committer = opened(tmp_path)
     with pytest.raises(DamagedLog, match="folder is missing"):
         data_dir.open_partition(5, SETTINGS, committer)
-    data_dir.create_partition(5, "public/default/t", 0, SETTINGS, committer)
+    data_dir.create_partitions([NewPartition(5, "public/default/t", 0)], SETTINGS, committer)
     data_dir.close(committer)
     os.rename(tmp_path / "partitions/5", tmp_path / "partitions/6")
     data_dir, committer = opened(tmp_path)
@@ -111,7 +113,9 @@ def test_a_partition_without_folder_or_with_a_wrong_topic_file_is_damage(tmp_pat
 def test_unknown_folders_are_set_aside_and_their_numbers_remembered(tmp_path):
     data_dir, committer = opened(tmp_path)
     for number in (3, 8, 11):
-        data_dir.create_partition(number, "public/default/t", 0, SETTINGS, committer)
+        data_dir.create_partitions(
+            [NewPartition(number, "public/default/t", 0)], SETTINGS, committer
+        )
     data_dir.close(committer)
     os.mkdir(tmp_path / "partitions" / "lost+found")
     os.mkdir(tmp_path / "set-aside" / "11")
@@ -125,8 +129,10 @@ def test_unknown_folders_are_set_aside_and_their_numbers_remembered(tmp_path):
 
 def test_a_removed_partition_leaves_nothing(tmp_path):
     data_dir, committer = opened(tmp_path)
-    log = data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
-    data_dir.create_partition(4, "public/default/t", 1, SETTINGS, committer)
+    log = data_dir.create_partitions([NewPartition(3, "public/default/t", 0)], SETTINGS, committer)[
+        0
+    ]
+    data_dir.create_partitions([NewPartition(4, "public/default/t", 1)], SETTINGS, committer)
     data_dir.retire_partition(3)
     assert not log.takes_appends
     assert data_dir.partition_ids() == [4]
@@ -137,7 +143,7 @@ def test_a_removed_partition_leaves_nothing(tmp_path):
 def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
     disk = FailingDisk()
     data_dir, committer = opened(tmp_path, disk)
-    data_dir.create_partition(3, "public/default/t", 0, SETTINGS, committer)
+    data_dir.create_partitions([NewPartition(3, "public/default/t", 0)], SETTINGS, committer)
     disk.fail("unlink", errno.EIO)
     data_dir.retire_partition(3)
     with pytest.raises(Exception, match="cannot remove"):
@@ -152,7 +158,9 @@ def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
 def test_a_removal_can_be_broken_off_between_two_folders(tmp_path):
     data_dir, committer = opened(tmp_path)
     for number in (1, 2, 3):
-        data_dir.create_partition(number, "public/default/t", number - 1, SETTINGS, committer)
+        data_dir.create_partitions(
+            [NewPartition(number, "public/default/t", number - 1)], SETTINGS, committer
+        )
         data_dir.retire_partition(number)
     calls = []
 
@@ -233,5 +241,5 @@ def test_partitions_that_are_refused_when_some_are_open_leave_nothing(tmp_path, 
         data_dir.create_partitions(new, settings, committer)
     assert refused.value.number == number
     assert data_dir.partition_ids() == []
-    data_dir.create_partition(1, "public/default/t", 0, settings, committer)
+    data_dir.create_partitions([NewPartition(1, "public/default/t", 0)], settings, committer)
     data_dir.close(committer)

@@ -6,7 +6,7 @@ import pytest
 
 from storage.codecs.api import BodyInfo
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.files import Files
 from storage.log.settings import LogSettings
 from tests.storage.files_twins import RecordingDisk
@@ -29,9 +29,9 @@ class Witness:
             files.adopt("/proc")  # Each file by itself.
         self.committer = Committer(files)
         self.data_dir = DataDir.open(path, files)
-        self.log = self.data_dir.create_partition(
-            1, "public/default/t", 0, settings, self.committer
-        )
+        self.log = self.data_dir.create_partitions(
+            [NewPartition(1, "public/default/t", 0)], settings, self.committer
+        )[0]
         self.journal = self.data_dir.open_journal("cursors", self.committer)
         self.written = {}
         self.said = []

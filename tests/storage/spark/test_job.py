@@ -9,7 +9,7 @@ import pytest
 from storage.codecs.api import BodyFormat
 from storage.codecs.registry import codec_for
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.settings import LogSettings
 from storage.metadata.names import parse_topic
 from storage.spark.commit import ExportFolder, Intent
@@ -45,7 +45,9 @@ class House:
             number = next(self.numbers)
             full = parse_topic(name).full
             settings = LogSettings(segment_bytes=4096)
-            log = self.directory.create_partition(number, full, index, settings, self.committer)
+            log = self.directory.create_partitions(
+                [NewPartition(number, full, index)], settings, self.committer
+            )[0]
             self.logs[name, index] = log
 
     def append(self, name, values, index=0, body_format=BodyFormat.KAFKA):

@@ -7,7 +7,7 @@ from storage.codecs.api import BodyFormat, BodyInfo
 from storage.codecs.record import Header, HeaderKind, Record
 from storage.codecs.registry import codec_for
 from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
+from storage.log.data_dir import DataDir, NewPartition
 from storage.log.settings import LogSettings
 from storage.spark.commit import Commit, ExportFolder, StagedFile
 from storage.spark.files import FILES_MAX, TableSettings
@@ -31,7 +31,9 @@ class Data:
         self.root = tmp_path / "out"
         self.directory = DataDir.open(tmp_path / "data")
         self.committer = Committer(self.directory.files)
-        self.log = self.directory.create_partition(1, TOPIC, 0, LogSettings(), self.committer)
+        self.log = self.directory.create_partitions(
+            [NewPartition(1, TOPIC, 0)], LogSettings(), self.committer
+        )[0]
         self.folder = str(tmp_path / "data" / "partitions" / "1")
 
     def append(self, body_format, records):

@@ -3,6 +3,7 @@
 import pytest
 
 from storage.codecs.api import BodyFormat
+from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from storage.spark.readers import FolderReader
 from storage.spark.source.offsets import DataLoss, Span, shares, spans, split
@@ -17,7 +18,7 @@ def data(tmp_path):
     for number in range(0, 10, 2):
         pair = [record(publish_us=one * 1000) for one in (number, number + 1)]
         data.append(BodyFormat.PLAIN, pair)
-    data.directory.create_partition(2, TOPIC, 1, LogSettings(), data.committer)
+    data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
     return data
 
 

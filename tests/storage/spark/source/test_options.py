@@ -11,6 +11,7 @@ from storage.spark.source.options import (
     Selection,
     TriggerLimits,
     ValueFormat,
+    read_more_columns,
     read_options,
 )
 
@@ -25,7 +26,8 @@ def test_names_have_no_case_and_defaults_are_those_of_kafkas_source():
     found = read_options({"PATH": "/data", "Subscribe": "orders"}, streaming=False)
     assert found.selection == Selection(topics=(ORDERS,))
     assert (found.starting, found.ending) == (Edge(EARLIEST), Edge(LATEST))
-    assert (found.fail_on_loss, found.include_headers, found.corrupt) == (True, False, "fail")
+    assert (found.fail_on_loss, found.corrupt) == (True, "fail")
+    assert read_more_columns({"IncludeHeaders": "true"}) == (True, False)
     assert read(streaming=True).starting == Edge(LATEST)
 
 

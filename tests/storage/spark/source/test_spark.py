@@ -4,6 +4,7 @@ import pytest
 
 from storage.codecs.api import BodyFormat
 from storage.codecs.record import Header
+from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from tests.storage.spark.test_worker import TOPIC, Data, record
 
@@ -97,7 +98,9 @@ def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(spark, data, tm
     first = stream(spark, data, tmp_path / "checkpoint", maxOffsetsPerTrigger="20")
     assert [len(batch) for batch in first] == [20, 20, 10]
     fill(data, 50, 60)
-    grown = data.directory.create_partition(2, TOPIC, 1, LogSettings(), data.committer)
+    grown = data.directory.create_partitions(
+        [NewPartition(2, TOPIC, 1)], LogSettings(), data.committer
+    )[0]
     data.log, kept = grown, data.log
     fill(data, 0, 5)
     data.log = kept

@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from storage.codecs.api import BodyFormat
+from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from storage.spark.source.offsets import DataLoss
 from storage.spark.source.options import read_options
@@ -84,7 +85,7 @@ def test_too_little_is_waited_for_as_long_as_the_delay(data):
 
 def test_a_partition_that_is_new_begins_at_its_log_start(data):
     fill(data, 3)
-    data.directory.create_partition(2, TOPIC, 1, LogSettings(), data.committer)
+    data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
     ends = reader(data).latestOffset(at(3), ALL)
     assert ends == {TOPIC: {"0": [3, 1], "1": [0, 2]}}
 

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from broker.cluster.answers import Answers
-from broker.cluster.calls import DOOR
+from broker.cluster.calls import INTERNAL
 from broker.cluster.links import LinkLost, listening, welcome
 from broker.config.settings import ConfigError, is_loopback, parse_address
 from broker.server.adapters import Relaying, serves_relayed, takes_relayed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-class Door:
+class InternalListener:
     """The internal port of one broker."""
 
     def __init__(self, broker: ClusterBroker) -> None:
@@ -42,7 +42,7 @@ class Door:
         self._bound: tuple[str, int] = self._listener.socket.getsockname()[:2]
         self._answers = Answers(broker)
 
-    def doors(self, listeners: Sequence[Listener]) -> dict[str, str]:
+    def addresses(self, listeners: Sequence[Listener]) -> dict[str, str]:
         """Where other brokers, and their clients, reach us: by name of the listener."""
         local = socket.gethostname()
         told = {
@@ -52,7 +52,7 @@ class Door:
         host, port = self._bound
         if not is_loopback(host) and host in ("0.0.0.0", "::"):
             host = local
-        return told | {DOOR: advertised or address_text((host, port))}
+        return told | {INTERNAL: advertised or address_text((host, port))}
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -28,7 +28,7 @@ from tests.conformance.mapping import awkward
 READ_BYTES = 1 << 20
 
 
-class Doors:
+class Formats:
     """A topic of one partition, with all that reads and writes it."""
 
     def __init__(self, broker, topic):
