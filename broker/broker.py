@@ -254,7 +254,8 @@ class Broker:
         loop meanwhile. Raises StorageFailed.
         """
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
-        with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms):
+        passes = self.poller.pass_listeners
+        with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms, passes):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.poller.run)
                 nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)

@@ -1,7 +1,8 @@
 """How long one turn of one task holds the event loop, in processor time. Knows no task by name.
 
-A turn is what a task does between two waits; while it lasts nobody else is served. Garbage
-collection inside it counts. Processor time, not the wall's: a busy machine makes no turn longer.
+A turn is what a task does between two waits, or one pass over the sockets that are ready; while it
+lasts nobody else is served. Garbage collection inside it counts. Processor time, not the wall's: a
+busy machine makes no turn longer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from broker.server.garbage import SearchTime
 FINE_S = 0.001
 _now = time.perf_counter
 PRODUCT = ("broker.", "protocols.", "storage.")
+PASS = "broker.server.poller.Poller.make_pass"  # in place of a task's name
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,7 +58,11 @@ class LoopTurns(trio.abc.Instrument):
         self._asked_at = time.perf_counter()
         self._processor = time.thread_time()
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:  # hot: see make bench
+    def pass_ended(self) -> None:
+        """A turn of the poller's ends."""
+        self.after_task_step(None)
+
+    def after_task_step(self, task: trio.lowlevel.Task | None) -> None:  # hot: see make bench
         """A turn ends, and the next one may begin."""
         now = _now()
         if now - self._asked_at < FINE_S:
@@ -69,14 +75,20 @@ class LoopTurns(trio.abc.Instrument):
         self._turns.observe(seconds)
         if seconds >= self._long_s:
             searching_s = self._searches.seconds - self._searched_s
-            self._on_long(LongTurn(task.name, _place(task), seconds, searching_s))
+            name, place = (PASS, "") if task is None else (task.name, _place(task))
+            self._on_long(LongTurn(name, place, seconds, searching_s))
         self._searched_s = self._searches.seconds
 
 
 @contextmanager
-def measuring_turns(turns: Histogram, log: ThrottledLog, long_ms: float | None) -> Iterator[None]:
+def measuring_turns(
+    turns: Histogram,
+    log: ThrottledLog,
+    long_ms: float | None,
+    pass_listeners: list[Callable[[], None]],
+) -> Iterator[None]:
     """Measure the turns of the running loop meanwhile, and log those of `long_ms` or more; not at
-    all with None.
+    all with None. What is in `pass_listeners` is called at the end of each of the poller's passes.
     """
     if long_ms is None:
         yield
@@ -85,9 +97,11 @@ def measuring_turns(turns: Histogram, log: ThrottledLog, long_ms: float | None) 
         on_long = partial(log_long_turn, log)
         instrument = LoopTurns(turns, on_long, long_s=long_ms / 1000, searches=searches)
         trio.lowlevel.add_instrument(instrument)
+        pass_listeners.append(instrument.pass_ended)
         try:
             yield
         finally:
+            pass_listeners.remove(instrument.pass_ended)
             trio.lowlevel.remove_instrument(instrument)
 
 

@@ -1,7 +1,10 @@
-"""Serves all sockets that are ready, one after another, in one task. Knows no connection.
+"""Serves all sockets that are ready, one after another, in plain calls. Knows no connection.
 
-Waking a task for each socket costs as much as a small request. So sockets are watched by an epoll
-of their own; trio waits for that one, and whatever is ready is served by plain calls in one pass.
+Waking a task for each socket costs as much as a small request, and so does a turn of trio's loop.
+So sockets are watched by an epoll of their own. While no task has anything to do the poller waits
+in it, in trio's stead (`LoopClock`): it holds trio's own epoll too. While tasks have work there is
+a pass before each turn of theirs. In a trio run with another clock trio waits for the epoll, and a
+task makes the passes.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from collections.abc import Callable
 import trio
 
 from broker.limits import GIVEN_WAY_FOR_S, GIVEN_WAY_S, PASS_S_MAX, PASS_SOCKETS_MAX
+from broker.server.loop_clock import LoopClock
 
 Serve = Callable[[], bool]
+
+SLEEP_S_MAX = 3600.0  # epoll_wait(2) takes no more than 24 days.
 
 
 class Poller:
@@ -36,6 +42,7 @@ class Poller:
         self._runs = False
         self._rests = False  # until a socket is ready
         self._own: set[int] = set()  # descriptors that are no client's
+        self._trio_fd: int | None = None  # the epoll in which trio waits, while we hold it
         self._clients_at = -math.inf  # when a client was served last
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True) -> None:
@@ -73,16 +80,20 @@ class Poller:
         """Whether a client is ready, or what one may wait for. Where there are none, passes in
         between would cost the others a tenth of their time.
         """
-        ready = self._epoll.poll(0, 1 + len(self._own))
+        found = self._epoll.poll(0, 1 + len(self._own))
+        ready = [fd for fd, _ in found if fd != self._trio_fd]
         if not ready:
             return False
         is_quiet = time.perf_counter() - self._clients_at > GIVEN_WAY_FOR_S
-        return not is_quiet or any(fd not in self._own for fd, _ in ready)
+        return not is_quiet or any(fd not in self._own for fd in ready)
 
     async def run(self) -> None:
         """Serve until cancelled. Other tasks have their turn after each pass."""
+        clock = trio.lowlevel.current_clock()
         self._runs = True
         try:
+            if isinstance(clock, LoopClock) and clock.epoll_fd is not None:
+                await self._run_in_the_loop(clock, clock.epoll_fd)
             while True:
                 if self._due or self._giving_way:
                     await trio.lowlevel.checkpoint()
@@ -90,15 +101,30 @@ class Poller:
                     self._rests = True
                     await trio.lowlevel.wait_readable(self._epoll.fileno())
                     self._rests = False
-                self._pass()
+                self.make_pass(0)
         finally:
             self._runs = False
             self._let_go(len(self._giving_way))
 
-    def _pass(self) -> None:
+    async def _run_in_the_loop(self, clock: LoopClock, trio_fd: int) -> None:
+        in_the_loop = _InTheLoop(self, clock)
+        self._trio_fd = trio_fd
+        self.watch(trio_fd, in_the_loop.trio_is_ready, is_client=False)
+        try:
+            await in_the_loop.run()
+        finally:
+            self.unwatch(trio_fd)
+            self._trio_fd = None
+
+    def make_pass(self, seconds: float) -> None:
+        """Wait for so long until a socket is ready, and serve all that are."""
+        is_due = bool(self._due or self._giving_way)
+        ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
+        if not ready and not is_due:
+            return
         began = time.perf_counter()
         self.in_pass = True
-        self._serve_ready()
+        self._serve_ready(ready, began)
         for listener in self.pass_listeners:
             listener()
         self.in_pass = False
@@ -111,13 +137,13 @@ class Poller:
     def _let_go(self, count: int) -> None:
         self._going += len(self._giving_way.unpark(count=count))
 
-    def _serve_ready(self) -> None:  # hot: see make bench
+    def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:
         """One pass: each that is ready once, as many as PASS_S_MAX allows."""
+        # hot: see make bench
         due, self._due = self._due, {}
-        for fd, _ in self._epoll.poll(0, PASS_SOCKETS_MAX):
+        for fd, _ in ready:
             due[fd] = None
         watched, now = self._watched, time.perf_counter
-        begun = now()
         if len(due) > len(self._own) or not self._own.issuperset(due):
             self._clients_at = begun
         end = begun + PASS_S_MAX
@@ -130,3 +156,62 @@ class Poller:
                 # The rest comes first in the next pass.
                 self._due = {**dict.fromkeys(waiting), **self._due}
                 return
+
+
+class _InTheLoop(trio.abc.Instrument):
+    """Passes made by trio's loop itself: before each turn of its tasks, and for as long as none of
+    them has anything to do.
+    """
+
+    def __init__(self, poller: Poller, clock: LoopClock) -> None:
+        self._poller = poller
+        self._clock = clock
+        self._trio_has_work = True
+        self._has_slept = False
+        self._failure: Exception | None = None
+        self._failed = trio.Event()
+
+    async def run(self) -> None:
+        """Make passes until cancelled. Raises what a pass raised."""
+        self._clock.sleep = self._sleep
+        trio.lowlevel.add_instrument(self)
+        try:
+            await self._failed.wait()
+        finally:
+            trio.lowlevel.remove_instrument(self)
+            self._clock.sleep = None
+        assert self._failure is not None
+        raise self._failure
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:  # hot: see make bench
+        """See trio.abc.Instrument."""
+        self._trio_has_work = True
+
+    def before_io_wait(self, timeout: float) -> None:
+        """See trio.abc.Instrument. Tasks are scheduled, unless all of them slept till now."""
+        if self._has_slept:
+            self._has_slept = False
+        else:
+            self._pass(0)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait and make passes until trio has work, at most so long."""
+        self._has_slept = True
+        self._trio_has_work = False
+        now = time.perf_counter
+        end = now() + seconds
+        while not self._trio_has_work and seconds > 0:
+            self._pass(seconds)
+            seconds = end - now()
+
+    def trio_is_ready(self) -> bool:
+        """The epoll in which trio waits can be read."""
+        self._trio_has_work = True
+        return False
+
+    def _pass(self, seconds: float) -> None:
+        try:
+            self._poller.make_pass(min(seconds, SLEEP_S_MAX))
+        except Exception as error:  # A bug: `run` raises it, which ends the broker.
+            self._failure = self._failure or error
+            self._failed.set()

@@ -30,6 +30,7 @@ from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.garbage import no_searches, search_regularly, short_searches
 from broker.server.listener import Listener, accept, make_listeners
+from broker.server.loop_clock import LoopClock
 from storage.codecs import quick
 from storage.errors import DamagedLog, StorageError, StorageFailed
 from storage.shared.session import SessionNotBegun
@@ -72,7 +73,8 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     _give_memory_back()
     _take_descriptors()
     with short_searches():
-        return trio.run(_run, config, verifier, listeners, ready_file)
+        clock = LoopClock()
+        return trio.run(_run, config, verifier, listeners, ready_file, clock, clock=clock)
 
 
 def _take_descriptors() -> None:
@@ -137,8 +139,10 @@ async def _run(
     verifier: TokenVerifier,
     listeners: Sequence[Listener],
     ready_file: str | None,
+    clock: LoopClock,
 ) -> int:
     shared: SharedDir | None = None
+    await clock.find_epoll()
     try:
         if config.storage.mode == "shared":
             shared = await _join_cluster(config)

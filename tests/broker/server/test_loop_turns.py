@@ -121,7 +121,7 @@ def test_a_busy_machine_is_given_more_time():
 @pytest.mark.parametrize("long_ms", [None, 1000.0])
 async def test_turns_are_counted_unless_that_is_off(long_ms):
     histogram = Histogram(TURN_BUCKETS)
-    with measuring_turns(histogram, ThrottledLog(), long_ms):
+    with measuring_turns(histogram, ThrottledLog(), long_ms, []):
         for _ in range(10):
             await trio.lowlevel.checkpoint()
     counted = sum(histogram.counts)

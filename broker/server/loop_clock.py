@@ -1,0 +1,78 @@
+"""trio's clock, and a place to work while trio would sleep. Knows no socket of a client.
+
+trio asks its clock how long it may sleep when no task has anything to do. Whoever sleeps there in
+its stead can serve plain sockets without a turn of trio's loop for each of them: it needs to know
+when trio has work again. That is when a task was scheduled, when the deadline has come, or when
+the epoll can be read in which trio waits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import trio
+
+# Turns of the loop in which a task that waits for a descriptor is found among what trio waits for.
+LOOKS_MAX = 10
+PROC = Path("/proc/self")
+EPOLL = "anon_inode:[eventpoll]"
+
+
+class LoopClock(trio.abc.Clock):
+    """The time of a trio run, and how trio sleeps in it. Give it to `trio.run`."""
+
+    def __init__(self) -> None:
+        self.epoll_fd: int | None = None  # in which trio waits; None while nobody knows
+        self.sleep: Callable[[float], None] | None = None
+        """Called with seconds when no task is scheduled; returns once one is or may be, or after
+        that time. It must not raise. None: trio sleeps by itself.
+        """
+
+    def start_clock(self) -> None:
+        """See trio.abc.Clock."""
+
+    def current_time(self) -> float:
+        """See trio.abc.Clock."""
+        return perf_counter()
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """See trio.abc.Clock."""
+        seconds = deadline - perf_counter()
+        if self.sleep is None or seconds <= 0:
+            return seconds
+        self.sleep(seconds)
+        return 0.0
+
+    async def find_epoll(self) -> None:
+        """Find the epoll in which trio waits: the one that has a descriptor in it for which a task
+        waits (proc(5), /proc/pid/fdinfo). Early: it looks at all descriptors that are open.
+        """
+        probe = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.lowlevel.wait_readable, probe)
+                for _ in range(LOOKS_MAX):
+                    await trio.lowlevel.checkpoint()
+                    self.epoll_fd = _epoll_with(probe)
+                    if self.epoll_fd is not None:
+                        break
+                nursery.cancel_scope.cancel()
+        finally:
+            os.close(probe)
+
+
+def _epoll_with(fd: int) -> int | None:
+    """Our epoll that watches a descriptor; None where the system does not tell."""
+    try:
+        for path in (PROC / "fd").iterdir():
+            if path.is_symlink() and os.readlink(path) == EPOLL:
+                lines = (PROC / "fdinfo" / path.name).read_text().splitlines()
+                watched = [line.split()[1] for line in lines if line.startswith("tfd:")]
+                if str(fd) in watched:
+                    return int(path.name)
+    except OSError:  # No /proc.
+        return None
+    return None
