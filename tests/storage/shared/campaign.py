@@ -56,7 +56,8 @@ def report(asked, counts, violations, seconds):
         "",
         "Three brokers over one ledger and one object store in memory, a step at a time in an order"
         " that the seed decides; any call may fail, be late or be done without an answer, and any"
-        " broker be killed or fenced. Publisher, takeover, shards, packer and sweeper are the"
+        " broker be killed or fenced; topics are deleted and made again. Publisher, takeover,"
+        " shards, packer and sweeper are the"
         " product's. What must hold: docs/cluster.md; what a run without each rule does:"
         " `tests/storage/shared/test_simulation.py`.",
         "",
