@@ -179,6 +179,18 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+def test_threads_are_asked_by_the_one_function_whose_errors_come_apart() -> None:
+    """Who waits in `trio.to_thread.run_sync` while it raises stays in memory (`broker.threads`)."""
+    offenders = [
+        f"{source.path}:{call.lineno}"
+        for source in product()
+        if source.path != "broker/threads.py"
+        for call in ast.walk(source.tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("to_thread.run_sync")
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_there_are_no_circles_of_imports() -> None:
     """Imports for types alone count: what two modules share goes into a third."""
     offenders = [" - ".join(sorted(circle)) for circle in circles()]

@@ -18,6 +18,7 @@ import trio
 
 from broker.access.rights import Action, Principal, Resource
 from broker.config.logging import ThrottledLog
+from broker.threads import run_in_thread
 
 FILE: Final = "audit.jsonl"  # in the data directory, where the settings name no other
 # Between two lines that say the same: a minute is what somebody who looks into a case needs.
@@ -121,7 +122,7 @@ class AuditLog:
                 self._left = LINES_MAX
                 if self._lines or self._dropped or self._reopen:
                     lines = self._take()
-                    await trio.to_thread.run_sync(self._write, lines)
+                    await run_in_thread(self._write, lines)
         finally:
             self._write(self._take())
             if self._descriptor is not None:

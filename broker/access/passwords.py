@@ -18,6 +18,7 @@ import argon2
 import trio
 
 from broker.errors import LimitExceeded
+from broker.threads import run_in_thread
 from storage.metadata.user_records import ScramKey
 
 # argon2id with 19 MiB and two passes: the first choice of OWASP's Password Storage Cheat Sheet.
@@ -117,7 +118,7 @@ class Passwords:
         self._waiting += 1
         self._hashed()
         try:
-            return await trio.to_thread.run_sync(
+            return await run_in_thread(
                 work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True
             )
         finally:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
-import trio
 
 from broker.config.settings import ConfigError
+from broker.threads import run_in_thread
 from storage.shared.obstore import ObstoreObjects, StoreSetting
 from storage.shared.packer import PackerSettings
 from storage.shared.postgres import PostgresLedger
@@ -46,9 +46,9 @@ async def join_cluster(config: Config) -> SharedDir:
 
     Raises ConfigError, SessionNotBegun, and errors of storage. Cancelled, the session is ended.
     """
-    session = await trio.to_thread.run_sync(_begin, config)
+    session = await run_in_thread(_begin, config)
     try:
-        return await trio.to_thread.run_sync(_open, config, session)
+        return await run_in_thread(_open, config, session)
     except BaseException:  # Cancelled too: others need not wait for the lease.
         session.leave()
         session.close()

@@ -16,6 +16,7 @@ import trio
 from broker.cluster.assignment import to_give, to_take
 from broker.cluster.placement import CATALOGUE_SHARD, Owner
 from broker.config.settings import parse_address
+from broker.threads import run_in_thread
 from storage.errors import DamagedLog
 from storage.log.segment import KIND_CATALOGUE
 from storage.metadata.cursors import CursorStore
@@ -67,7 +68,7 @@ class Membership:
 
     async def _await_news(self) -> None:
         try:
-            await trio.to_thread.run_sync(self._news.await_news, LOOK_S, abandon_on_cancel=True)
+            await run_in_thread(self._news.await_news, LOOK_S, abandon_on_cancel=True)
         except LedgerUnanswered:
             await trio.sleep(LOOK_S)
 
@@ -76,7 +77,7 @@ class Membership:
         DamagedLog.
         """
         try:
-            view = await trio.to_thread.run_sync(self._session.look)
+            view = await run_in_thread(self._session.look)
             await self.follow()
         except LedgerUnanswered:
             return False
@@ -144,11 +145,11 @@ class Membership:
             return
         ask = self._session.ledger.journal
         kind = KIND_CATALOGUE
-        rows = await trio.to_thread.run_sync(ask, CATALOGUE_SHARD, kind, state.place)
+        rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, state.place)
         try:
             touched = state.follow(rows)
         except NotFollowed:
-            rows = await trio.to_thread.run_sync(ask, CATALOGUE_SHARD, kind, 0)
+            rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, 0)
             touched = state.follow_anew(rows)
         self._followed(touched)
 
@@ -162,7 +163,7 @@ class Membership:
     # Taking.
 
     async def _take(self, wanted: Sequence[int]) -> None:
-        new = await trio.to_thread.run_sync(self._session.take, wanted)
+        new = await run_in_thread(self._session.take, wanted)
         begun = trio.current_time()
         found = await self._read(sorted(new))
         async with self._changing:
@@ -186,7 +187,7 @@ class Membership:
         if not shards:
             return {}
         try:
-            taken = await trio.to_thread.run_sync(self._shared.read, shards)
+            taken = await run_in_thread(self._shared.read, shards)
             return dict.fromkeys(shards, taken)
         except DamagedLog:
             if shards == [CATALOGUE_SHARD]:
@@ -194,7 +195,7 @@ class Membership:
         found: dict[int, Taken] = {}
         for shard in shards:
             try:
-                found[shard] = await trio.to_thread.run_sync(self._shared.read, [shard])
+                found[shard] = await run_in_thread(self._shared.read, [shard])
             except DamagedLog as error:
                 if shard == CATALOGUE_SHARD:
                     raise
@@ -248,7 +249,7 @@ class Membership:
         ended the session.
         """
         with trio.move_on_after(HAND_OVER_S) as waiting:
-            await trio.to_thread.run_sync(self._session.drain, abandon_on_cancel=True)
+            await run_in_thread(self._session.drain, abandon_on_cancel=True)
             while not self._is_handed_over():
                 await self._looked.park()
         if waiting.cancelled_caught:
@@ -282,7 +283,7 @@ class Membership:
             await broker.durability.settled()
             for shard in shards:
                 shared.let_go(shard)
-                await trio.to_thread.run_sync(self._session.release, shard)
+                await run_in_thread(self._session.release, shard)
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.reopen(topic)

@@ -12,6 +12,7 @@ from broker.cluster.internal_listener import InternalListener
 from broker.cluster.joining import ledger_of
 from broker.cluster.membership import Membership
 from broker.cluster.upkeep import Upkeep
+from broker.threads import run_in_thread
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -37,6 +38,6 @@ async def _tell_addresses(
     broker: ClusterBroker, internal: InternalListener, listeners: Sequence[Listener]
 ) -> None:
     session = broker.shared.session
-    await trio.to_thread.run_sync(session.tell_addresses, internal.addresses([]))
+    await run_in_thread(session.tell_addresses, internal.addresses([]))
     await broker.ready.wait()
-    await trio.to_thread.run_sync(session.tell_addresses, internal.addresses(listeners))
+    await run_in_thread(session.tell_addresses, internal.addresses(listeners))

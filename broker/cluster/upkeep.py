@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from broker.threads import run_in_thread
 from storage.errors import StorageError, StorageFailed, StorageFull
 from storage.shared.ledger import LedgerUnanswered
 
@@ -111,7 +112,7 @@ class Upkeep:
                 if todo is None:
                     break
                 if not todo.is_empty:
-                    await trio.to_thread.run_sync(self._shared.carry_out, todo)
+                    await run_in_thread(self._shared.carry_out, todo)
                     self._shared.apply(todo)
             await trio.lowlevel.checkpoint()
         await self._clean(sweep=False)
@@ -125,7 +126,7 @@ class Upkeep:
         sweeper = self._shared.sweeper
         work = sweeper.sweep if sweep else sweeper.clean
         try:
-            swept = await trio.to_thread.run_sync(work)
+            swept = await run_in_thread(work)
         except (LedgerUnanswered, StorageFull) as error:
             log.warning("not_swept", reason=str(error))
             return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.commit.storage_errors import to_broker_error
+from broker.threads import run_in_thread
 from storage.errors import StorageError
 from storage.log.batch import pack
 
@@ -53,7 +54,7 @@ async def first_at(partition: Partition, time_us: int) -> int | None:
     Raises: StorageFailed, CorruptBatch.
     """
     try:
-        found = await trio.to_thread.run_sync(partition.log.offset_at_or_after, time_us)
+        found = await run_in_thread(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
         raise to_broker_error(error, f"{partition.topic.name}/{partition.index}") from error
     return found if found < partition.high_watermark else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-import trio
-
 from broker.commit.storage_errors import to_broker_error
 from broker.reading.unpacking import run_unpacking
+from broker.threads import run_in_thread
 from storage.codecs.api import BatchFlag
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, StorageError
@@ -41,7 +40,7 @@ async def search(
     Its arguments are a batch and the offset to begin at. Raises BrokerError.
     """
     try:
-        position = await trio.to_thread.run_sync(partition.log.offset_at_or_after, time_us)
+        position = await run_in_thread(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
         raise to_broker_error(error) from error
     position = max(position, partition.log_start_offset)

@@ -39,6 +39,7 @@ from broker.reading.cutting import CutBatches, cut_body
 from broker.reading.unopened import Passed, cannot_decode, marked, settle
 from broker.reading.unpacking import run_unpacking
 from broker.steps import Steps, run
+from broker.threads import run_in_thread
 from storage.codecs.api import (
     BatchFlag,
     Buffer,
@@ -299,7 +300,7 @@ class Reader(abc.ABC):
         if is_compressed and len(batch.body) > DECODE_INLINE_BYTES:
             return await run_unpacking(decode)
         if len(batch.body) > READ_PIECE_BYTES:
-            return await trio.to_thread.run_sync(decode)
+            return await run_in_thread(decode)
         await trio.lowlevel.checkpoint()
         return decode()
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import trio
 
 from broker.limits import UNPACKING_THREADS_MAX
+from broker.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ async def run_unpacking(work: Callable[[], T]) -> T:
 
     Raises what the work raises.
     """
-    return await trio.to_thread.run_sync(work, limiter=unpacking_limiter())
+    return await run_in_thread(work, limiter=unpacking_limiter())
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:

@@ -19,6 +19,7 @@ import trio
 
 from broker.errors import Conflict, NotSupported
 from broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
+from broker.threads import run_in_thread
 from storage.errors import StorageFailed, StorageFull
 from storage.log.compaction.runs import Compaction, LogCompaction, ViewCompaction
 from storage.log.files import FileGone
@@ -226,7 +227,7 @@ class Compactor:
         try:
             while True:
                 began_s = time.perf_counter()
-                is_over, writer = await trio.to_thread.run_sync(_piece, steps)
+                is_over, writer = await run_in_thread(_piece, steps)
                 if is_over:
                     return
                 if partition.removed:

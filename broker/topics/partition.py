@@ -20,6 +20,7 @@ from broker import errors
 from broker.commit.storage_errors import to_broker_error
 from broker.limits import READ_BYTES_MAX
 from broker.reading.unreadable import UnreadablePlaces
+from broker.threads import run_in_thread
 from storage.codecs.api import BodyInfo, Buffer
 from storage.log.files import FileGone
 from storage.log.settings import UnreadableRecords
@@ -273,7 +274,7 @@ class Partition:
             return batches
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
-            return await trio.to_thread.run_sync(self.log.read, offset, bytes_max, beyond_bytes)
+            return await run_in_thread(self.log.read, offset, bytes_max, beyond_bytes)
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 
@@ -303,7 +304,7 @@ class Partition:
             try:
                 return self.log.read_compacted(offset, bytes_max, wait=False)
             except storage.errors.WouldBlock:
-                return await trio.to_thread.run_sync(self.log.read_compacted, offset, bytes_max)
+                return await run_in_thread(self.log.read_compacted, offset, bytes_max)
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
 

@@ -13,6 +13,7 @@ import trio
 
 from broker.commit.durability import Durability
 from broker.config.settings import LogConfig
+from broker.threads import run_in_thread
 from broker.topics.partition import Callbacks, Partition
 from broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from broker.topics.settings import log_settings
@@ -76,7 +77,7 @@ class Partitions:
             NewPartition(partition_id, topic.name.full, index)
             for index, partition_id in enumerate(partition_ids, first_index)
         ]
-        made = await trio.to_thread.run_sync(
+        made = await run_in_thread(
             self._data_dir.create_partitions,
             new,
             self._settings(topic),
@@ -113,7 +114,7 @@ class Partitions:
             over = self._looking = trio.Event()
             try:
                 look, wanted = self._data_dir.reserve.has_room, size_bytes + ROOM_BESIDE_BYTES
-                self._found_room = await trio.to_thread.run_sync(look, wanted)
+                self._found_room = await run_in_thread(look, wanted)
                 self._looked_at = trio.current_time()
             finally:
                 self._looking = None
@@ -159,12 +160,12 @@ class Partitions:
                 await trio.lowlevel.checkpoint()
             stops = trio.from_thread.check_cancelled
             try:
-                await trio.to_thread.run_sync(data_dir.remove_retired, stops)
+                await run_in_thread(data_dir.remove_retired, stops)
             except StorageFull as error:
                 log.warning("folders_left", reason=str(error))
                 self._has_left = True
         if not data_dir.reserve.is_whole:
-            await trio.to_thread.run_sync(data_dir.reserve.make)
+            await run_in_thread(data_dir.reserve.make)
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to the topic's logs.
@@ -184,7 +185,7 @@ class Partitions:
         if settings.durability == written != partition_log.settings.durability:
             partition_log.keep_reservation()
             with suppress(FileGone):  # The topic was deleted meanwhile.
-                await trio.to_thread.run_sync(partition_log.reserve_ahead)
+                await run_in_thread(partition_log.reserve_ahead)
         if not partition.removed:
             partition_log.alter(settings)
 
@@ -193,11 +194,11 @@ class Partitions:
 
         Raises FileGone where a topic was deleted meanwhile, StorageFull, StorageFailed.
         """
-        await trio.to_thread.run_sync(self._data_dir.prepare_names, _named(topics))
+        await run_in_thread(self._data_dir.prepare_names, _named(topics))
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
         """Have the folders say the prepared names, in a worker thread. Raises StorageFailed."""
-        await trio.to_thread.run_sync(self._data_dir.take_names, _named(topics))
+        await run_in_thread(self._data_dir.take_names, _named(topics))
 
     def _settings(self, topic: Topic) -> LogSettings:
         """The same for all partitions of a topic, and for most topics: a start opens thousands."""

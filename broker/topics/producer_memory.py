@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
+from broker.threads import run_in_thread
 from storage.errors import StorageFull
 from storage.log.files import FileGone
 from storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
@@ -64,13 +65,13 @@ class ProducerMemory:
     async def _load(self) -> SequenceTable:
         partition_log = self._log
         try:
-            table = await trio.to_thread.run_sync(load, self._memories.files, partition_log)
+            table = await run_in_thread(load, self._memories.files, partition_log)
         except (BadSnapshot, OSError) as error:
             log.error("sequences_lost", folder=partition_log.folder, reason=str(error))
             table = SequenceTable(partition_log.log_start_offset)  # The whole log is walked.
         self._saved_offset = table.next_offset
         while partition_log.log_end_offset - table.next_offset > INLINE_OFFSETS:
-            await trio.to_thread.run_sync(catch_up, table, partition_log)
+            await run_in_thread(catch_up, table, partition_log)
         catch_up(table, partition_log)  # Atomic: appends are noted from here on.
         return table
 
@@ -91,7 +92,7 @@ class ProducerMemory:
         if self._captured is not None and self._captured[0] <= self._log.durable_offset:
             with suppress(StorageFull):  # The next look tries again.
                 files, (offset, packed) = self._memories.files, self._captured
-                await trio.to_thread.run_sync(save, files, self._log, packed)
+                await run_in_thread(save, files, self._log, packed)
                 self._saved_offset = offset
             self._captured = None
 

@@ -13,7 +13,6 @@ import shutil
 import threading
 import time
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
 PROC = Path("/proc")
-DISTRIBUTION = "braidlog"
 
 
 @dataclass(slots=True)
@@ -62,7 +60,6 @@ async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     process_s = max(time.clock_gettime(time.CLOCK_MONOTONIC) - _start_s(), 0.001)
     memory = _kib_figures("meminfo")
     io = _kib_figures("self/io")
-    version = metadata.version(DISTRIBUTION)
     return Stats(
         process_id=os.getpid(),
         cpu_usage=100 * time.process_time() / process_s,
@@ -86,8 +83,8 @@ async def broker_figures(broker: Broker, clients_count: int) -> Stats:
         os_name=platform.system(),
         os_version=platform.version(),
         kernel_version=platform.release(),
-        server_version=version,
-        server_semver=_semver(version),
+        server_version=broker.version,
+        server_semver=_semver(broker.version),
         cache_metrics_count=0,
         threads_count=threading.active_count(),
         disk_free_bytes=disk.free,

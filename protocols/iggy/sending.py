@@ -6,9 +6,8 @@ import struct
 from collections.abc import Coroutine
 from typing import Any
 
-import trio
-
 from broker.commit.storage_errors import to_broker_error
+from broker.threads import run_in_thread
 from broker.topics.partition import Partition
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
@@ -91,9 +90,7 @@ async def _send_large(
         try:
             for _ in range(LARGE_TRIES):
                 base_offset, append_us = partition.next_offset, context.broker.now_us()
-                prepared = await trio.to_thread.run_sync(
-                    _prepare, context, request, base_offset, append_us
-                )
+                prepared = await run_in_thread(_prepare, context, request, base_offset, append_us)
                 # Atomic from here to the append.
                 if partition.next_offset == base_offset:
                     return _append(context, topic, partition, prepared, append_us)

@@ -11,11 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from broker.access.rights import Action
 from broker.server.endings import EndConnection
 from broker.steps import Steps, begin, step_into
+from broker.threads import run_in_thread
 from protocols.kafka import admin_messages as a
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages, sasl_messages
@@ -149,7 +148,7 @@ class KafkaSession:
         try:
             request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
         except ManyEntries:
-            request = yield trio.to_thread.run_sync(machine.decode, frame)
+            request = yield run_in_thread(machine.decode, frame)
             is_large = True
         kind = type(request.body)
         self._counted[kind].inc()
@@ -163,7 +162,7 @@ class KafkaSession:
             return
         if is_large or answer.is_large:
             encode = machine.encode
-            parts = yield trio.to_thread.run_sync(encode, request.correlation_id, answer.reply)
+            parts = yield run_in_thread(encode, request.correlation_id, answer.reply)
         else:
             parts = machine.encode(request.correlation_id, answer.reply)
         # What was sent before with acks 0 can be read by everybody once this is answered.

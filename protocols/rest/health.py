@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from broker.threads import run_in_thread
 from protocols.rest import messages
 from protocols.rest.backlog_ages import Ages
 from protocols.rest.log_metrics import scrape
@@ -64,7 +65,7 @@ class HealthApi:
             return rendered
 
         inline = found.size <= INLINE_MAX
-        text = render() if inline else await trio.to_thread.run_sync(render)
+        text = render() if inline else await run_in_thread(render)
         return Response(text, media_type=content_type)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.errors import TopicNotFound
+from broker.threads import run_in_thread
 from protocols.rest.bodies import topic_name
 from protocols.rest.errors import (
     BAD_ACK_TYPE,
@@ -97,7 +97,7 @@ class MessagesApi:
         if len(body) <= INLINE_BODY_BYTES:
             wanted = read_body(body, ProduceRequest)
         else:
-            wanted = await trio.to_thread.run_sync(read_large, body)
+            wanted = await run_in_thread(read_large, body)
         topic = await self._topic(request)
         only = None
         if "partition" in request.path_params:

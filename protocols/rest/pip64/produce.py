@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-import trio
 
 from broker.errors import (
     BrokerError,
@@ -21,6 +20,7 @@ from broker.errors import (
     StorageFailed,
     StorageFull,
 )
+from broker.threads import run_in_thread
 from broker.topics.partitioning import key_partition
 from protocols.rest.errors import (
     BAD_MESSAGES,
@@ -124,7 +124,7 @@ class Producing:
         writer = _RecordWriter(topic, chosen.codec, self._broker.now_us(), request, only_partition)
         inline = INLINE_SLOW_BYTES if chosen.codec.is_slow else INLINE_BODY_BYTES
         if body_bytes > inline:
-            records = await trio.to_thread.run_sync(writer.write_all, messages)
+            records = await run_in_thread(writer.write_all, messages)
         else:
             records = await _in_turns(writer, messages, self._broker.poller)
         version, ticket = await self._registry.register(topic, chosen)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.reading.records import PlacedRecord, record_bytes
+from broker.threads import run_in_thread
 from broker.topics.schemas import schema_of
 from protocols.rest.ids import MessageId, write_id
 from protocols.rest.limits import INLINE_SLOW_BYTES, TURN_MESSAGES
@@ -56,7 +57,7 @@ class Shower:
     ) -> list[ShownMessage]:
         """One message a record, in order."""
         if self._is_slow(placed):
-            return await trio.to_thread.run_sync(self._show_all, partition, placed, with_offset)
+            return await run_in_thread(self._show_all, partition, placed, with_offset)
         shown: list[ShownMessage] = []
         for number, one in enumerate(placed):
             if number % TURN_MESSAGES == TURN_MESSAGES - 1:
