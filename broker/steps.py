@@ -42,7 +42,7 @@ def step_into(result: T | Steps[T] | Coroutine[Any, Any, T]) -> Steps[T]:
         result = yield from result
     elif isinstance(result, Coroutine):
         result = yield result
-    return result  # type: ignore[return-value]
+    return result  # type: ignore[return-value]  # Not seen: neither of the two is left.
 
 
 async def _go_on(steps: Steps[T], waiting: Wait) -> T:

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -387,6 +388,27 @@ def test_each_extra_has_its_requirements() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     expected = {"core", "build", *project["optional-dependencies"]}
     assert {path.stem for path in (ROOT / "requirements").glob("*.txt")} == expected
+
+
+IGNORED_TYPE = re.compile(r"# type: ignore\b")
+SWALLOWED = re.compile(r"except( Base| )?(Exception)?:|^\s*with suppress\(")
+
+
+def test_what_is_left_unchecked_says_why() -> None:
+    """A type that is ignored, an error of any kind: a comment beside it or above it."""
+    offenders = [
+        f"{source.path}:{number} {line.strip()}"
+        for source in product()
+        for above, (number, line) in pairwise([(0, ""), *enumerate(source.text.splitlines(), 1)])
+        if IGNORED_TYPE.search(line) or SWALLOWED.search(line)
+        if not above[1].strip().startswith("#") and not says_why(line)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def says_why(line: str) -> bool:
+    """A comment that is none for the checkers."""
+    return any(not re.match(r"(?: ?type: ignore| ?noqa)", one) for one in line.split("#")[1:])
 
 
 # Errors.

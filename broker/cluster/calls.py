@@ -202,7 +202,7 @@ class Home(Siblings):
         replies: list[Reply] = []
 
         async def one(owner: Owner) -> None:
-            with suppress(errors.BrokerError):
+            with suppress(errors.BrokerError):  # The others are heard without it.
                 replies.append(await self._ask(owner, call))
 
         with trio.move_on_after(seconds):

@@ -263,7 +263,7 @@ class Connection:
         loop, for long where thousands of connections have ended.
         """
         self._session = None
-        with suppress(AttributeError):
+        with suppress(AttributeError):  # It may have ended before they were made.
             del self.nursery, self._io, self._receiver
 
     async def _converse(self) -> None:

@@ -100,7 +100,7 @@ class ProducerMemory:
         """The same before a clean stop, when everything is durable."""
         self._capture(SNAPSHOT_OFFSETS // 10)
         if self._captured is not None:
-            with suppress(StorageFull, FileGone):
+            with suppress(StorageFull, FileGone):  # The next start reads the log from further back.
                 save(self._memories.files, self._log, self._captured[1])
 
     def _capture(self, offsets_min: int) -> None:

@@ -70,7 +70,7 @@ class Number:
 
     def read(self, reader: LittleEndianReader) -> int | float:
         (number,) = reader.unpack(self._layout)
-        return number  # type: ignore[no-any-return]
+        return number  # type: ignore[no-any-return]  # `struct` gives no type.
 
     def write(self, value: float) -> bytes:
         return self._layout.pack(value)

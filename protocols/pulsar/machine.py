@@ -180,9 +180,11 @@ class PulsarMachine:
         if not payload_pos < end <= len(view) or total > _TOTAL_MAX:
             return None
         try:
-            return CommandSend.FromString(view[start:payload_pos]), payload_pos, end  # type: ignore[arg-type]
+            # As in `decode`: any buffer will do.
+            command = CommandSend.FromString(view[start:payload_pos])  # type: ignore[arg-type]
         except DecodeError:
             return None
+        return command, payload_pos, end
 
     @property
     def is_connected(self) -> bool:

@@ -255,7 +255,7 @@ class HttpConnection:
 
     async def _close(self) -> None:
         if not isinstance(self._stream, trio.SSLStream):
-            with suppress(*ENDED):
+            with suppress(*ENDED):  # The client was quicker.
                 await self._stream.send_eof()
-        with suppress(*ENDED):
+        with suppress(*ENDED):  # The same.
             await self._stream.aclose()

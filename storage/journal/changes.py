@@ -79,7 +79,7 @@ class ChangeJournal(Generic[ChangeT]):
         self._name = name
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encode_ranges)
         self._decoder: msgspec.msgpack.Decoder[list[ChangeT]] = msgspec.msgpack.Decoder(
-            list[change_type],  # type: ignore[valid-type]
+            list[change_type],  # type: ignore[valid-type]  # A union made at run time.
             dec_hook=_decode_ranges,
         )
         self._has_lazy = False

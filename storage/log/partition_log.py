@@ -97,7 +97,7 @@ class PartitionLog(ShrinkingLog):
             self._mark()
         if recovered.below_start:
             # The slot was read, which does not make it durable, nor what follows them.
-            with suppress(StorageFull):
+            with suppress(StorageFull):  # It stays behind, which is safe.
                 self._slot.write(self.log_start_offset, self.durable_offset)
             self._remove_when_durable(recovered.below_start)
             self._unsynced.hold(self._segments.view.segments[0].file)
@@ -105,7 +105,7 @@ class PartitionLog(ShrinkingLog):
         reserved = self._reservation.limit
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.gap = (self.log_end_offset, reserved)
-            with suppress(StorageFull):
+            with suppress(StorageFull):  # Appends are refused until there is room for it.
                 self._fill_gap()
         if self._is_written_mode and self.takes_appends:
             self._reservation.reserve_now(self.log_end_offset)

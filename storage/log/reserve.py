@@ -50,7 +50,7 @@ class Reserve:
             self._take()
 
     def _take(self) -> None:
-        with suppress(StorageFull):
+        with suppress(StorageFull):  # What is there is kept, and the next call goes on.
             self._make_file()
             for pos in range(0, self._size_bytes, self._piece_bytes):
                 self._take_piece(pos)

@@ -125,7 +125,7 @@ class SegmentSet:
         place = self._known(segment, offset)
         index = segment.index_in_memory
         if place is None and index is not None:
-            with suppress(BadIndex):
+            with suppress(BadIndex):  # The estimate is rougher then.
                 place = index.floor(offset) or (segment.base_offset, SEGMENT_HEADER_BYTES)
         return otherwise if place is None else place[1]
 

@@ -150,7 +150,7 @@ class Packer:
     def _upload(self, todo: Plan, upload: Upload) -> None:
         """Put one segment and its index. One that cannot be read now is left for another cycle."""
         shard, segment = todo.shard, upload.segment
-        with suppress(FileGone, Fault, StorageFull, OSError):
+        with suppress(FileGone, Fault, StorageFull, OSError):  # As said: another cycle takes it.
             index, max_us = self._index(segment)
             data = bytes(read_whole(segment.file, segment.size, 0))
             row = SegmentRow(
@@ -281,7 +281,7 @@ class Packer:
         nothing to change asks whether it was done. Raises Fenced.
         """
         for pause_s in pauses():
-            with suppress(LedgerUnanswered):
+            with suppress(LedgerUnanswered):  # It is asked again.
                 if do():
                     return
                 state, _ = self._ledger.session_state(shard.owned.session)

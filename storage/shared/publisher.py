@@ -214,7 +214,7 @@ class Publisher:
 
     def _stalled(self) -> None:
         """The object store has not answered for long: where others reach it, let them go on."""
-        with suppress(LedgerUnanswered):
+        with suppress(LedgerUnanswered):  # Nobody knows; the next pause asks again.
             mine = self._identity.session
             reached = [
                 row.store_silent_ms
@@ -290,7 +290,7 @@ def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience)
             objects.put(name, data)
             return
         except ObjectExists:
-            with suppress(StoreUnanswered, ObjectMissing):
+            with suppress(StoreUnanswered, ObjectMissing):  # It is put once more.
                 check_same(objects, name, data)
                 return
         except StoreUnanswered as error:

@@ -215,7 +215,7 @@ class Session:
         than a lease must not look like a broker that is gone.
         """
         while not self._stop.is_set():
-            with suppress(StoreUnanswered, ObjectMissing):
+            with suppress(StoreUnanswered, ObjectMissing):  # Told by the beats.
                 self.objects.size(CLUSTER_NAME)
                 self._store_answered = True
             self._stop.wait(STORE_LOOK_S)
@@ -305,7 +305,7 @@ class Session:
     def leave(self) -> None:
         """End the session in good order: everything is published, others may take over at once."""
         self._stop.set()
-        with suppress(LedgerUnanswered, LedgerRefused):
+        with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
             self.ledger.leave(self.number)
 
     def close(self) -> None:

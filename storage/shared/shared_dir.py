@@ -93,7 +93,7 @@ class SharedDir(DataDir):
             shared = cls(path, files, lock_fd)
             shared._prepare()
             shared._begin(session, settings)
-        except BaseException:
+        except BaseException:  # Whatever it was, the lock is given back.
             os.close(lock_fd)
             raise
         return shared

@@ -47,7 +47,7 @@ class JournalRepair:
             self._start = records.start(self._survey)
         except NoSnapshotEnd as error:
             self._unended = error
-        with suppress(NoSnapshotEnd):
+        with suppress(NoSnapshotEnd):  # Nothing is superseded by one without an end.
             records.forget_superseded(self._survey, records.start(self._survey))
         self._left_out: list[DamagedLog] = []
         self.journal = StoredJournal(records.records(self._survey, self._start), records.damage)

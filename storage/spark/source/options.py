@@ -131,7 +131,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fail_on_loss=_switch(options, "failOnDataLoss", default=True),
         min_partitions=_count(options, "minPartitions"),
         records_max=_count(options, "maxRecordsPerPartition"),
-        corrupt=corrupt,  # type: ignore[arg-type]
+        corrupt=corrupt,  # type: ignore[arg-type]  # One of the three, as checked above.
         dead_letters=dead_letters,
         filter_pushdown=_switch(options, "filterPushdown"),
         limits=_limits(options) if streaming else TriggerLimits(),

@@ -127,4 +127,6 @@ def test_what_is_no_definition_is_refused(data, kind):
 
 
 def test_definitions_of_plain_types_are_not_looked_at():
+    with pytest.raises(BadDefinition):
+        check_definition(SchemaMeta(JSON, "n", b"null", {}))
     check_definition(SchemaMeta(STRING, "n", b"null", {}))

@@ -19,7 +19,6 @@ async def sent(response) -> tuple[dict[bytes, bytes], list[bytes]]:
         if message["type"] == "http.response.start":
             head.update(message["headers"])
         else:
-            assert message["more_body"] or not pieces or pieces[-1] is not None
             pieces.append(message["body"])
 
     await response({}, None, send)
