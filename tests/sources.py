@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,11 +26,20 @@ class Source:
     functions: list[Function] = field(default_factory=list)  # Methods and nested ones too.
     classes: list[ast.ClassDef] = field(default_factory=list)
     attributes: list[ast.Attribute] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)  # Names read, and texts, which name fields.
 
     def __post_init__(self) -> None:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Attribute):
                 self.attributes.append(node)
+                if isinstance(node.ctx, ast.Load):
+                    self.used.add(node.attr)
+            elif isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Load):
+                    self.used.add(node.id)
+            elif isinstance(node, ast.Constant):
+                if isinstance(node.value, str) and " " not in node.value:
+                    self.used.update(re.findall(r"\w+", node.value))
             elif isinstance(node, Function):
                 self.functions.append(node)
             elif isinstance(node, ast.Import):
@@ -43,6 +53,16 @@ class Source:
     @property
     def package(self) -> str:
         return self.path.split("/")[0]
+
+    def defined(self) -> Iterator[tuple[int, str]]:
+        """Line and name of functions and classes anywhere, and of what the module sets."""
+        for node in (*self.functions, *self.classes):
+            yield node.lineno, node.name
+        for node in self.tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AnnAssign):
+                targets = [node.target]
+            yield from ((node.lineno, one.id) for one in targets if isinstance(one, ast.Name))
 
     def _base(self, node: ast.ImportFrom) -> str:
         if node.level == 0:

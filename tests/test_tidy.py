@@ -327,6 +327,47 @@ def test_no_drawer_for_everything() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+# Hypercorn's name for it; a count that only tests ask for; a limit that follows from others.
+USED_BY_OTHERS = {"spawn_app", "open_count", "LOOKED_AT_MAX"}
+COMMAND_LINE = "broker/cli/"  # Its functions are named by their decorators.
+
+
+def test_nothing_is_defined_that_the_product_does_not_use() -> None:
+    """But methods that a library calls: those of classes with a base that is not of the house."""
+    used = {*USED_BY_OTHERS, *called_by_libraries()}.union(*(source.used for source in product()))
+    for path in ("pyproject.toml", "storage/codecs/speedups.c"):
+        used.update(re.findall(r"\w+", (ROOT / path).read_text()))
+    offenders = [
+        f"{source.path}:{line} {name}"
+        for source in product()
+        if not source.path.startswith(COMMAND_LINE)
+        for line, name in source.defined()
+        if name not in used and not name.startswith("__")
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def called_by_libraries() -> Iterator[str]:
+    classes = [node for source in product() for node in source.classes]
+    bases = {node.name: [ast.unparse(base) for base in node.bases] for node in classes}
+    for node in classes:
+        if any(base not in bases and base not in NO_LIBRARY for base in bases_of(node.name, bases)):
+            yield from (one.name for one in node.body if isinstance(one, Function))
+
+
+NO_LIBRARY = {
+    *("abc.ABC", "enum.Enum", "enum.IntEnum", "StrEnum", "Generic", "NamedTuple", "Protocol"),
+    *("Exception", "OSError", "ValueError", "errors.NotAuthorized", "msgspec.Struct"),
+}
+
+
+def bases_of(name: str, bases: Mapping[str, list[str]]) -> Iterator[str]:
+    """Of a class, and of its bases."""
+    for base in bases.get(name, ()):
+        yield base.split("[")[0]
+        yield from bases_of(base, bases)
+
+
 TEXT_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".txt", ".proto", ".tsv", ".json", ".sh", ""}
 BESIDES = ("docs", "requirements", ".ci")
 
