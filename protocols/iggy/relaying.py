@@ -29,6 +29,7 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.placement import Owner
     from broker.server.connection import Connection
+    from broker.topics.topic import Topic
     from protocols.iggy.context import Answer, Context
 
 # A frame: length of what follows, length of its `About`, that, then the client's frame.
@@ -38,6 +39,9 @@ ANSWER = struct.Struct(">BII")
 DONE, MOVED = 0, 1
 
 ABOUT_BYTES_MAX: Final = 64 * 1024
+FRAME_BYTES_MAX: Final = HEAD.size + ABOUT_BYTES_MAX + SEND_BYTES_MAX
+# A poll's answer has 16 MiB, or one message, which came in a frame of 32.
+ANSWER_BYTES_MAX: Final = 2 * SEND_BYTES_MAX
 # For an owner to be there: one that was killed is followed a lease (5 s) and what taking takes
 # later.
 FIND_S: Final = 10.0
@@ -65,7 +69,7 @@ class Link:
         self.stream = stream
         self.joined: list[Membership] = []
 
-    async def ask(self, about: About, frame: bytes) -> bytes | None:
+    async def ask(self, about: About, frame: bytes) -> Buffer | None:
         """The answer to a frame; None where that broker is not the owner. Raises EndConnection
         where there is no answer.
         """
@@ -75,6 +79,8 @@ class Link:
             with trio.fail_after(ANSWER_S):
                 await self.stream.send_all(HEAD.pack(size, len(told)) + told + frame)
                 what, joined, length = ANSWER.unpack(await self._receive(ANSWER.size))
+                if joined + length > ANSWER_BYTES_MAX:
+                    raise trio.BrokenResourceError(f"an answer of {joined + length} bytes")
                 self.joined = msgspec.msgpack.decode(
                     await self._receive(joined), type=list[Membership]
                 )
@@ -83,14 +89,15 @@ class Link:
             raise EndConnection(f"the owner of a topic does not answer: {error}") from error
         return None if what == MOVED else answer
 
-    async def _receive(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            piece = await self.stream.receive_some(size - len(data))
-            if not piece:
+    async def _receive(self, size: int) -> bytearray:
+        data = bytearray(size)
+        left = memoryview(data)
+        while left:
+            taken = await self.stream.socket.recv_into(left)
+            if not taken:
                 raise trio.BrokenResourceError("the connection has ended")
-            data += piece
-        return bytes(data)
+            left = left[taken:]
+        return data
 
 
 class Relays:
@@ -99,8 +106,9 @@ class Relays:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._links: dict[int, Link] = {}
+        self._homeless: list[Membership] = []  # Of links that were dropped: no owner has them.
 
-    async def answer(self, standing: Standing, frame: bytes, node: int) -> bytes | None:
+    async def answer(self, standing: Standing, frame: bytes, node: int) -> Buffer | None:
         """What the owner of a topic, node `node`, answers to a frame; None where it is not the
         owner. Raises OwnedElsewhere where it cannot be reached; EndConnection.
         """
@@ -109,33 +117,44 @@ class Relays:
             name = self._context.connection.listener_name
             link = Link(await self._context.broker.siblings.relay(node, name))
             self._links[node] = link
-        try:
-            answer = await link.ask(self._about(standing, node, link), frame)
-        except BaseException:  # Cancelled too: an answer to come would be another frame's.
-            await self._drop(node)
-            raise
-        if answer is None:
-            await self._drop(node)
-        return answer
-
-    def _about(self, standing: Standing, node: int, link: Link) -> About:
-        context = self._context
-        principal = context.connection.principal
         joined = [
             one for one in self._memberships() if self._is_at(one, node) and one not in link.joined
         ]
+        try:
+            answer = await link.ask(self._about(standing, joined), frame)
+        except BaseException:  # Cancelled too: an answer to come would be another frame's.
+            self._drop(node)
+            raise
+        if answer is None:
+            self._drop(node)
+        else:
+            self._handed_over(joined, link)
+        return answer
+
+    def _about(self, standing: Standing, joined: list[Membership]) -> About:
+        context = self._context
+        principal = context.connection.principal
         roles = sorted(principal.roles)
         user_id = context.client.user_id
         return About(principal.name, roles, principal.is_anonymous, user_id, standing, joined)
 
+    def _handed_over(self, joined: list[Membership], link: Link) -> None:
+        """An owner has these memberships now, and nobody else may: who leaves the group there
+        is in it nowhere.
+        """
+        for node, other in [*self._links.items()]:
+            if other is not link and any(one in other.joined for one in joined):
+                self._drop(node)
+        self._homeless = [one for one in self._homeless if one not in joined]
+        groups, client_id = self._context.shared.groups, self._context.client.client_id
+        for topic, group in joined:
+            found = _find(self._context, topic)
+            if found is not None:
+                groups.leave(found.meta.topic_id, group, client_id)
+
     def _memberships(self) -> list[Membership]:
-        context = self._context
         found = [one for link in self._links.values() for one in link.joined]
-        for topic_id, name in context.shared.groups.joined(context.client.client_id):
-            topic = context.broker.topics.find_by_id(topic_id)
-            if topic is not None:
-                found.append((topic.name.full, name))
-        return found
+        return [*dict.fromkeys([*found, *self._homeless, *_joined_here(self._context)])]
 
     def _is_at(self, one: Membership, node: int) -> bool:
         owner = self._owner(one)
@@ -146,29 +165,49 @@ class Relays:
 
     def come_home(self) -> None:
         """Be a member here of groups whose topics this broker has got since."""
-        context = self._context
-        for link in self._links.values():
-            for one in [one for one in link.joined if self._owner(one) is None]:
-                link.joined.remove(one)
-                _join(context, one)
+        for node, link in [*self._links.items()]:
+            if any(self._owner(one) is None for one in link.joined):
+                self._drop(node)
+        homeless, self._homeless = self._homeless, []
+        for one in homeless:
+            if self._owner(one) is None:
+                _join(self._context, one)
+            else:
+                self._homeless.append(one)
 
-    async def _drop(self, node: int) -> None:
+    def _drop(self, node: int) -> None:
+        """End the connection to an owner, where the client is in no group from then on."""
         link = self._links.pop(node, None)
         if link is not None:
-            await trio.aclose_forcefully(link.stream)
+            link.stream.socket.close()
+            self._homeless += [one for one in link.joined if one not in self._homeless]
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """The client is gone."""
         for node in [*self._links]:
-            await self._drop(node)
+            self._drop(node)
+
+
+def _find(context: Context, topic: str) -> Topic | None:
+    return context.broker.topics.find(TopicName(*topic.split("/", 2)))
 
 
 def _join(context: Context, one: Membership) -> None:
-    topic = context.broker.topics.find(TopicName(*one[0].split("/", 2)))
+    topic = _find(context, one[0])
     if topic is not None:
         gently = context.dialect.habits.joins_gently
         groups, client_id = context.shared.groups, context.client.client_id
         groups.join(topic.meta.topic_id, one[1], client_id, gently=gently)
+
+
+def _joined_here(context: Context) -> list[Membership]:
+    """The client's memberships at this broker."""
+    found = []
+    for topic_id, name in context.shared.groups.joined(context.client.client_id):
+        topic = context.broker.topics.find_by_id(topic_id)
+        if topic is not None:
+            found.append((topic.name.full, name))
+    return found
 
 
 class RelayingSession(IggySession):
@@ -202,6 +241,7 @@ class RelayingSession(IggySession):
                 self._fail_frame(frame, error)
                 return
             await trio.sleep(LOOK_S)
+            relays.come_home()
             try:
                 waited = begin(IggySession._serve(self, memoryview(bytearray(frame))))
                 if waited is not None:
@@ -220,7 +260,7 @@ class RelayingSession(IggySession):
     async def closed(self) -> None:
         """As `IggySession.closed`, for the owners of topics too."""
         if self._relays is not None:
-            await self._relays.close()
+            self._relays.close()
         await super().closed()
 
     _relays: Relays | None = None
@@ -253,7 +293,7 @@ class RelayedSession(IggySession):
         if len(view) < HEAD.size:
             return None
         size, about = HEAD.unpack_from(view)
-        if size > SEND_BYTES_MAX + ABOUT_BYTES_MAX + HEAD.size or about > size:
+        if size > FRAME_BYTES_MAX or about + HEAD.size - 4 > size:
             raise ProtocolError(f"a relayed frame of {size} bytes")
         return 4 + int(size)
 
@@ -265,7 +305,10 @@ class RelayedSession(IggySession):
         except msgspec.MsgspecError as error:
             raise ProtocolError(str(error)) from error
         self._be(about)
-        return begin(self._answered(frame[HEAD.size + size :]))
+        own = frame[HEAD.size + size :]
+        if self._machine.frame_size(own) != len(own):
+            raise ProtocolError(f"{len(own)} bytes are not one frame")
+        return begin(self._answered(own))
 
     def _be(self, about: About) -> None:
         context = self._context
@@ -298,13 +341,7 @@ class RelayedSession(IggySession):
 
     def joined(self) -> list[Membership]:
         """The client's memberships here."""
-        context = self._context
-        found = []
-        for topic_id, name in context.shared.groups.joined(context.client.client_id):
-            topic = context.broker.topics.find_by_id(topic_id)
-            if topic is not None:
-                found.append((topic.name.full, name))
-        return found
+        return _joined_here(self._context)
 
     def begin_relayed(self, connection: Connection) -> RelayedSession:
         """Have answers go the way of relayed ones."""

@@ -62,6 +62,14 @@ class UserBook:
         APPLY[type(change)](self, change)
         self.version += 1
 
+    def clear(self) -> None:
+        """Nothing is there, until it is applied again: who holds this book sees that."""
+        for table in (self.grants, self._grants_of, self._by_id, self._by_name, self._by_token):
+            table.clear()
+        self.next_user_id = ROOT_USER_ID + 1
+        self.version += 1
+        self.grants_version += 1
+
     def changes(self) -> Iterator[UserChange]:
         """Everything as changes, for a snapshot."""
         yield UsersCounted(self.next_user_id)

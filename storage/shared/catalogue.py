@@ -126,10 +126,12 @@ class SharedCatalogue(Catalogue):
         return ChangeJournal(journal, CatalogueChange, "catalogue")
 
     def _restart(self, changes: Changes) -> None:
-        kept = self._by_id, self._producers
+        kept, users = (self._by_id, self._producers), self.users
         self._touched.topics.update(self._topics)
         self._touched.namespaces.update(self._namespaces)
         self._begin()
+        users.clear()  # Logins and permissions hold on to it.
+        self.users = users
         self._producers = kept[1]
         changes.replay(self._apply_main)
         for topic_id, meta in self._by_id.items():

@@ -5,6 +5,7 @@ import pytest
 from storage.log.committer import Committer
 from storage.metadata.catalogue import SCOPE_BITS
 from storage.metadata.catalogue_records import TenantGone, TenantSet
+from storage.metadata.user_records import Grant, Granted, UserMeta, UserSet
 from storage.shared.catalogue import NotOwned, SharedCatalogue
 from storage.shared.journal import LedgerJournal
 from storage.shared.ledger import SNAPSHOT
@@ -104,3 +105,24 @@ def test_tenants_are_followed_and_go_on_at_the_next_owner_over_a_snapshot():
     for catalogue in (follower, next_owner):
         assert [*catalogue.tenants] == ["acme", "large"]
         assert catalogue.tenants.admin_roles("acme") == ["boss"]
+
+
+def test_who_holds_the_users_sees_them_whoever_owns_the_catalogue():
+    """Logins and permissions were made with the book of the start."""
+    rows = Rows()
+    committer = Committer(None, keeper=rows)
+    first, follower, next_owner = (SharedCatalogue(SHARDS) for _ in range(3))
+    books = [one.users for one in (first, follower, next_owner)]
+    first.own(LedgerJournal(0, 2, [], committer), now_us=1)
+    first.change_users(UserSet(UserMeta(7, "bob", "", 1, True, [])))
+    granted = Grant("bob", "produce", "topic public/default/t")
+    first.change_users(Granted(granted))
+    committer.commit()
+    follower.follow(rows.rows[:1])
+    before = follower.users.version, follower.users.grants_version
+    follower.follow_anew(rows.rows)
+    next_owner.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
+    for book in books:
+        assert [user.name for user in book.all()] == ["bob"] and book.grants_of("bob") == [granted]
+        assert book.find("bob") is book.by_id(7) and book.next_user_id == 8
+    assert follower.users.version > before[0] and follower.users.grants_version > before[1]
