@@ -150,7 +150,7 @@ class Broker:
             expired=self.metrics.expired,
         )
 
-    # What is otherwise among other brokers.
+    # What a broker of a cluster does otherwise.
 
     def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
         """Who owns what, the catalogue, and the cursors."""
@@ -281,7 +281,7 @@ class Broker:
         self.stop()
 
     async def _hand_over(self) -> None:
-        """Nothing: nobody else could take it."""
+        """Nothing to do: there is no other broker."""
 
     def stop(self) -> None:
         """Begin to stop: long polls are answered with what there is, and nothing new waits."""
@@ -325,7 +325,7 @@ class Broker:
             self.seldom.warning("login_refused", cause=f"{way} {at}", way=way, host=host_of(at))
 
     async def has_room(self) -> bool:
-        """Whether a small record can be stored, as last seen a moment ago."""
+        """Whether there was room for a small record a moment ago."""
         return await self._partitions.has_room()
 
     def now_us(self) -> int:
@@ -350,7 +350,7 @@ class Broker:
         return journal
 
     def _listen(self) -> None:
-        """Have each part hear of what others do."""
+        """Connect the parts that must hear of changes in others."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.live)

@@ -19,19 +19,19 @@ STEPS_TOGETHER: Final = 100
 
 
 class Closing:
-    """Works off what is added, in order. As much as there is to be closed, and no more."""
+    """A queue of steps, run in order; as long as there are consumers and producers to close."""
 
     def __init__(self) -> None:
         self._left: deque[Iterator[None]] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
 
     def add(self, steps: Iterator[None]) -> None:
-        """Go through these steps soon, others being served between them."""
+        """Run these steps soon; others are served between them."""
         self._left.append(steps)
         self._arrived.unpark_all()
 
     async def run(self) -> None:
-        """Work off, until cancelled."""
+        """Run what is added, until cancelled."""
         while True:
             while self._left:
                 self._go_on(self._left[0])

@@ -3,7 +3,7 @@ mix.
 
 Counters here are plain objects that cost a tenth of a microsecond; families are made of them
 when somebody scrapes, and only then is the Prometheus client imported. What the log itself knows
-(offsets, sizes, backlogs) is read from it by whoever answers the scrape.
+(offsets, sizes, backlogs) is read from it by the handler of the scrape.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Metrics:
         self.number("braidlog_records_left_out", protocol, topic).value += records
 
     def snapshot(self) -> Snapshot:
-        """All of it as it is now, for whoever renders `/metrics`, in any thread."""
+        """All of it as it is now, for the code that renders `/metrics`, in any thread."""
         return Snapshot(
             [(name, labels, number.value) for (name, labels), number in self._numbers.items()],
             {name: _Sizes.of(one) for name, one in self._histograms.items()},

@@ -40,7 +40,7 @@ class Access:
         refused: Callable[[Principal], object] = lambda principal: None,
     ) -> None:
         """`audit` is told of each answer, `quotas` of each topic that may be made; `refused` is
-        called with whoever may not do something.
+        called with the principal that is refused.
         """
         self._refused = refused
         self.rules = rules

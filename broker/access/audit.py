@@ -1,6 +1,6 @@
 """The audit log: who did what, from where, on what, and whether they were allowed to.
 
-JSON lines in a file of their own. Noting costs a look into a table; a task writes the lines in a
+JSON lines in a file of their own. Noting costs one table lookup; a task writes the lines in a
 thread. What repeats is told once a minute with its count, so that neither a busy client nor a
 hostile one can fill the disk. Knows no protocol and no rule.
 """
@@ -21,7 +21,7 @@ from broker.config.logging import ThrottledLog
 from broker.threads import run_in_thread
 
 FILE: Final = "audit.jsonl"  # in the data directory, where the settings name no other
-# Between two lines that say the same: a minute is what somebody who looks into a case needs.
+# Between two lines that say the same: a minute is enough to look into a case.
 REPEAT_S: Final = 60.0
 # Different lines remembered for that, some 500 bytes each.
 REMEMBERED_MAX: Final = 10_000
@@ -79,7 +79,7 @@ class AuditLog:
     def decided(
         self, principal: Principal, at: str, action: Action, resource: Resource, *, allowed: bool
     ) -> None:
-        """An action was allowed or refused; `at` is the protocol and the client's host."""
+        """Note an allowed or refused action; `at` is the protocol and the client's host."""
         if not self.is_on:
             return
         key = (principal, at, action, resource, allowed)
@@ -96,7 +96,7 @@ class AuditLog:
             )
 
     def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:
-        """Somebody proved to be who they say, or did not. `name` is empty where nothing told it."""
+        """Note a login that succeeded or failed. `name` is empty where the client gave none."""
         if not self.is_on:
             return
         count = self._count((name, at, way, allowed))
@@ -104,12 +104,12 @@ class AuditLog:
             self._note("login", name, at, way=way, allowed=allowed, count=count)
 
     def changed(self, principal: Principal, at: str, what: str, on: str) -> None:
-        """Somebody changed users, tokens or permissions. Each change is a line of its own."""
+        """Note a change of users, tokens or permissions. Each change is a line of its own."""
         if self.is_on:
             self._note("change", principal.name, at, what=what, on=on)
 
     def reopen(self) -> None:
-        """Begin the file again under its name, after somebody has moved it away."""
+        """Open the file again, after somebody has moved it away."""
         self._reopen = True
 
     async def run(self) -> None:
@@ -184,7 +184,7 @@ class AuditLog:
             self._seldom.error("audit_not_written", cause="audit", reason=error.strerror)
 
     def _opened(self) -> int:
-        """The file, begun anew where it had grown too large. Raises OSError."""
+        """The file; a new one if it had grown too large. Raises OSError."""
         assert self._path is not None
         if self._descriptor is None:
             self._descriptor = os.open(self._path, FLAGS, 0o600)

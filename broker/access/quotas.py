@@ -1,7 +1,7 @@
 """Limits of each principal: connections, requests and bytes a second, topics made an hour.
 
-Whoever is over a rate is not refused but slowed down: its connections are read again once its debt
-is paid. Anonymous clients have no limits of their own. Knows no connection and no protocol.
+A principal over its rate is not refused but slowed down: its connections are read again once its
+debt is paid. Anonymous clients have no limits of their own. Knows no connection and no protocol.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class _Rule:
     pattern: Pattern
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        # Whoever may do something with a topic may see it.
+        # Who may do anything with a topic may see it.
         if self.word in (ADMIN, action.value) or action is Action.DESCRIBE:
             return self.pattern.covers(resource)
         return False

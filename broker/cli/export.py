@@ -207,7 +207,7 @@ def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
 
 
 def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> None:
-    """One export, or one after the other until somebody stops it."""
+    """Export once, or again and again until the program is stopped."""
     from storage.spark.export import run_export
 
     while True:

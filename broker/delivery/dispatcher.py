@@ -2,8 +2,8 @@
 acknowledging, resets.
 
 A `Dispatcher` exists while consumers are attached, and has one task, the pump (`run`): it reads
-ahead for all consumers, skips what is acknowledged, and hands entries to whoever may have them.
-Subclasses decide who that is and what comes back. Knows no protocol command and no socket.
+ahead for all consumers, skips what is acknowledged, and hands entries to consumers. Subclasses
+decide which consumer gets an entry and what comes back. Knows no protocol command and no socket.
 """
 
 from __future__ import annotations

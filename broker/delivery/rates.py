@@ -1,4 +1,4 @@
-"""What a consumer is given a second, for whoever watches it. Knows no protocol."""
+"""What a consumer is given a second, for those who watch it. Knows no protocol."""
 
 from __future__ import annotations
 

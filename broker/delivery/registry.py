@@ -106,7 +106,7 @@ class Dispatchers:
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """The consumers of partitions that are gone go too, soon: nobody joins them from now on,
-        and nothing more is read for them. Those of a terminated topic hear of its end.
+        and nothing more is read for them. Those of a terminated topic are told of its end.
         """
         if event is TopicEvent.TERMINATED:
             numbers = {partition.partition_id for partition in topic.partitions}
@@ -186,7 +186,7 @@ class Dispatchers:
         with scope:
             try:
                 await dispatcher.run()
-            except OwnedElsewhere:  # Its shard was given up: clients look for it anew.
+            except OwnedElsewhere:  # Its shard was given up: clients look for it again.
                 for consumer in _let_off(dispatcher):
                     consumer.disconnect()
             except Exception:  # A bug ends this delivery and its consumers, nothing else.

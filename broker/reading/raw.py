@@ -1,6 +1,6 @@
 """Stored batches as they are, for readers that decode by themselves: Spark's network fetcher.
 
-Each is its header, sealed anew with salt 0 (a segment's own is told nobody), the positions table
+Each is its header, sealed again with salt 0 (a segment's own is told nobody), the positions table
 and the body, byte for byte (storage/FORMAT.md section 3). Knows partitions, no protocol.
 """
 

@@ -1,4 +1,4 @@
-"""Reads a partition in the format of whoever reads. Knows formats only through the codec
+"""Reads a partition in the format that the reader wants. Knows formats only through the codec
 interface.
 
 Stored in that format already: the bytes as they are, from the right entry on. Stored in another:

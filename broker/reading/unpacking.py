@@ -1,4 +1,4 @@
-"""Where bodies are unpacked and packed: in threads, a few at a time, whoever asks.
+"""Where bodies are unpacked and packed: in threads, a few at a time, for any caller.
 
 One body may unpack to 64 MiB however small it is, so what runs at the same time bounds the memory
 that all clients together can make the broker take. Knows no format and no partition.

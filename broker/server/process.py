@@ -42,7 +42,7 @@ EXIT_FAILED, EXIT_USAGE = 1, 2
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # Their numbers in glibc's malloc.h.
 # glibc begins with 128 KiB for both. A read of the log and an answer are made in pieces of some
-# 100 to 500 KiB, and the kernel clears a piece that comes from it anew: a seventh of the processor
+# 100 to 500 KiB, and the kernel clears such a piece each time: a seventh of the processor
 # time of Pulsar's batches for Kafka.
 MMAP_THRESHOLD_BYTES, TRIM_THRESHOLD_BYTES = 512 * KIB, 1024 * KIB
 
@@ -239,7 +239,7 @@ async def _watch_signals(
     broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """The first signal to stop drains, the second ends the process: nothing durable depends on its
-    end. SIGHUP reads the certificates again, and begins the audit log's file anew.
+    end. SIGHUP reads the certificates again, and begins the audit log's file again.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as leaving:

@@ -72,7 +72,7 @@ class HoldingSession(Session, Protocol):
 
 
 def holds_rights(session: Session) -> TypeGuard[HoldingSession]:
-    """Whether the session has to hear of changed permissions."""
+    """Whether the session must be told of changed permissions."""
     return hasattr(session, "access_changed")
 
 

@@ -24,7 +24,7 @@ from broker.server.receive_buffer import BufferPool
 
 
 async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:
-    """Have all connections hear of changed users and permissions ACCESS_SWEEP_S later at the most,
+    """Tell all connections of changed users and permissions ACCESS_SWEEP_S later at the most,
     until cancelled. `version` rises with each change, so that nothing is asked while none is made.
     """
     seen = version()

@@ -2,7 +2,7 @@
 backlog quota keeps producers out or moves the slowest subscriptions on. As Apache Pulsar's
 PersistentMessageExpiryMonitor and BacklogQuotaManager; both are settings of topics and namespaces.
 
-Looks at every topic from time to time. Knows no protocol: who produces hears of a full backlog.
+Looks at every topic from time to time. Knows no protocol: producers are told of a full backlog.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ class Partition:
 
     def renamed(self, topic: TopicMeta) -> Partition:
         """This partition under the topic's new name, over the same log; `remove` is due for this
-        one. Readers of the new one hear of what was appended through this one, too.
+        one. Readers of the new one are told of what was appended through this one, too.
         """
         heir = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
         heir.unreadable = self.unreadable

@@ -392,7 +392,7 @@ class Topics:
 
     def replace(self, topic: Topic, meta: TopicMeta) -> Topic:
         """The topic has another name: a new object, with new partitions over the same logs, stands
-        for it from now on; the old one is as deleted. Listeners hear of both within this call.
+        for it from now on; the old one is as deleted. Listeners are told of both within this call.
         """
         heir = self._named(meta)
         heir.ticket = topic.ticket

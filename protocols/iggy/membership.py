@@ -1,7 +1,7 @@
 """Consumer groups whose partitions the broker deals out: who is a member, and whose turn is which
 partition.
 
-Whoever leaves has everything dealt anew. Whoever joins, in the later dialects, is given no more
+Whoever leaves has everything dealt again. Whoever joins, in the later dialects, is given no more
 than its share, and a partition that was polled and not committed stays with its owner until that
 commits, for REVOKE_S at most. Membership lives in memory only and ends with the connection; which
 groups exist, and how far each has read, is in the catalogue and the cursor store. Knows no
@@ -52,7 +52,7 @@ class Member:
         return self.current
 
     def deal(self, partitions: list[int]) -> None:
-        """Give the member these partitions instead; its turns begin anew."""
+        """Give the member these partitions instead; its turns begin again."""
         self.partitions = partitions
         self.leaving = set()
         self.current = partitions[0] if partitions else None
@@ -89,7 +89,7 @@ class Group:
         self.members: dict[int, Member] = {}
         self.generation = 0  # Rises whenever a partition changes its owner.
         self._clock_s = clock_s
-        self._dealt: int | None = None  # Partitions at the last deal; None: all are dealt anew.
+        self._dealt: int | None = None  # Partitions at the last deal; None: all are dealt again.
         self._joined: list[Member] = []  # Since then, and wanting no more than their share.
         self._uncommitted: dict[int, int] = {}  # By partition: the offset after what was polled.
         self._moves: dict[int, Move] = {}  # By partition.
@@ -133,7 +133,7 @@ class Group:
                 self._finish(partition)
 
     def _deal_all(self, count: int) -> None:
-        """Partition `i` goes to member `i mod m`, and every member's turns begin anew."""
+        """Partition `i` goes to member `i mod m`, and every member's turns begin again."""
         members = list(self.members.values())
         for number, member in enumerate(members):
             member.deal(list(range(number, count, len(members))))

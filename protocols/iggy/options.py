@@ -34,7 +34,7 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise ValueError(f"password_file: the first line of {self.password_file} is empty")
 
     def password(self) -> str:
-        """The password, read anew each time so that it can be changed.
+        """The password, read again each time so that it can be changed.
 
         Raises OSError, UnicodeDecodeError.
         """

@@ -82,7 +82,7 @@ async def _send_large(
     context: Context, request: m.SendMessages, topic: Topic, partition: Partition
 ) -> Answer:
     """The same with the body made in a thread, one at a time: a million small messages in one SEND
-    take a second. Offsets stand in it, so it is made anew if somebody else was quicker; after the
+    take a second. Offsets stand in it, so it is made again if somebody else was quicker; after the
     first time other SENDs to the partition wait.
     """
     gated = context.shared.gated

@@ -83,7 +83,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.ProducerFenced: Code.INVALID_PRODUCER_EPOCH,
     errors.TopicInUse: Code.UNKNOWN,
     errors.TopicTerminated: Code.POLICY_VIOLATION,
-    # Retriable: the client asks for metadata anew.
+    # Retriable: the client asks for metadata again.
     errors.Conflict: Code.LEADER_NOT_AVAILABLE,
     errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,

@@ -107,7 +107,7 @@ class Group:
     # Joining.
 
     def admit(self, request: JoinGroupRequest, client: Client, now: float) -> Member:
-        """Take in a member, or what it says anew; it has joined then. Raises Refused."""
+        """Add a member, or take over what it says now; it has joined then. Raises Refused."""
         protocols = _protocols(request.protocols)
         self._check_protocols(request, protocols)
         member_id = request.member_id or b""

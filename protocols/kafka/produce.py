@@ -74,7 +74,7 @@ def produce(context: Context, request: ProduceRequest) -> Steps[Answer | None]:
     context.written_ticket = max(context.written_ticket, producing.ticket)
     if request.acks != 0:
         return Answer(ProduceReply(topics), producing.ticket)
-    if failed:  # The only way to tell such a client, which then asks for metadata anew.
+    if failed:  # The only way to tell such a client, which then asks for metadata again.
         raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
     return None
 

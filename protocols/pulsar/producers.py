@@ -97,13 +97,13 @@ def _open(
             raise Refused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
-        # A client whose SEND is refused connects again, and its own timeout begins anew with every
+        # A client whose SEND is refused connects again, and its own timeout begins again with every
         # success (C++ and all that are made of it): it would never hear that the disk is full.
         if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
             work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        if is_remembered and _known_sequences(partition) is None:  # The topic was made anew since.
+        if is_remembered and _known_sequences(partition) is None:  # The topic was made again since.
             work = partial(_open_remembered, client, command)
             client.lanes.in_order((LANE, command.producer_id), work)
             return

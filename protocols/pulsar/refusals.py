@@ -1,4 +1,4 @@
-"""Commands that are not served or cannot be understood: each is answered with Pulsar's own error.
+"""Commands that are not served or cannot be parsed: each is answered with Pulsar's own error.
 
 Transactions are refused as by an Apache broker that has them switched off.
 """

@@ -38,7 +38,7 @@ class Served:
     """How one command is served, and what its client must be allowed to do."""
 
     handler: Handler
-    action: Action | None = None  # None: whoever is connected may do it.
+    action: Action | None = None  # None: any connected client may do it.
 
 
 # The action is checked where the handler finds what the command names.

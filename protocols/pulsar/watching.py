@@ -28,7 +28,7 @@ LANE = "watcher"
 
 def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
     """Answer with the names that match, and send each later change. A watcher that the client has
-    already is begun anew: that is how it makes sure of what it knows.
+    already is begun again: that is how it makes sure of what it knows.
     """
     namespace = namespace_of(command.namespace)
     work = partial(_watch, client, command, namespace)

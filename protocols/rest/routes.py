@@ -52,7 +52,7 @@ class Served:
     """
 
     handler: Handler
-    action: Action | None  # None: whoever is connected may do it.
+    action: Action | None  # None: any connected client may do it.
     _: KW_ONLY
     body: type | None = None
     answer: type | None = None

@@ -1,6 +1,6 @@
 """The extension in C (`speedups.c`), where it was built. None: the Python code does it all.
 
-Whoever has a loop in both asks `SPEEDUPS` first, and goes on in Python where that gives None. With
+Code with a loop in both asks `SPEEDUPS` first, and goes on in Python where that gives None. With
 BRAIDLOG_PURE set in the environment it is left out, for tests and comparisons.
 """
 

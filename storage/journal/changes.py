@@ -17,7 +17,7 @@ LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one 
 READABLE: Final = frozenset((b"\x01", b"\x02", b"\x03"))  # What is known here of each can be read.
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
-# A journal is written anew when what was added since the last snapshot is a quarter of that
+# A journal is rewritten when what was added since the last snapshot is a quarter of that
 # snapshot, and at least this, as a small state is not to be written often. A byte of single changes
 # takes three to four times as long to replay as one of a snapshot: a start then takes at most about
 # twice the time that the state itself takes (processor time for 100,000 cursors of a thousand
@@ -189,7 +189,7 @@ class ChangeJournal(Generic[ChangeT]):
         return body
 
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
-        """The record; of a later layout only with a change that programs of before do not know."""
+        """The record; of a later layout only with a change that earlier programs do not know."""
         layout = max((getattr(one, "LAYOUT", LAYOUT_VERSION) for one in changes), default=0)
         prefix = PREFIX if layout <= LAYOUT_VERSION else bytes([layout])
         return prefix + self._encoder.encode(changes)

@@ -93,7 +93,7 @@ class DataDir:
         try:
             os.makedirs(path, exist_ok=True)
             lock_fd = take_lock(path)
-        except FileExistsError as error:  # That is how `makedirs` says it.
+        except FileExistsError as error:  # What `makedirs` raises for it.
             reason = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             raise storage_error(reason, "use the data directory", path) from error
         except OSError as error:
@@ -243,7 +243,7 @@ class DataDir:
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
         """As `open_partition`, of a partition that the catalogue names. A folder that a crash left
-        with the topic's name of before gets the one that was prepared.
+        with the topic's earlier name gets the one that was prepared.
         """
         return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
 

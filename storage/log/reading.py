@@ -22,7 +22,7 @@ from storage.log.segment import Segment
 # Read beyond what was asked for: the header of a batch that fills the request exactly, and the
 # walk from an index entry to the batch wanted.
 SLACK_BYTES = 16 * 1024
-# Batches of one read, however small they are: each takes some microseconds of whoever reads.
+# Batches of one read, however small they are: each takes the reader some microseconds.
 READ_BATCHES_MAX = 2048
 
 

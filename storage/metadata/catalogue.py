@@ -397,7 +397,7 @@ class Catalogue:
         self._name(meta, name)
 
     def _name(self, before: TopicMeta, name: TopicName) -> None:
-        """A new meta: whoever holds the one of before still sees the name of before."""
+        """A new meta: whoever holds the earlier one still sees the earlier name."""
         there = self._topics.get(name)
         if there is not None:  # Its end was in a record that is lost.
             self._apply_topic_gone(TopicGone(there.topic_id))

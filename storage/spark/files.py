@@ -29,7 +29,7 @@ DEAD_BYTES_MAX = 16 << 20
 # Of rows decoded together, where bodies are large or have a crowd of records: usual ones have 8 MB.
 LARGE_BYTES = 12 << 20
 # Of the process: above it, and after large rows, Arrow gives back what it does not use. Else it
-# keeps that for the next row group: taking it from the kernel anew each time costs a tenth of an
+# keeps that for the next row group: taking it from the kernel again each time costs a tenth of an
 # export. Workers may hold 400 MB.
 RESIDENT_BYTES_MAX = 224 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

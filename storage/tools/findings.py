@@ -1,4 +1,4 @@
-"""What `log verify` has to say: typed lines, and what each log came to. Knows no terminal."""
+"""The results of `log verify`: typed findings, and a summary of each log. Knows no terminal."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ class Level(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One place where something is to be said.
+    """One place with something to report.
 
     `log` is what people call the log. The offsets `[offset, next_offset)` are those concerned;
     None where it is about no offsets.

@@ -98,7 +98,7 @@ class PartitionRepair:
 
     def _step_for_segment(self, segment: Segment, holes: Sequence[Hole]) -> Step:
         lines = [self._loss(hole) for hole in holes]
-        lines.append(f"  {segment.path} is copied to set-aside and written anew")
+        lines.append(f"  {segment.path} is copied to set-aside and rewritten")
         return Step(self._name, lines, lambda: self._rewrite(segment, holes))
 
     def _loss(self, hole: Hole) -> str:

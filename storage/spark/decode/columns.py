@@ -58,7 +58,7 @@ class HeaderSlices:
         return cls(rows, names, values, kinds)
 
     def where(self, keep: Array) -> "HeaderSlices":
-        """Only those of the rows that `keep` selects, numbered anew."""
+        """Only those of the rows that `keep` selects, renumbered."""
         kept = keep[self.rows]
         rows = (np.cumsum(keep) - 1)[self.rows[kept]]
         return HeaderSlices(rows, self.names.where(kept), self.values.where(kept), self.kinds[kept])
