@@ -1,7 +1,9 @@
-"""docs/limits.md names every limit that the code has: a constant that ends in MAX."""
+"""docs/limits.md names every limit of the code, a constant that ends in MAX, with its value."""
 
 import ast
+import importlib
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ NAME = re.compile(r"_MAX(_[A-Z]+)?$")
 # The largest value of a type or of a format, or what programs of their own (command line, Spark's
 # workers, tools) put into one table, file or request: nothing that a client of a broker meets.
 NO_LIMITS = re.compile(
-    r"^_|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|UINT32_MAX|UINT64_MAX|NUMBER_MAX"
+    r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|UINT32_MAX|UINT64_MAX|NUMBER_MAX"
     r"|OFFSET_MAX|DELTA_MAX|VARINT_BYTES_MAX|VARLONG_BYTES_MAX|TAG_BYTES_MAX|SUM_MAX|DIGITS_MAX|SEQUENCE_MAX|^RECORDS_MAX|^BYTES_MAX"
 )
 PROGRAMS = ("broker/cli", "storage/spark", "storage/tools")
@@ -27,12 +29,17 @@ def limits() -> Iterator[tuple[str, str]]:
             if file.startswith(PROGRAMS) or "/pb/" in file:
                 continue
             for node in ast.parse(path.read_text()).body:
-                target = node.targets[0] if isinstance(node, ast.Assign) else None
-                target = node.target if isinstance(node, ast.AnnAssign) else target
-                if not isinstance(target, ast.Name) or NO_LIMITS.search(target.id):
-                    continue
-                if NAME.search(target.id):
-                    yield file, target.id
+                for name in names_set(node):
+                    if NAME.search(name) and not NO_LIMITS.search(name):
+                        yield file, name
+
+
+def names_set(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement gives a value, one or several at once."""
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+    for target in targets:
+        yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +52,53 @@ def named() -> set[str]:
 def test_every_limit_has_a_row(named: set[str]) -> None:
     missing = [f"{file}: {name}" for file, name in limits() if name not in named]
     assert not missing, "\n".join(missing)
+
+
+PAGE = ROOT / "docs" / "limits.md"
+UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1, "ms": 0.001, "min": 60, "h": 3600}
+NUMBER = re.compile(rf"(\d+(?:,\d{{3}})*(?:\.\d+)?)(?:\^(\d+))?(?: ({'|'.join(UNITS)})\b)?")
+
+
+def rows() -> Iterator[tuple[list[str], set[float]]]:
+    """The constants of each row, and the values that it shows; times in seconds and milliseconds,
+    since a name ends in its unit.
+    """
+    for line in PAGE.read_text().splitlines():
+        cells = line.split(" | ")
+        if names := re.findall(r"`([A-Z][A-Z0-9_]+)`", cells[0]):
+            yield names, {value for found in NUMBER.findall(cells[1]) for value in values(*found)}
+
+
+def values(digits: str, power: str, unit: str) -> Iterator[float]:
+    number = float(digits.replace(",", "")) ** int(power or 1)
+    yield number
+    yield number * UNITS.get(unit, 1)
+    yield number * UNITS.get(unit, 1) * 1000
+
+
+@pytest.fixture(scope="module")
+def constants() -> dict[str, set[float]]:
+    """The numbers that modules of the product have under the names that the page shows."""
+    found: dict[str, set[float]] = defaultdict(set)
+    wanted = {name for names, _ in rows() for name in names}
+    for floor in FLOORS:
+        for path in (ROOT / floor).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            names = wanted & {one for node in tree.body for one in names_set(node)}
+            if names and not path.name.endswith("_pb2.py"):
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                module = vars(importlib.import_module(name))
+                for one in names:
+                    if isinstance(module[one], int | float):
+                        found[one].add(module[one])
+    return found
+
+
+def test_every_row_shows_a_limit_that_is_there(constants: dict[str, set[float]]) -> None:
+    wrong = [
+        f"{name}: {sorted(constants.get(name, ()))} in the code, {sorted(shown)} on the page"
+        for names, shown in rows()
+        for name in names
+        if not any(abs(one - two) < 1e-9 for one in constants.get(name, ()) for two in shown)
+    ]
+    assert not wrong, "\n".join(wrong)
