@@ -21,17 +21,24 @@ NO_LIMITS = re.compile(
 PROGRAMS = ("broker/cli", "storage/spark", "storage/tools")
 
 
-def limits() -> Iterator[tuple[str, str]]:
-    """(file, name) of each."""
+def modules() -> Iterator[tuple[str, set[str]]]:
+    """Each file of the product with the names that it sets."""
     for floor in FLOORS:
         for path in sorted((ROOT / floor).rglob("*.py")):
-            file = str(path.relative_to(ROOT))
-            if file.startswith(PROGRAMS) or "/pb/" in file:
-                continue
-            for node in ast.parse(path.read_text()).body:
-                for name in names_set(node):
-                    if NAME.search(name) and not NO_LIMITS.search(name):
-                        yield file, name
+            tree = ast.parse(path.read_text())
+            yield (
+                path.relative_to(ROOT).as_posix(),
+                {name for node in tree.body for name in names_set(node)},
+            )
+
+
+def limits() -> Iterator[tuple[str, str]]:
+    """(file, name) of each."""
+    for file, names in modules():
+        if not file.startswith(PROGRAMS) and "/pb/" not in file:
+            for name in sorted(names):
+                if NAME.search(name) and not NO_LIMITS.search(name):
+                    yield file, name
 
 
 def names_set(node: ast.stmt) -> Iterator[str]:
@@ -81,16 +88,12 @@ def constants() -> dict[str, set[float]]:
     """The numbers that modules of the product have under the names that the page shows."""
     found: dict[str, set[float]] = defaultdict(set)
     wanted = {name for names, _ in rows() for name in names}
-    for floor in FLOORS:
-        for path in (ROOT / floor).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            names = wanted & {one for node in tree.body for one in names_set(node)}
-            if names and not path.name.endswith("_pb2.py"):
-                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-                module = vars(importlib.import_module(name))
-                for one in names:
-                    if isinstance(module[one], int | float):
-                        found[one].add(module[one])
+    for file, names in modules():
+        for name in wanted & names:
+            module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+            value = getattr(module, name)
+            if isinstance(value, int | float):
+                found[name].add(value)
     return found
 
 
