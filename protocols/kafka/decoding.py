@@ -59,8 +59,17 @@ class RequestReader(FieldReader):
 
 def decode_produce(reader: RequestReader) -> ProduceRequest:
     """Produce v0."""
-    acks, timeout_ms = reader.unpack(PRODUCE_HEAD)
-    return ProduceRequest(acks, timeout_ms, reader.by_partition(_produce_target))
+    return _produce(reader, None, is_null_taken=False)
+
+
+def decode_produce_v1(reader: RequestReader) -> ProduceRequest:
+    """Produce v1 and v2: a message set may be null."""
+    return _produce(reader, None, is_null_taken=True)
+
+
+def decode_produce_v3(reader: RequestReader) -> ProduceRequest:
+    """Produce v3 to v8."""
+    return _produce(reader, reader.string(), is_null_taken=True)
 
 
 def decode_fetch(reader: RequestReader) -> FetchRequest:
@@ -118,6 +127,8 @@ def decode_consumer_metadata(reader: RequestReader) -> ConsumerMetadataRequest:
 # By api key and version.
 DECODERS: Mapping[tuple[int, int], Callable[[RequestReader], RequestBody]] = {
     (0, 0): decode_produce,
+    **{(0, version): decode_produce_v1 for version in (1, 2)},
+    **{(0, version): decode_produce_v3 for version in range(3, 9)},
     (1, 0): decode_fetch,
     (2, 0): decode_offsets,
     (3, 0): decode_metadata,
@@ -129,9 +140,19 @@ DECODERS: Mapping[tuple[int, int], Callable[[RequestReader], RequestBody]] = {
 }
 
 
-def _produce_target(reader: RequestReader) -> tuple[int, memoryview]:
-    partition, size = reader.unpack(PRODUCE_TARGET)
-    return partition, reader.take(size)
+def _produce(
+    reader: RequestReader, transactional_id: bytes | None, *, is_null_taken: bool
+) -> ProduceRequest:  # hot: see make bench
+    acks, timeout_ms = reader.unpack(PRODUCE_HEAD)
+    topics: dict[bytes | None, dict[int, memoryview]] = {}
+    for _ in range(reader.count()):
+        name = reader.string()
+        for _ in range(reader.count()):
+            partition, size = reader.unpack(PRODUCE_TARGET)
+            if size == -1 and is_null_taken:
+                size = 0
+            topics.setdefault(name, {})[partition] = reader.take(size)
+    return ProduceRequest(acks, timeout_ms, topics, transactional_id)
 
 
 def _fetch_target(reader: RequestReader) -> tuple[int, FetchTarget]:

@@ -12,8 +12,13 @@ from protocols.framing import LengthPrefix
 from protocols.kafka.decoding import DECODERS, RequestReader
 from protocols.kafka.encoding import encode, encode_with
 from protocols.kafka.fields import ENTRIES_MAX
-from protocols.kafka.messages import ApiVersionsRequest, Reply, Request, RequestBody
-from protocols.kafka.tables import API_VERSIONS_KEY, APIS, is_served
+from protocols.kafka.messages import (
+    ApiVersionsRequest,
+    Reply,
+    Request,
+    RequestBody,
+)
+from protocols.kafka.tables import API_VERSIONS_KEY, APIS, SERVED
 from protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
 from storage.codecs.api import Buffer
 
@@ -64,24 +69,25 @@ class KafkaMachine:
         """
         reader = RequestReader(frame, SIZE.size, inline_max=inline_max)
         api_key, version, correlation_id = reader.unpack(HEADER)
-        _check_kind((api_key, version))
+        kind = (api_key, version)
+        _check_kind(kind)
         client_id = reader.string()
-        self._kind = (api_key, version)
-        return Request(correlation_id, client_id, _body(reader, api_key, version), version)
+        self._kind = kind
+        by_hand = DECODERS.get(kind)
+        if by_hand is not None:
+            return Request(correlation_id, client_id, by_hand(reader), version)
+        return Request(correlation_id, client_id, _by_table(reader, api_key, version), version)
 
     def encode(self, correlation_id: int, reply: Reply) -> list[Buffer]:
         """The answer to the last request, as parts of one frame; message sets are not copied."""
-        if self._kind in DECODERS:
-            return encode(correlation_id, reply)
         api_key, version = self._kind
-        version = version if is_served(api_key, version) else 0
+        if self._kind in DECODERS:
+            return encode(correlation_id, reply, version)
+        version = version if self._kind in SERVED else 0
         return encode_with(APIS[api_key].reply, correlation_id, reply, version)
 
 
-def _body(reader: RequestReader, api_key: int, version: int) -> RequestBody:
-    by_hand = DECODERS.get((api_key, version))
-    if by_hand is not None:
-        return by_hand(reader)
+def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
     if api_key == API_VERSIONS_KEY:  # What is in it depends on its version, and is not needed.
         return ApiVersionsRequest(version)
     body: RequestBody = APIS[api_key].request.read(reader, version)
@@ -89,6 +95,6 @@ def _body(reader: RequestReader, api_key: int, version: int) -> RequestBody:
 
 
 def _check_kind(kind: tuple[int, ...]) -> None:
-    api_key, version = kind
-    if not is_served(api_key, version) and api_key != API_VERSIONS_KEY:
+    if kind not in SERVED and kind[0] != API_VERSIONS_KEY:
+        api_key, version = kind
         raise ProtocolError(f"api key {api_key} version {version} is not served")

@@ -47,7 +47,13 @@ PACK_TRIES_MAX = 4
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
 
-def produce(context: Context, request: ProduceRequest) -> Steps[Answer | None]:
+# A set that may have to wait: where its result belongs, and how that comes.
+Pending = tuple[dict[int, Produced], int, Steps[Produced]]
+
+
+def produce(
+    context: Context, request: ProduceRequest
+) -> Answer | Steps[Answer | None] | None:  # hot: see make bench
     """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
 
     No client hangs on replicas that a single broker does not have. All acks but 0 mean "on disk".
@@ -59,69 +65,136 @@ def produce(context: Context, request: ProduceRequest) -> Steps[Answer | None]:
                 {name: dict.fromkeys(sets, refused) for name, sets in request.topics.items()}
             )
         )
-    topics: dict[bytes | None, dict[int, Produced]] = {}
-    producing = _Producing(context)
-    failed = done = 0
-    for name, sets in request.topics.items():
-        results = topics[name] = {}
-        for index, message_set in sets.items():
-            if done >= BYTES_PER_TURN:
-                yield trio.lowlevel.checkpoint()
-                done = 0
-            results[index] = yield from producing.append(name, index, message_set)
-            failed += results[index].error != Code.NONE
-            done += len(message_set) + SET_COST_BYTES
-    context.written_ticket = max(context.written_ticket, producing.ticket)
-    if request.acks != 0:
-        return Answer(ProduceReply(topics), producing.ticket)
-    if failed:  # The only way to tell such a client, which then asks for metadata again.
-        raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
-    return None
+    producing = _Producing(context, request)
+    pending = producing.append_sets()
+    return producing.answer() if pending is None else producing.finish(pending)
 
 
 class _Producing:
     """One request under way."""
 
-    def __init__(self, context: Context) -> None:
-        self.ticket = 0  # the answer waits for this
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self._ticket = 0  # the answer waits for this
         self._context = context
-        self._message_bytes_max = context.options.message_bytes_max
-        self._batch_bytes_max = context.options.batch_bytes_max
+        self._options = context.options
         self._inflated_left = context.options.inflated_bytes_max
         self._version = context.version
+        self._acks = request.acks
+        self._sets = (
+            (name, index, message_set)
+            for name, sets in request.topics.items()
+            for index, message_set in sets.items()
+        )
+        self._done_bytes = 0  # since others had their turn
+        self._topics: dict[bytes | None, dict[int, Produced]] = {}
 
-    def append(self, name: bytes | None, index: int, message_set: memoryview) -> Steps[Produced]:
-        """What became of one set."""
+    def append_sets(self) -> Pending | None:
+        """Append the sets that are left, up to one that may have to wait; None: all are done."""
+        topics = self._topics
+        for name, index, message_set in self._sets:
+            results = topics.get(name)
+            if results is None:
+                results = topics[name] = {}
+            if self._done_bytes >= BYTES_PER_TURN:
+                return results, index, self._append_after_others(name, index, message_set)
+            produced = self._append(name, index, message_set)
+            if not isinstance(produced, Produced):
+                return results, index, produced
+            results[index] = produced
+        return None
+
+    def finish(self, pending: Pending | None) -> Steps[Answer | None]:
+        """The rest of the request."""
+        while pending is not None:
+            results, index, steps = pending
+            try:
+                results[index] = yield from steps
+            except (BodyError, BrokerError) as error:
+                results[index] = self._refused(error)
+            pending = self.append_sets()
+        return self.answer()
+
+    def answer(self) -> Answer | None:
+        """The answer, once all is appended."""
         context = self._context
+        if self._ticket > context.written_ticket:
+            context.written_ticket = self._ticket
+        if self._acks != 0:
+            return Answer(ProduceReply(self._topics), self._ticket)
+        results = [one for found in self._topics.values() for one in found.values()]
+        failed = sum(one.error != Code.NONE for one in results)
+        if failed:  # The only way to tell such a client, which then asks for metadata again.
+            raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
+        return None
+
+    def _append_after_others(
+        self, name: bytes | None, index: int, message_set: memoryview
+    ) -> Steps[Produced]:
+        self._done_bytes = 0
+        yield trio.lowlevel.checkpoint()
+        produced = self._append(name, index, message_set)
+        return produced if isinstance(produced, Produced) else (yield from produced)
+
+    def _append(
+        self, name: bytes | None, index: int, message_set: memoryview
+    ) -> Produced | Steps[Produced]:
+        """What became of one set, in steps where something may have to wait."""
+        self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
-            partition = context.partition(name, index)
+            partition = self._context.partition(name, index)
             magic = magic_of(message_set)
             if partition.wants_keys:
-                refused = yield from refuse_keyless(message_set, magic, self._version)
-                if refused is not None:
-                    return refused
-            if magic == kafka_batches.MAGIC:
-                return (yield from self._append_batches(partition, message_set))
-            if magic == kafka_timed.MAGIC:
-                return (yield from self._append_timed(partition, message_set))
-            if len(message_set) <= BYTES_PER_TURN:
-                checked = kafka.check(message_set, partition.next_offset, self._message_bytes_max)
-                _check_count(checked)
-            else:
-                checked = yield from self._check(partition, message_set)
-            if checked is None:
-                return (yield from self._append_compressed(partition, message_set))
-            return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
-        except BodyError as error:
-            return Produced(context.refused(to_broker_error(error)), -1)
-        except BrokerError as error:
-            return Produced(context.refused(error), -1)
+                return self._append_keyed(partition, message_set, magic)
+            return self._append_to(partition, message_set, magic)
+        except (BodyError, BrokerError) as error:
+            return self._refused(error)
+
+    def _refused(self, error: BodyError | BrokerError) -> Produced:
+        if isinstance(error, BodyError):
+            error = to_broker_error(error)
+        return Produced(self._context.refused(error), -1)
+
+    def _append_keyed(
+        self, partition: Partition, message_set: memoryview, magic: int
+    ) -> Steps[Produced]:
+        refused = yield from refuse_keyless(message_set, magic, self._version)
+        if refused is not None:
+            return refused
+        produced = self._append_to(partition, message_set, magic)
+        return produced if isinstance(produced, Produced) else (yield from produced)
+
+    def _append_to(
+        self, partition: Partition, message_set: memoryview, magic: int
+    ) -> Produced | Steps[Produced]:
+        if magic == kafka_batches.MAGIC:
+            if not kafka_batches.has_producer(message_set):
+                return self._store_batch(partition, message_set, None)
+            known = partition.known_sequences
+            if known is None:
+                return self._append_after_look(partition, message_set)
+            return self._store_batch(partition, message_set, known)
+        if magic == kafka_timed.MAGIC:
+            return self._append_timed(partition, message_set)
+        if len(message_set) > BYTES_PER_TURN:
+            return self._append_large(partition, message_set)
+        base_offset = partition.next_offset
+        checked = kafka.check(message_set, base_offset, self._options.message_bytes_max)
+        if checked is None:
+            return self._append_compressed(partition, message_set)
+        _check_count(checked)
+        return self._store(partition, KAFKA, kafka.stamp(checked, base_offset))
+
+    def _append_large(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+        checked = yield from self._check(partition, message_set)
+        if checked is None:
+            return (yield from self._append_compressed(partition, message_set))
+        return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
 
     def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
         """The messages of a large set, None where one is compressed. Others get their turn
         meanwhile.
         """
-        base_offset, limit = partition.next_offset, self._message_bytes_max
+        base_offset, limit = partition.next_offset, self._options.message_bytes_max
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
             checked = so_far
@@ -155,16 +228,17 @@ class _Producing:
         # Those who do not pack append all the time: what needs no packing is as quick as they are.
         return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
 
-    def _append_batches(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+    def _append_after_look(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+        known: SequenceTable = yield partition.sequences()
+        return self._store_batch(partition, message_set, known)
+
+    def _store_batch(
+        self, partition: Partition, message_set: memoryview, known: SequenceTable | None
+    ) -> Produced:
         """Store a batch as it is; one that its producer sent before is there already."""
-        known: SequenceTable | None = None
-        if kafka_batches.has_producer(message_set):
-            known = partition.known_sequences
-            if known is None:
-                known = yield partition.sequences()
         # Atomic: no await until the batch is noted among its producer's.
         prepared = kafka_batches.prepare(
-            message_set, partition.next_offset, message_bytes_max=self._batch_bytes_max
+            message_set, partition.next_offset, message_bytes_max=self._options.batch_bytes_max
         )
         if known is not None:
             found = judge(known.find(prepared.info.producer_id), prepared.info)
@@ -172,7 +246,7 @@ class _Producing:
                 self._context.count_error(found)
                 return Produced(found, -1)
             if found is not None:
-                self.ticket = max(self.ticket, partition.appended_ticket)
+                self._ticket = max(self._ticket, partition.appended_ticket)
                 start = partition.log_start_offset
                 return Produced(Code.NONE, found.base_offset, log_start_offset=start)
         return self._store(partition, KAFKA_BATCHES, prepared)
@@ -182,7 +256,7 @@ class _Producing:
 
         def convert() -> tuple[bytearray, int]:
             found, size = kafka_timed.records(
-                message_set, self._message_bytes_max, self._inflated_left, SET_MESSAGES_MAX
+                message_set, self._options.message_bytes_max, self._inflated_left, SET_MESSAGES_MAX
             )
             for offset, record in enumerate(found):
                 record.offset = offset
@@ -199,13 +273,13 @@ class _Producing:
 
     def _unwrap(self, message_set: memoryview, inflated_max: int) -> Messages:
         limit = min(inflated_max, self._inflated_left)
-        messages = kafka.unwrap(message_set, self._message_bytes_max, limit)
+        messages = kafka.unwrap(message_set, self._options.message_bytes_max, limit)
         self._inflated_left -= len(messages.data)
         _check_count(messages)
         return messages
 
     def _pack(self, messages: Messages, base_offset: int) -> Prepared:
-        return kafka.pack(messages, base_offset, self._message_bytes_max)
+        return kafka.pack(messages, base_offset, self._options.message_bytes_max)
 
     def _store(self, partition: Partition, codec: Codec, prepared: Prepared) -> Produced:
         # Atomic: no await between reading the base offset and the append.
@@ -225,7 +299,7 @@ class _Producing:
             if codec is KAFKA_BATCHES:
                 cut = [(body, codec.inspect(body)) for body, _ in cut]
             appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
-        self.ticket = max(self.ticket, appended.ticket)
+        self._ticket = max(self._ticket, appended.ticket)
         context.broker.metrics.records_in(
             PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
         )

@@ -44,6 +44,7 @@ from protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.connection import Connection
+    from storage.codecs.api import Buffer
 
 Result = Answer | None
 Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
@@ -133,41 +134,65 @@ class KafkaSession:
         """Whole size of the next request, None until it is known. Raises ProtocolError."""
         return self._machine.frame_size(view)
 
-    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
+    def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
         """Serve one request; what waits is returned. Raises ProtocolError for what cannot be
         parsed: 0.8 closes then.
         """
-        return begin(self._serve(frame))
-
-    def _serve(self, frame: memoryview) -> Steps[None]:
         machine = self._machine
         if machine.is_raw:
-            yield self._handle_raw(bytes(frame[SIZE.size :]))
-            return
-        is_large = False
+            return self._handle_raw(bytes(frame[SIZE.size :]))
         try:
             request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
         except ManyEntries:
-            request = yield run_in_thread(machine.decode, frame)
-            is_large = True
+            return begin(self._serve_large(frame))
+        result = self._call(request)
+        if type(result) is Answer and not result.is_large:
+            self._answer(request, result)
+            return None
+        return begin(self._finish(request, result, is_large=False))
+
+    def _serve_large(self, frame: memoryview) -> Steps[None]:
+        request = yield run_in_thread(self._machine.decode, frame)
+        yield from self._finish(request, self._call(request), is_large=True)
+
+    def _call(
+        self, request: messages.Request
+    ) -> Result | Steps[Result] | Coroutine[Any, Any, Result]:
         kind = type(request.body)
-        self._counted[kind].inc()
+        self._counted[kind].value += 1
         command = COMMANDS[kind]
         context = self._context
         context.action = command.action or Action.DESCRIBE
         context.version = request.version
         context.client_id = request.client_id
-        answer = yield from step_into(command.handler(context, request.body))
+        return command.handler(context, request.body)
+
+    def _finish(
+        self,
+        request: messages.Request,
+        result: Result | Steps[Result] | Coroutine[Any, Any, Result],
+        *,
+        is_large: bool,
+    ) -> Steps[None]:
+        answer = yield from step_into(result)
         if answer is None:
             return
-        if is_large or answer.is_large:
-            encode = machine.encode
-            parts = yield run_in_thread(encode, request.correlation_id, answer.reply)
-        else:
-            parts = machine.encode(request.correlation_id, answer.reply)
+        if not is_large and not answer.is_large:
+            self._answer(request, answer)
+            return
+        encode = self._machine.encode
+        parts = yield run_in_thread(encode, request.correlation_id, answer.reply)
+        self._send(request, answer, parts)
+
+    def _answer(self, request: messages.Request, answer: Answer) -> None:
+        parts = self._machine.encode(request.correlation_id, answer.reply)
+        self._send(request, answer, parts)
+
+    def _send(self, request: messages.Request, answer: Answer, parts: list[Buffer]) -> None:
         # What was sent before with acks 0 can be read by everybody once this is answered.
-        self._outbox.answer(parts, max(answer.ticket, context.written_ticket))
-        if kind in LOGIN_STEPS:
+        ticket, written = answer.ticket, self._context.written_ticket
+        self._outbox.answer(parts, ticket if ticket > written else written)
+        if type(request.body) in LOGIN_STEPS:
             self._login_stepped(request)
         if answer.ends:
             raise EndConnection(answer.ends)

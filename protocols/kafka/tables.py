@@ -1,8 +1,8 @@
 """What is served: each api key, its versions, and the fields of its requests and answers.
 
 Up to the last version before the flexible ones. Layouts: Kafka protocol guide, "Kafka protocol
-primitive types" and "Messages"; schemas of apache/kafka 3.9. Version 0 of most requests is read by
-hand in `decoding.py`.
+primitive types" and "Messages"; schemas of apache/kafka 3.9. Version 0 of most requests, and every
+version of Produce, is read by hand in `decoding.py`.
 """
 
 from collections.abc import Mapping
@@ -360,10 +360,15 @@ APIS: Mapping[int, Api] = {
 }
 
 
+# The requests that are answered, by api key and version.
+SERVED = frozenset(
+    (key, version) for key, api in APIS.items() for version in range(api.version_max + 1)
+)
+
+
 def is_served(api_key: int, version: int) -> bool:
     """Whether requests of that key and version are answered."""
-    api = APIS.get(api_key)
-    return api is not None and 0 <= version <= api.version_max
+    return (api_key, version) in SERVED
 
 
 def ranges() -> list[m.ApiRange]:

@@ -12,10 +12,10 @@ from protocols.kafka.decoding import DECODERS, RequestReader
 from protocols.kafka.fields import ENTRIES_MAX
 from protocols.kafka.machine import KafkaMachine
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
-from tests.protocols.kafka.layouts import build_request
+from tests.protocols.kafka.layouts import REQUESTS, build_request
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)
-SERVED = [row for row in golden_frames() if (row.api_key, row.version) in DECODERS]
+SERVED = [row for row in golden_frames() if (row.api_key, row.version) in REQUESTS]
 FOO = b"foo"
 
 # Kafka 0.8.2 protocol guide, one literal frame for each api and version.

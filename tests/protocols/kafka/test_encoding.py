@@ -3,16 +3,15 @@
 import pytest
 
 from protocols.kafka import messages as m
-from protocols.kafka.decoding import DECODERS
 from protocols.kafka.encoding import PIECE_BYTES_MIN, encode, string
 from tests.protocols.kafka.golden import golden_answers, golden_frames
-from tests.protocols.kafka.layouts import parse_reply
+from tests.protocols.kafka.layouts import REQUESTS, parse_reply
 
 HEX = set("0123456789abcdef")
 ANSWERS = [
     pytest.param(row.api_key, row.answer, id=f"frames {row.label}")
     for row in golden_frames()
-    if row.answer and (row.api_key, row.version) in DECODERS
+    if row.answer and (row.api_key, row.version) in REQUESTS
 ] + [
     pytest.param(row.api_key, bytes.fromhex(row.answer), id=f"answers {row.label}")
     for row in golden_answers()

@@ -274,7 +274,11 @@ async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
             return pack(messages, base_offset, 1 << 20)
 
     large = gzipped(incompressible(70))
-    produced = await run(Restless(context_of(broker)).append(FOO, 0, memoryview(large)))
+    request = m.ProduceRequest(1, 1000, {FOO: {0: memoryview(large)}})
+    producing = Restless(context_of(broker), request)
+    answer = await run(producing.finish(producing.append_sets()))
+    assert answer is not None and isinstance(answer.reply, m.ProduceReply)
+    produced = answer.reply.topics[FOO][0]
     assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
     await broker.durability.settled()
     (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)

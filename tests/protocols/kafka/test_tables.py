@@ -7,9 +7,10 @@ import pytest
 from broker.server.endings import ProtocolError
 from protocols.kafka import messages as m
 from protocols.kafka.decoding import DECODERS
-from protocols.kafka.fields import ENTRIES_MAX, FieldReader, Writer
-from protocols.kafka.machine import KafkaMachine
-from protocols.kafka.tables import APIS, is_served, ranges
+from protocols.kafka.encoding import encode_with
+from protocols.kafka.fields import ENTRIES_MAX, INT16, INT32, FieldReader, Writer
+from protocols.kafka.machine import HEADER, KafkaMachine
+from protocols.kafka.tables import APIS, PRODUCE, is_served, ranges
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)
@@ -126,3 +127,38 @@ def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None
     data = (ENTRIES_MAX + 1).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="more than"):
         APIS[3].request.read(FieldReader(memoryview(data)), 1)
+
+
+@pytest.mark.parametrize("version", range(PRODUCE.version_max + 1))
+def test_produce_by_hand_is_as_its_table_says(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(50):
+        names = [None, b"", rng.randbytes(rng.randrange(20))]
+        sets = {
+            name: {
+                rng.randrange(-(2**31), 2**31): memoryview(rng.randbytes(rng.randrange(30)))
+                for _ in range(rng.randrange(1, 4))
+            }
+            for name in rng.sample(names, rng.randrange(4))
+        }
+        request = m.ProduceRequest(rng.randrange(-2, 3), rng.randrange(9999), sets)
+        request.transactional_id = rng.choice(names) if version >= 3 else None
+        out = Writer()
+        PRODUCE.request.write(out, request, version)
+        frame = HEADER.pack(0, version, 7) + INT16.pack(-1) + b"".join(out.parts())
+        machine = KafkaMachine(1 << 20)
+        decoded = machine.decode(memoryview(INT32.pack(len(frame)) + frame))
+        assert decoded == m.Request(7, None, request, version)
+        reply = m.ProduceReply(
+            {
+                name: {
+                    index: m.Produced(
+                        rng.randrange(80), rng.randrange(2**40), -1, 3, rng.choice(names)
+                    )
+                    for index in found
+                }
+                for name, found in sets.items()
+            }
+        )
+        expected = b"".join(encode_with(PRODUCE.reply, 7, reply, version))
+        assert b"".join(machine.encode(7, reply)) == expected
