@@ -7,6 +7,8 @@ business. Layout in FORMAT.md section 1.
 import errno
 import fcntl
 import os
+import resource
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -234,7 +236,6 @@ class DataDir:
             if not os.path.isdir(folder):
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing") from None
             raise
-        self.files.adopt(folder)
         log = open_log(self.files, folder, partition_id, settings, committer)
         self._logs[partition_id] = log
         return log
@@ -370,11 +371,14 @@ class DataDir:
         try:
             committer.commit()
             sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
-            for one in sealed:
+            at_once = _sealed_at_once()
+            for number, one in enumerate(sealed, 1):
                 try:
                     one.seal()
                 except StorageFull:
                     pass  # Its slots stay as they are: the next start has a little more to walk.
+                if number % at_once == 0:
+                    committer.commit()  # Which closes the files of these.
             committer.commit()
         finally:
             self.abandon()
@@ -391,6 +395,14 @@ class DataDir:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _sealed_at_once() -> int:
+    """How many logs may be sealed before a commit: each holds two or three files open until then,
+    and one that gets no descriptor would be walked by the next start.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most // 4 if most > 0 else sys.maxsize
 
 
 def _content(one: NewPartition) -> TopicFile:

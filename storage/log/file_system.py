@@ -43,7 +43,11 @@ class FileSystem:
 
     def adopt(self, folder: str) -> None:
         """Note another folder that `sync` must cover: one on another device ends `can_sync`."""
-        if os.stat(folder).st_dev != self._device:
+        self.note_device(os.stat(folder).st_dev)
+
+    def note_device(self, device: int) -> None:
+        """As `adopt`, of something on that device."""
+        if device != self._device:
             self.can_sync = False
 
     def close(self) -> None:

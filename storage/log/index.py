@@ -150,10 +150,13 @@ class SparseIndex:
     def _last_pos(self) -> int:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
-    def flush(self) -> None:
-        """Write out the entries that wait; a full disk is no error here. Raises StorageFailed."""
+    def flush(self) -> bool:
+        """Write out the entries that wait; whether there were any. A full disk is no error here.
+
+        Raises StorageFailed.
+        """
         if self._written == len(self._entries):
-            return
+            return False
         try:
             if self._written < 0:
                 self._replace()
@@ -162,8 +165,9 @@ class SparseIndex:
                 data = bytes(self._entries[self._written :])
                 self._file.write_at([data], HEADER_BYTES + self._written)
         except (StorageFull, FileGone):
-            return  # They stay in memory, and can always be built again from the log.
+            return True  # They stay in memory, and can always be built again from the log.
         self._written = len(self._entries)
+        return True
 
     def _packed(self, offset: int, file_pos: int, max_time_us: int | None) -> bytes:
         entry = ENTRY.pack(offset, file_pos, ABSENT_US if max_time_us is None else max_time_us, 0)

@@ -3,6 +3,7 @@
 from storage.log.committer import Committer
 from storage.log.files import Files
 from storage.log.partition_log import LogPlace, PartitionLog
+from storage.log.plain_end import plain_end
 from storage.log.recovery import LogIdentity, recover
 from storage.log.reservation import Reservation
 from storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
@@ -22,7 +23,11 @@ def open_log(
     slot_path = f"{folder}/{WATERMARK_NAME}"
     slot = SlotFile(files, slot_path, WATERMARK_MAGIC, KIND_PARTITION, partition_id)
     identity = LogIdentity(folder, KIND_PARTITION, partition_id)
-    recovered = recover(files, identity, slot.mark, settings.index_interval_bytes, names)
+    look = (files, identity, slot.mark, settings.index_interval_bytes, names)
+    recovered = plain_end(*look)
+    if recovered is None:
+        files.adopt(folder)
+        recovered = recover(*look)
     is_reserved = RESERVED_NAME in names
     reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer)

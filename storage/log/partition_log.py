@@ -73,7 +73,7 @@ class PartitionLog(ShrinkingLog):
         self._reservation = reservation
         self._segments = SegmentSet(recovered.segments, settings.index_interval_bytes)
         self._unsynced = Unsynced(identity.folder)
-        self._marked = False
+        self._marked = self._was_marked = False  # For the gathering round; for any so far.
         self._sealed = False
         self._closed = False
         self._segments_to_delete: list[Segment] = []
@@ -320,7 +320,7 @@ class PartitionLog(ShrinkingLog):
     def _mark(self) -> None:
         if self._marked:
             return
-        self._marked = True
+        self._marked = self._was_marked = True
         if self._is_written_mode:
             self._committer.mark_lazy(self)
         else:
@@ -381,7 +381,8 @@ class PartitionLog(ShrinkingLog):
                 self._committer.mark_lazy(self)
 
     def seal(self) -> None:
-        """After a commit, for a clean stop: write down what makes the next start trivial.
+        """After a commit, for a clean stop: write down what makes the next start trivial; nothing
+        where that is so since this one.
 
         A second commit makes it durable; then `close`. Appends get LogClosed from now on.
         Raises: StorageFull, StorageFailed.
@@ -391,8 +392,10 @@ class PartitionLog(ShrinkingLog):
         self.takes_appends = False
         self._sealed = True
         segment = self._segments.last
-        segment.end_index(self.log_end_offset)
+        is_new = segment.end_index(self.log_end_offset)
         self._write_slot()
+        if not (is_new or self._was_marked or self._reservation.is_used):
+            return
         self._reservation.settle(self.durable_offset)
         for file in (segment.index.file, self._slot.file):
             if file is not None:

@@ -161,15 +161,20 @@ class Segment:
 
     def stat(self) -> None:
         """Take size and age from the file system. Raises OSError."""
-        found = os.stat(self.path)
+        self.take_facts(os.stat(self.path))
+
+    def take_facts(self, found: os.stat_result) -> None:
+        """Size and age are these, which the file system gave."""
         self.size = found.st_size
         self.last_append_us = found.st_mtime_ns // 1000
 
     def load(self) -> None:
         """Read the header, unless that was done. Raises BadSegment, OSError, FileGone."""
-        if self.header is not None:
-            return
-        data = self.file.read_at(SEGMENT_HEADER_BYTES + HEADER_BYTES, 0)
+        if self.header is None:
+            self.take_head(self.file.read_at(SEGMENT_HEADER_BYTES + HEADER_BYTES, 0))
+
+    def take_head(self, data: Buffer) -> None:
+        """Use the header of the file that begins with these bytes. Raises BadSegment."""
         header = unpack_segment_header(data)
         if (header.kind, header.partition_id) != (self.kind, self.partition_id):
             raise ForeignSegment(f"it belongs to partition {header.partition_id}")
@@ -313,16 +318,18 @@ class Segment:
         times_us = [one for one in (max_time_us, self._built_max_us) if one is not None]
         return max(times_us, default=None)
 
-    def end_index(self, next_offset: int) -> None:
-        """Add the end entry and write the index out, if there is one. Raises StorageFailed."""
+    def end_index(self, next_offset: int) -> bool:
+        """Add the end entry and write the index out, if there is one; whether that was not done
+        before. Raises StorageFailed.
+        """
         index = self._index
         if index is None:
-            return
+            return False
         last = index.last()
         if last is None or last[1] != self.size:
             index.add(next_offset, self.size, self._with_built(self.max_time_us))
-        index.flush()
         self.indexed_pos = self.size
+        return index.flush()
 
     def resume_index(self) -> None:
         """Go on behind the last entry, after recovery."""

@@ -1,0 +1,144 @@
+"""The end of a log as a clean stop or a plain kill leaves it, told from a few small reads.
+
+A start opens thousands of logs, and nearly all of them end so: the last batch ends where the slot
+says that all is durable, and the index knows a place shortly before. What is here takes half the
+time of a recovery. Whatever is not so, or cannot be read, is left to `recovery.py`, which looks at
+all of it anew; nothing was changed then. FORMAT.md section 7.
+"""
+
+from collections.abc import Sequence
+
+from storage.errors import StorageFailed, StorageFull
+from storage.log.batch import BatchHeader
+from storage.log.files import FileGone, Files
+from storage.log.index import BadIndex
+from storage.log.recovery import LogIdentity, Recovered, RecoveryReport
+from storage.log.scan import LEAP_BYTES, Fault, header_at
+from storage.log.segment import LOG_SUFFIX, SEGMENT_HEADER_BYTES, BadSegment, Segment
+from storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
+from storage.log.watermark import Watermark
+
+# Behind what the index knows: a few batches, or one that is not small. The index of a log in use
+# has an entry every few of them.
+BEHIND_BYTES_MAX = 64 * 1024
+
+NAME_BYTES = BASE_DIGITS + len(LOG_SUFFIX)
+
+# What a file says that is not as it should be, or not there, or cannot be read.
+UNUSUAL = (OSError, FileGone, BadSegment, BadIndex, Fault, StorageFull, StorageFailed)
+
+
+def plain_end(
+    files: Files,
+    identity: LogIdentity,
+    slot: Watermark,
+    interval_bytes: int,
+    names: Sequence[str],
+) -> Recovered | None:
+    """What `recover` gives for a log with nothing unusual, None for any other; `names` are the
+    files in its folder, sorted.
+    """
+    bases = _plain_bases(names)
+    proven = slot.durable_offset
+    if not bases or not bases[-1] <= proven:
+        return None
+    if len(bases) > 1 and bases[1] <= slot.log_start_offset:
+        return None  # A crash interrupted a retention.
+    place = (identity.kind, identity.partition_id)
+    segments = [Segment(files, identity.folder, base, *place) for base in bases]
+    try:
+        for segment in segments[:-1]:
+            segment.stat()
+        walked = _look_at_end(files, segments[-1], proven, interval_bytes)
+    except UNUSUAL:
+        return None
+    if walked is None:
+        return None
+    return Recovered(
+        segments=segments,
+        log_start_offset=max(slot.log_start_offset, bases[0]),
+        log_end_offset=proven,
+        durable_offset=proven,
+        unsynced=[],
+        below_start=[],
+        takes_appends=True,
+        report=RecoveryReport(identity.folder, batches_walked=walked),
+    )
+
+
+def _plain_bases(names: Sequence[str]) -> list[int]:
+    """Base offsets of the segment files; none where one of the names is not an ordinary one."""
+    bases = []
+    for name in names:
+        if name.endswith(LOG_SUFFIX):
+            stem = name[:BASE_DIGITS]
+            if len(name) != NAME_BYTES or not (stem.isascii() and stem.isdecimal()):
+                return []
+            bases.append(int(stem))
+        elif name.endswith((".new", VIEW_SUFFIX)):
+            return []
+    return bases
+
+
+def _look_at_end(files: Files, segment: Segment, proven: int, interval_bytes: int) -> int | None:
+    """Make the last segment ready for appends, which go on at the offset `proven`; how many batches
+    lie behind what its index knows. None where the file does not end there. Raises `UNUSUAL`.
+    """
+    head, found = files.look_into(segment.path, LEAP_BYTES)
+    segment.take_facts(found)
+    segment.take_head(head)
+    if segment.is_empty:
+        return None
+    place = _indexed_place(segment, proven)
+    offset, file_pos = place or (segment.base_offset, SEGMENT_HEADER_BYTES)
+    behind = _behind(segment, head, file_pos, offset, proven)
+    if behind is None:
+        return None
+    index = segment.index
+    if place is None:
+        index.create()
+    else:
+        index.cut(file_pos)
+    segment.resume_index()
+    last = index.last()
+    segment.max_time_us = None if last is None else last[2]
+    for file_pos, header in behind:
+        before_us = segment.max_time_us
+        segment.note(header.append_us, header.time_us)
+        segment.note_in_index(header.base_offset, file_pos, before_us, interval_bytes)
+    return len(behind)
+
+
+def _indexed_place(segment: Segment, proven: int) -> tuple[int, int] | None:
+    """The place that the index gives, if it is good and gives one."""
+    try:
+        index = segment.load_index()
+        index.cut(segment.size)
+        return index.floor(proven)
+    except BadIndex:
+        return None
+
+
+def _behind(
+    segment: Segment, head: bytes, file_pos: int, offset: int, proven: int
+) -> list[tuple[int, BatchHeader]] | None:
+    """(file_pos, header) of the batches from a place on, None if they do not end where the file
+    does, with `proven` the offset behind them. Raises Fault.
+    """
+    end_pos = segment.size
+    found: list[tuple[int, BatchHeader]] = []
+    if file_pos != end_pos:
+        if end_pos - file_pos > BEHIND_BYTES_MAX:
+            return None
+        view, view_pos = memoryview(head), 0
+        if end_pos > len(head):
+            data = segment.file.read_at(end_pos - file_pos, file_pos)
+            view, view_pos = memoryview(data), file_pos
+        while file_pos < end_pos:
+            header = header_at(segment, view[file_pos - view_pos :], file_pos, offset, end_pos)
+            if header.durable_offset > proven:
+                return None
+            found.append((file_pos, header))
+            offset = header.next_offset
+            file_pos += header.stored_bytes
+    return found if offset == proven else None

@@ -1,0 +1,245 @@
+"""A log that ended plainly is opened from a few small reads; any other is left to the recovery."""
+
+import os
+import random
+import resource
+import shutil
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from storage.log.disk import Disk
+from storage.log.files import Files
+from storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
+from storage.log.recovery import LogIdentity, recover
+from storage.log.segment import KIND_PARTITION
+from storage.log.watermark import read_watermark
+from tests.storage.files_twins import RecordingDisk
+from tests.storage.log.logs import OneLog, flip
+
+INTERVAL_BYTES = 300
+SETTINGS = {"segment_bytes": 20_000, "index_interval_bytes": INTERVAL_BYTES}
+FIRST = "00000000000000000000"
+
+
+class CountingDisk(Disk):
+    """The real disk, which counts the calls of each kind."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    def open(self, path, flags):
+        self.counts["open"] += 1
+        return super().open(path, flags)
+
+    def read(self, path, fd, size, pos):
+        self.counts["read"] += 1
+        return super().read(path, fd, size, pos)
+
+    def write(self, path, fd, parts, pos):
+        self.counts["write"] += 1
+        return super().write(path, fd, parts, pos)
+
+
+def ends(folder, mark=None):
+    """What the short look and the recovery say of copies of a partition's folder."""
+    found = []
+    for number, look in enumerate((plain_end, recover)):
+        path = f"{folder}-{number}"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(folder, path)
+        for name in os.listdir(path):
+            shutil.copystat(f"{folder}/{name}", f"{path}/{name}")
+        files = Files(path)
+        identity = LogIdentity(path, KIND_PARTITION, 1)
+        slot = mark or read_watermark(path, 1)
+        recovered = look(files, identity, slot, INTERVAL_BYTES, files.names(path))
+        found.append(recovered and told(recovered))
+        files.close()
+    return found
+
+
+def told(recovered):
+    """All of it that later use can tell."""
+    last = recovered.segments[-1] if recovered.segments else None
+    if last is not None and last.header is None:  # It is damaged, or not looked into.
+        last = None
+    return {
+        "segments": [(one.base_offset, one.size) for one in recovered.segments],
+        "ages": [one.last_append_us for one in recovered.segments],
+        "offsets": (
+            recovered.log_start_offset,
+            recovered.log_end_offset,
+            recovered.durable_offset,
+        ),
+        "takes_appends": recovered.takes_appends,
+        "to do": (len(recovered.unsynced), len(recovered.below_start), len(recovered.replaced)),
+        "report": replace(recovered.report, folder=""),
+        "last": last
+        and (
+            last.salt,
+            last.max_time_us,
+            last.first_append_us,
+            last.indexed_pos,
+            bytes(last.index._entries),
+            last.index._written,
+        ),
+    }
+
+
+def filled(path, rng, ending, **settings):
+    """A log after that ending, of random batches; its folder."""
+    one = OneLog(path, **(SETTINGS | settings))
+    for turn in range(rng.randrange(1, 4)):
+        for _ in range(rng.randrange(40)):
+            one.append(rng.randbytes(rng.randrange(400)), append_us=rng.randrange(1, 10**9))
+            if rng.random() < 0.5:
+                one.commit()
+        if turn == 0 and rng.random() < 0.5:
+            one.commit()
+            one.stop()
+            one = OneLog(path, **(SETTINGS | settings))
+    if rng.random() < 0.8:
+        one.commit()
+    getattr(one, ending)()
+    return one.folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["stop", "crash"])
+def test_it_says_what_a_recovery_says(tmp_path, ending):
+    seen = Counter()
+    for seed in range(12):
+        print("seed", seed)
+        folder = filled(tmp_path / str(seed), random.Random(seed), ending)
+        plain, whole = ends(folder)
+        if plain is not None:
+            assert plain == whole
+        seen[plain is not None] += 1
+    assert seen[True] > 2  # Else nothing was compared.
+
+
+@pytest.mark.slow
+def test_harm_is_left_to_the_recovery_or_changes_nothing(tmp_path):
+    """A flipped byte or a cut in any file: what it says is what a recovery says, or nothing."""
+    for seed in range(25):
+        print("seed", seed)
+        rng = random.Random(seed)
+        folder = filled(tmp_path / str(seed), rng, rng.choice(["stop", "crash"]))
+        path = os.path.join(folder, rng.choice(sorted(os.listdir(folder))))
+        size = os.path.getsize(path)
+        if size and rng.random() < 0.5:
+            flip(path, rng.randrange(size))
+        else:
+            os.truncate(path, rng.randrange(size + 1))
+        plain, whole = ends(folder)
+        if plain is not None:
+            assert plain == whole
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["no segment", "0 bytes", "foreign", "another's salt", "slot", "left over", "behind the slot"],
+)
+def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
+    one = OneLog(tmp_path / "data", **SETTINGS)
+    one.fill([b"x" * 100] * 5)
+    one.stop()
+    log = one.file(f"{FIRST}.log")
+    if harm == "no segment":
+        os.unlink(log)
+    elif harm == "0 bytes":
+        os.truncate(log, 0)
+    elif harm == "foreign":
+        flip(log, 17)
+    elif harm == "another's salt":
+        other = OneLog(tmp_path / "other", **SETTINGS)
+        other.fill([b"x" * 100] * 6)
+        other.stop()
+        with open(other.file(f"{FIRST}.log"), "rb") as file, open(log, "r+b") as into:
+            file.seek(64)
+            into.seek(64)
+            into.write(file.read())
+    elif harm == "slot":
+        os.unlink(one.file("watermark"))
+    elif harm == "left over":
+        open(one.file("topic.new"), "wb").close()
+    else:
+        with open(log, "ab") as file:
+            file.write(b"torn")
+    assert ends(one.folder)[0] is None
+
+
+@pytest.mark.parametrize("index", ["missing", "empty", "flipped"])
+def test_a_small_log_needs_no_index(tmp_path, index):
+    one = OneLog(tmp_path, **SETTINGS)
+    one.fill([b"x" * 100] * 5)
+    one.stop()
+    path = one.file(f"{FIRST}.index")
+    if index == "missing":
+        os.unlink(path)
+    elif index == "empty":
+        os.truncate(path, 0)
+    else:
+        flip(path, 9)
+    plain, whole = ends(one.folder)
+    assert plain == whole and plain["report"].batches_walked == 5
+    again = one.again(**SETTINGS)
+    assert again.all_bodies() == [b"x" * 100] * 5
+    again.stop()
+    assert os.path.getsize(path) > 0
+
+
+def test_far_behind_the_index_is_left_to_the_recovery(tmp_path):
+    one = OneLog(tmp_path, index_interval_bytes=1 << 20)
+    one.fill([b"x" * 1000] * (BEHIND_BYTES_MAX // 1000 + 1))
+    one.crash()
+    assert ends(one.folder)[0] is None
+
+
+def test_a_start_makes_few_calls_for_a_partition(tmp_path):
+    """Topic file, slot, index and log: each is opened and read once, and nothing is written. After
+    a kill the end of a log that is no longer small is read, too.
+    """
+    one = OneLog(tmp_path, **SETTINGS)
+    one.fill([b"x" * 1000] * 10)
+    one.stop()
+    disk = CountingDisk()
+    again = OneLog(tmp_path, disk, **SETTINGS)
+    assert (disk.counts["open"], disk.counts["read"], disk.counts["write"]) == (5, 4, 0)  # + root
+    again.fill([b"y" * 1000] * 2)
+    again.crash()
+    disk = CountingDisk()
+    again = OneLog(tmp_path, disk, **SETTINGS)
+    assert again.log.recovery.batches_walked == 2
+    assert (disk.counts["open"], disk.counts["read"], disk.counts["write"]) == (6, 5, 0)
+    again.crash()
+
+
+def test_a_stop_does_nothing_for_a_log_that_was_not_used(tmp_path):
+    one = OneLog(tmp_path, **SETTINGS)
+    one.fill([b"x"] * 3)
+    one.stop()
+    disk = RecordingDisk()
+    again = OneLog(tmp_path, disk, **SETTINGS)
+    disk.calls.clear()
+    again.stop()
+    assert disk.calls == []
+    assert one.again(**SETTINGS).all_bodies() == [b"x"] * 3
+
+
+def test_a_stop_makes_do_with_few_descriptors(tmp_path):
+    """Every log gets its index, though there are not as many descriptors as logs."""
+    one = OneLog(tmp_path, **SETTINGS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
+    try:
+        logs = [
+            one.data_dir.create_partition(number, "t", number, one.settings, one.committer)
+            for number in range(2, 80)
+        ]
+        one.stop()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [log.folder for log in logs if not os.path.exists(f"{log.folder}/{FIRST}.index")] == []
