@@ -313,17 +313,13 @@ class Files:
 
     def read_whole(self, path: str) -> bytes:
         """All bytes of a small file. Raises OSError."""
-        fd = self.disk.open(path, os.O_RDONLY)
-        try:
-            return self.disk.read(path, fd, os.fstat(fd).st_size, 0)
-        finally:
-            self.disk.close(path, fd)
+        return self.read_head(path, None)
 
-    def read_head(self, path: str, size: int) -> bytes:
-        """The first bytes of a file that is then left alone, at most `size`. Raises OSError."""
-        fd = self.disk.open(path, os.O_RDONLY)
+    def read_head(self, path: str, size: int | None) -> bytes:
+        """The first bytes of a file, at most `size` if given; then it is left. Raises OSError."""
+        fd = self._open_to_look(path)
         try:
-            return self.disk.read(path, fd, size, 0)
+            return self.disk.read(path, fd, os.fstat(fd).st_size if size is None else size, 0)
         finally:
             self.disk.close(path, fd)
 
@@ -331,7 +327,7 @@ class Files:
         """The first bytes of a file, at most `size`, and what the file system knows of it; it is
         left alone then, and noted as by `adopt`. Raises OSError.
         """
-        fd = self.disk.open(path, os.O_RDONLY)
+        fd = self._open_to_look(path)
         try:
             found = os.fstat(fd)
             data = self.disk.read(path, fd, size, 0)
@@ -472,6 +468,15 @@ class Files:
             raise FileGone(path) from None
         except OSError as error:
             raise storage_error(error, doing, path) from error
+
+    def _open_to_look(self, path: str) -> int:
+        """A descriptor for its caller alone. Raises OSError."""
+        try:
+            return self.disk.open(path, os.O_RDONLY)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE) and self._close_oldest_idle():
+                return self.disk.open(path, os.O_RDONLY)
+            raise
 
     def _take(self, file: File, fd: int, *, is_read_only: bool) -> None:
         file.fd, file.read_only = fd, is_read_only

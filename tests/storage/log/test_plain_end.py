@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from storage.log.data_dir import NewPartition
 from storage.log.disk import Disk
 from storage.log.files import Files
 from storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
@@ -235,10 +236,8 @@ def test_a_stop_makes_do_with_few_descriptors(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
     try:
-        logs = [
-            one.data_dir.create_partition(number, "t", number, one.settings, one.committer)
-            for number in range(2, 80)
-        ]
+        new = [NewPartition(number, "t", number) for number in range(2, 80)]
+        logs = one.data_dir.create_partitions(new, one.settings, one.committer)
         one.stop()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
