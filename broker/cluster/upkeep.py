@@ -93,11 +93,16 @@ class Upkeep:
             await self._until_due()
 
     async def _until_due(self) -> None:
-        bytes_before = self._uploaded_bytes()
+        """Wait for `pack_bytes` or `pack_ms`; for the latter alone while rounds are full: packs
+        would take from the store what rounds can use, and segments that fill meanwhile need none.
+        """
+        backlog = self._shared.backlog
+        bytes_before, full_before = self._uploaded_bytes(), backlog.full_rounds
         deadline = trio.current_time() + self._pack_s
         while trio.current_time() < deadline:
             await trio.sleep(min(LOOK_S, self._pack_s))
-            if self._uploaded_bytes() - bytes_before >= self._pack_bytes:
+            full, full_before = backlog.full_rounds - full_before, backlog.full_rounds
+            if not full and self._uploaded_bytes() - bytes_before >= self._pack_bytes:
                 return
 
     def _uploaded_bytes(self) -> int:

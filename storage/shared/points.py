@@ -42,6 +42,7 @@ class Backlog:
     bytes_max: int
     gathering: int = 0  # Since the last round began.
     in_flight: int = 0  # In the round under way.
+    full_rounds: int = 0  # So many rounds had `round_bytes` before they began.
     on_round_full: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -59,6 +60,7 @@ class Backlog:
         before = self.gathering
         self.gathering = before + size
         if before < self.round_bytes <= self.gathering:
+            self.full_rounds += 1
             self.on_round_full()
 
     def begun(self, size: int) -> None:

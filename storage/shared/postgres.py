@@ -88,12 +88,19 @@ class PostgresLedger:
         self._lock = threading.Lock()
 
     def _run(self, work: Callable[[Connection], T]) -> T:
-        """One transaction. Raises LedgerUnanswered, LedgerRefused."""
+        """Several statements as one transaction. Raises LedgerUnanswered, LedgerRefused."""
+
+        def transaction(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self._ask(transaction)
+
+    def _ask(self, work: Callable[[Connection], T]) -> T:
+        """`work` with the connection. Raises LedgerUnanswered, LedgerRefused."""
         with self._lock:
             try:
-                connection = self._connected()
-                with connection.transaction():
-                    return work(connection)
+                return work(self._connected())
             except UNANSWERED as error:
                 self._drop()
                 raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
@@ -128,7 +135,8 @@ class PostgresLedger:
             connection.close()
 
     def _rows(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
-        return self._run(lambda c: c.execute(statement, parameters).fetchall())
+        """Those of one statement, which is a transaction of its own: one round trip."""
+        return self._ask(lambda c: c.execute(statement, parameters).fetchall())
 
     def _one(self, statement: str, **parameters: object) -> int:
         """The number that a statement answers with."""

@@ -2,8 +2,10 @@
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from broker import errors
+from broker.cluster.upkeep import LOOK_S
 from storage.metadata.names import parse_topic
 from storage.shared.ledger import Fenced
 from tests.broker.cluster.nodes import Node, settle
@@ -61,6 +63,30 @@ async def test_a_deleted_topic_leaves_no_object(store):
     async with Node(store, 1).running() as again:
         await settle(again)
         assert not again.broker.topics.all() and again.broker.namespaces.all()
+
+
+async def test_packs_wait_for_rounds_that_are_full(store, autojump_clock):
+    """Until `pack_ms`; else `pack_bytes` were enough."""
+    node = Node(store, 1)
+    metrics, backlog = node.broker.metrics, node.shared.backlog
+    async with trio.open_nursery() as nursery:
+        for is_full, seconds in ((True, 60), (False, LOOK_S)):
+            begun = trio.current_time()
+            waiting = trio.Event()
+
+            async def wait(waiting=waiting):
+                await node.upkeep._until_due()
+                waiting.set()
+
+            nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            metrics.number("braidlog_uploaded_bytes", "round").inc(64 << 20)
+            while not waiting.is_set():
+                backlog.appended(backlog.round_bytes if is_full else 1)
+                backlog.begun(backlog.gathering)
+                await trio.sleep(LOOK_S / 2)
+            assert seconds <= trio.current_time() - begun <= seconds + LOOK_S
+    node.kill()
 
 
 async def test_a_broker_that_was_followed_stops_and_acknowledges_nothing(store):
