@@ -122,3 +122,20 @@ class TooManyRecords(BodyError):
 
 class UnreadableBody(BodyError):
     """The body may be sound, but cannot be opened here: encrypted, or compressed unknown to us."""
+
+
+class StoreUnanswered(StorageFull):
+    """The shared store gave no answer, or one that says to try again: what was asked for may have
+    been done, or not.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, errno.EAGAIN)
+
+
+class NotOwned(StorageError):
+    """Another broker of the cluster changes that."""
+
+
+class SessionNotBegun(Exception):
+    """The broker cannot join the cluster; the text is one line for the operator."""

@@ -1,5 +1,5 @@
-"""The command line, `braidlog`. Commands are imported when they are used: `--help` needs no
-broker and no server.
+"""The command line, `braidlog`: `serve` in its plain form is begun here, and every other command
+by `broker/cli/commands.py`, which imports what a broker would keep in memory for nothing.
 
 Exit codes: 0 done, 1 failed, 2 usage or a bad setting, 3 not reachable, 4 not found, 130
 interrupted.
@@ -9,120 +9,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import metadata
-from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+from broker.cli.serving import plain_flags, serve
 
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
-
-app = App(
-    name="braidlog",
-    help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
-    version=lambda: metadata.version("braidlog"),
-)
-app.command("broker.cli.admin:topics", help="List, show, create and delete topics.")
-app.command("broker.cli.admin:groups", help="List and show groups (subscriptions, consumers).")
-app.command(
-    "broker.cli.export:export",
-    help="""Write a topic to Parquet with Spark: what is new since the last export to this folder.
-
-    Example: braidlog export orders --to ./parquet --data-dir ./data
-    """,
-)
-app.command("broker.cli.users:users", help="List, make, change and remove users.")
-app.command("broker.cli.users:tokens", help="Make, list and take back access tokens.")
-app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
-app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
-app.command("broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store.")
-
-
-@app.command
-def serve(
-    *,
-    data_dir: Annotated[str | None, Parameter(help="Where everything is stored.")] = None,
-    config: Annotated[str | None, Parameter(help="Settings, a TOML file.")] = None,
-    listen: Annotated[
-        list[str] | None,
-        Parameter(
-            negative=(), help="NAME=HOST:PORT (port 0: any free one) or NAME=off. Repeatable."
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        Parameter(
-            name="--set", negative=(), help="KEY=VALUE, as log.segment_bytes=128MiB. Repeatable."
-        ),
-    ] = None,
-    ready_file: Annotated[
-        str | None, Parameter(help="Written once every listener accepts: pid and addresses, JSON.")
-    ] = None,
-) -> int:
-    """Run the broker until SIGTERM or SIGINT.
-
-    Example: braidlog serve --data-dir ./data --listen kafka=127.0.0.1:9092 --listen http=off
-    """
-    from broker.config.settings import ConfigError, load
-
-    flags = []
-    try:
-        for text in listen or ():
-            name, value = _pair(text, "--listen", "NAME=HOST:PORT")
-            flags.append((f"listeners.{name}.listen", value, f"--listen {text}"))
-        for text in set_ or ():
-            key, value = _pair(text, "--set", "KEY=VALUE")
-            flags.append((key, value, f"--set {text}"))
-        if data_dir is not None:
-            flags.append(("data_dir", data_dir, "--data-dir"))
-        settings = load(file=config, flags=flags)
-    except ConfigError as error:
-        return _refuse(str(error), EXIT_USAGE)
-    from broker.server.process import serve as serve_broker
-
-    return serve_broker(settings, ready_file=ready_file)
+EXIT_INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Arguments are those of the process by default."""
+    given = sys.argv[1:] if arguments is None else arguments
+    flags = plain_flags(given)
     try:
-        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-    except UnknownCommandError as error:
-        return _refuse(_unknown_command(error), EXIT_USAGE)
-    except CycloptsError as error:
-        return _refuse(str(error), EXIT_USAGE)
-    except ImportError as error:  # The module of the command that is asked for.
-        return _refuse(str(error.__cause__ or error), EXIT_FAILED)
-    try:
-        result = command(*bound.args, **bound.kwargs)
+        if flags is not None:
+            return serve(flags)
+        from broker.cli.commands import run_command
+
+        return run_command(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    return result if isinstance(result, int) else 0
 
 
 def main() -> None:
     """The `braidlog` command."""
     sys.exit(run())
-
-
-def _unknown_command(error: UnknownCommandError) -> str:
-    """As cyclopts says it, but without the imports of every other command that it makes for it."""
-    asked = (error.unused_tokens or [""])[0]
-    names = ", ".join(name for name in error.app or () if not name.startswith("-"))
-    return f"unknown command {asked!r}, there are: {names}"
-
-
-def _refuse(reason: str, code: int) -> int:
-    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
-    return code
-
-
-def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:
-    from broker.config.settings import ConfigError
-
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"{flag} {text}: expected {wanted}")
-    return key.strip(), value.strip()
 
 
 if __name__ == "__main__":

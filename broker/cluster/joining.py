@@ -11,11 +11,12 @@ import structlog
 
 from broker.config.settings import ConfigError
 from broker.threads import run_in_thread
+from storage.errors import SessionNotBegun
 from storage.shared.obstore import ObstoreObjects, StoreSetting
 from storage.shared.packer import PackerSettings
 from storage.shared.postgres import PostgresLedger
 from storage.shared.publisher import RoundSettings
-from storage.shared.session import Session, SessionNotBegun, SessionSettings, open_cluster
+from storage.shared.session import Session, SessionSettings, open_cluster
 from storage.shared.shared_dir import SharedDir, SharedSettings
 
 if TYPE_CHECKING:

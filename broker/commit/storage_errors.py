@@ -11,9 +11,7 @@ from contextlib import contextmanager
 import storage.errors
 from broker import errors
 from broker.config.logging import ThrottledLog
-from storage.errors import DamagedLog, StorageError, StorageFull
-from storage.shared.catalogue import NotOwned
-from storage.shared.object_store import StoreUnanswered
+from storage.errors import DamagedLog, NotOwned, StorageError, StorageFull, StoreUnanswered
 
 BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage.errors.StorageFull: errors.StorageFull,

@@ -32,8 +32,7 @@ from broker.server.garbage import no_searches, search_regularly, short_searches
 from broker.server.listener import Listener, accept, make_listeners
 from broker.server.loop_clock import LoopClock
 from storage.codecs import quick
-from storage.errors import DamagedLog, StorageError, StorageFailed
-from storage.shared.session import SessionNotBegun
+from storage.errors import DamagedLog, SessionNotBegun, StorageError, StorageFailed
 
 if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir

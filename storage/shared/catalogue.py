@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
-from storage.errors import DamagedLog, StorageError
+from storage.errors import DamagedLog, NotOwned
 from storage.journal.changes import ChangeJournal
 from storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalogue
 from storage.metadata.catalogue_records import (
@@ -47,10 +47,6 @@ class Touched:
 
     topics: set[TopicName] = field(default_factory=set)
     namespaces: set[tuple[str, str]] = field(default_factory=set)
-
-
-class NotOwned(StorageError):
-    """Another broker changes that."""
 
 
 class NotFollowed(Exception):

@@ -3,11 +3,10 @@
 Knows no S3: `obstore.py` is the way there. Names are relative to the store's prefix.
 """
 
-import errno
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage.errors import StorageError, StorageFull
+from storage.errors import StorageError
 from storage.shared.layout import Buffer
 
 
@@ -17,13 +16,6 @@ class ObjectExists(StorageError):
 
 class ObjectMissing(StorageError):
     """There is no object of that name."""
-
-
-class StoreUnanswered(StorageFull):
-    """No answer, or one that says to try again: what was asked for may have been done, or not."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, errno.EAGAIN)
 
 
 class ObjectStore(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
-from storage.errors import StorageFailed
+from storage.errors import StorageFailed, StoreUnanswered
 from storage.log.committer import Member, SyncPoint
 from storage.log.files import FileGone
 from storage.log.sync_queue import SyncQueue
@@ -36,7 +36,7 @@ from storage.shared.ledger import (
     Publication,
     State,
 )
-from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreUnanswered
+from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.shared.points import SharedPoint, Slice, read_whole
 
 # Parts of a large round on their way at once: four of 4 MiB fill what one connection leaves idle.

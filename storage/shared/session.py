@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from storage.errors import StorageFailed
+from storage.errors import SessionNotBegun, StorageFailed, StoreUnanswered
 from storage.shared.layout import (
     CLUSTER_NAME,
     KIND_ROUND,
@@ -35,16 +35,12 @@ from storage.shared.ledger import (
     ShardRow,
     State,
 )
-from storage.shared.object_store import ObjectMissing, ObjectStore, StoreUnanswered
+from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.publisher import Patience, SessionIdentity, put_surely
 from storage.shared.takeover import surely
 
 # Between two looks whether the object store answers.
 STORE_LOOK_S = 10.0
-
-
-class SessionNotBegun(Exception):
-    """The broker cannot join the cluster; the text is one line for the operator."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from storage.errors import StoreUnanswered
 from storage.shared.layout import (
     HEADER_BYTES,
     KIND_ROUND,
@@ -18,7 +19,7 @@ from storage.shared.layout import (
     unpack_header,
 )
 from storage.shared.ledger import Contents, Ledger, LedgerUnanswered, PackRow, RoundRow, Tenure
-from storage.shared.object_store import ObjectMissing, ObjectStore, StoreUnanswered
+from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Located, PartitionPieces, partitions_of
 from storage.shared.publisher import Patience, pauses
 

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
-from storage.errors import StorageError
+from storage.errors import SessionNotBegun, StorageError
 from storage.metadata.names import parse_topic
 from storage.shared.reader import StoreLook
-from storage.shared.session import SessionNotBegun
 from storage.spark.readers import (
     IsWanted,
     PartitionReader,

@@ -4,9 +4,9 @@ packer and sweeper, over logs and a catalogue that are models.
 
 import struct
 
+from storage.errors import StoreUnanswered
 from storage.shared.layout import BadObject
 from storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, State
-from storage.shared.object_store import StoreUnanswered
 from storage.shared.packer import PackerSettings, apply, plan
 from storage.shared.points import SharedPoint
 from storage.shared.publisher import Patience, Publisher, RoundSettings, SessionIdentity

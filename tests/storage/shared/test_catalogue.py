@@ -2,11 +2,12 @@
 
 import pytest
 
+from storage.errors import NotOwned
 from storage.log.committer import Committer
 from storage.metadata.catalogue import SCOPE_BITS
 from storage.metadata.catalogue_records import TenantGone, TenantSet
 from storage.metadata.user_records import Grant, Granted, UserMeta, UserSet
-from storage.shared.catalogue import NotOwned, SharedCatalogue
+from storage.shared.catalogue import SharedCatalogue
 from storage.shared.journal import LedgerJournal
 from storage.shared.ledger import SNAPSHOT
 

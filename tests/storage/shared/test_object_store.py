@@ -3,8 +3,9 @@
 import pytest
 
 from conformance.cluster.servers import BUCKET
+from storage.errors import StoreUnanswered
 from storage.shared.layout import BadObject
-from storage.shared.object_store import ObjectExists, ObjectMissing, StoreUnanswered
+from storage.shared.object_store import ObjectExists, ObjectMissing
 from tests.storage.shared.memory import MemoryStore
 
 

@@ -5,6 +5,7 @@ from time import monotonic
 
 import pytest
 
+from storage.errors import StoreUnanswered
 from storage.shared.layout import SliceEntry
 from storage.shared.ledger import (
     FORMAT,
@@ -14,7 +15,6 @@ from storage.shared.ledger import (
     LedgerUnanswered,
     LedgerWentBack,
 )
-from storage.shared.object_store import StoreUnanswered
 from storage.shared.points import Backlog, SharedPoint, Slice
 from storage.shared.publisher import (
     ObjectForged,

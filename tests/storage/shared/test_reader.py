@@ -4,13 +4,11 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, OffsetOutOfRange
+from storage.errors import DamagedLog, OffsetOutOfRange, SessionNotBegun, StoreUnanswered
 from storage.log.settings import LogSettings
 from storage.shared.ledger import LedgerUnanswered
-from storage.shared.object_store import StoreUnanswered
 from storage.shared.publisher import Patience
 from storage.shared.reader import AHEAD_BYTES, StoreLook, for_a_while
-from storage.shared.session import SessionNotBegun
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 from tests.storage.shared.shared_dirs import APPEND_US, Life, SharedStore
 

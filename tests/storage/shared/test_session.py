@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
+from storage.errors import SessionNotBegun, StoreUnanswered
 from storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
 from storage.shared.making import NoCluster, make_cluster
-from storage.shared.object_store import StoreUnanswered
 from storage.shared.publisher import ObjectForged
-from storage.shared.session import Session, SessionNotBegun, SessionSettings, open_cluster
+from storage.shared.session import Session, SessionSettings, open_cluster
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 from tests.storage.shared.shared_dirs import Life, SharedStore
 

@@ -1,0 +1,86 @@
+"""All commands, as cyclopts reads them. They are imported when they are used: `--help` needs no
+broker and no server. Exit codes are those of `main.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+
+from broker.cli.serving import EXIT_USAGE, ServeFlags, refuse
+from broker.cli.serving import serve as serve_with
+
+EXIT_FAILED = 1
+
+app = App(
+    name="braidlog",
+    help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
+    version=lambda: metadata.version("braidlog"),
+)
+app.command("broker.cli.admin:topics", help="List, show, create and delete topics.")
+app.command("broker.cli.admin:groups", help="List and show groups (subscriptions, consumers).")
+app.command(
+    "broker.cli.export:export",
+    help="""Write a topic to Parquet with Spark: what is new since the last export to this folder.
+
+    Example: braidlog export orders --to ./parquet --data-dir ./data
+    """,
+)
+app.command("broker.cli.users:users", help="List, make, change and remove users.")
+app.command("broker.cli.users:tokens", help="Make, list and take back access tokens.")
+app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
+app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
+app.command("broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store.")
+
+
+@app.command
+def serve(
+    *,
+    data_dir: Annotated[str | None, Parameter(help="Where everything is stored.")] = None,
+    config: Annotated[str | None, Parameter(help="Settings, a TOML file.")] = None,
+    listen: Annotated[
+        list[str] | None,
+        Parameter(
+            negative=(), help="NAME=HOST:PORT (port 0: any free one) or NAME=off. Repeatable."
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--set", negative=(), help="KEY=VALUE, as log.segment_bytes=128MiB. Repeatable."
+        ),
+    ] = None,
+    ready_file: Annotated[
+        str | None, Parameter(help="Written once every listener accepts: pid and addresses, JSON.")
+    ] = None,
+) -> int:
+    """Run the broker until SIGTERM or SIGINT.
+
+    Example: braidlog serve --data-dir ./data --listen kafka=127.0.0.1:9092 --listen http=off
+    """
+    flags = ServeFlags(data_dir, config, listen or [], set_ or [], ready_file)
+    return serve_with(flags)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code. Raises KeyboardInterrupt."""
+    try:
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+    except UnknownCommandError as error:
+        return refuse(_unknown_command(error), EXIT_USAGE)
+    except CycloptsError as error:
+        return refuse(str(error), EXIT_USAGE)
+    except ImportError as error:  # The module of the command that is asked for.
+        return refuse(str(error.__cause__ or error), EXIT_FAILED)
+    result = command(*bound.args, **bound.kwargs)
+    return result if isinstance(result, int) else 0
+
+
+def _unknown_command(error: UnknownCommandError) -> str:
+    """As cyclopts says it, but without the imports of every other command that it makes for it."""
+    asked = (error.unused_tokens or [""])[0]
+    names = ", ".join(name for name in error.app or () if not name.startswith("-"))
+    return f"unknown command {asked!r}, there are: {names}"

@@ -1,0 +1,90 @@
+"""The command `serve`: its flags become settings, and a broker runs by them.
+
+Most brokers are started by a script or a service, with nothing but flags and their values. Those
+are read here, as cyclopts reads them (`commands.py`): that library and what it imports would take a
+broker 2 MB and a tenth of a second. Knows no broker before the settings are good.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+EXIT_USAGE = 2
+
+# What each flag is called in `ServeFlags`.
+ONCE = {"--data-dir": "data_dir", "--config": "config", "--ready-file": "ready_file"}
+REPEATABLE = {"--listen": "listen", "--set": "set_"}
+
+
+@dataclass(slots=True)
+class ServeFlags:
+    """The flags as they were given; None, or nothing, where they were not."""
+
+    data_dir: str | None = None
+    config: str | None = None
+    listen: list[str] = field(default_factory=list)
+    set_: list[str] = field(default_factory=list)
+    ready_file: str | None = None
+
+
+def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
+    """The flags of `serve` where that is the command, and each of them has a value; else None."""
+    if not arguments or arguments[0] != "serve":
+        return None
+    flags = ServeFlags()
+    rest = iter(arguments[1:])
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        if not equals:
+            value = next(rest, "")
+        if not value or value.startswith("-"):
+            return None
+        if flag in REPEATABLE:
+            getattr(flags, REPEATABLE[flag]).append(value)
+        elif flag in ONCE and getattr(flags, ONCE[flag]) is None:
+            setattr(flags, ONCE[flag], value)
+        else:
+            return None
+    return flags
+
+
+def serve(flags: ServeFlags) -> int:
+    """Run the broker until SIGTERM or SIGINT; the exit code of the process."""
+    from broker.config.settings import ConfigError, load
+
+    found = []
+    try:
+        for text in flags.listen:
+            name, value = _pair(text, "--listen", "NAME=HOST:PORT")
+            found.append((f"listeners.{name}.listen", value, f"--listen {text}"))
+        for text in flags.set_:
+            key, value = _pair(text, "--set", "KEY=VALUE")
+            found.append((key, value, f"--set {text}"))
+        if flags.data_dir is not None:
+            found.append(("data_dir", flags.data_dir, "--data-dir"))
+        settings = load(file=flags.config, flags=found)
+    except ConfigError as error:
+        return refuse(str(error), EXIT_USAGE)
+    from broker.config.unused import import_structlog
+
+    import_structlog()
+    from broker.server.process import serve as serve_broker
+
+    return serve_broker(settings, ready_file=flags.ready_file)
+
+
+def refuse(reason: str, code: int) -> int:
+    """One line for the operator; returns the exit code."""
+    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
+    return code
+
+
+def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:
+    from broker.config.settings import ConfigError
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{flag} {text}: expected {wanted}")
+    return key.strip(), value.strip()
