@@ -67,18 +67,23 @@ def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Colum
     return columns
 
 
+def equal_records(body: Buffer, pos: int, step: int, sizes_pos: int) -> Array | None:
+    """Where each record begins, if all have `step` bytes and both sizes of the first one."""
+    count, rest = divmod(len(body) - pos, step)
+    if rest or count < EQUAL_MIN:
+        return None
+    sizes = np.ndarray((count, 2), "<u4", body, pos + sizes_pos, (step, 4))
+    return np.arange(pos, len(body), step) if (sizes == sizes[0]).all() else None
+
+
 def _records(body: Buffer, pos: int) -> Array:
     """Where each record begins."""
     end = len(body)
     length_at = U32_AT.unpack_from
     if end - pos >= RECORD_MIN and not length_at(body, pos + HEADERS_SIZE_POS)[0]:
         step = RECORD_MIN + length_at(body, pos + HEADERS_POS)[0]
-        count, rest = divmod(end - pos, step)
-        if not rest and count >= EQUAL_MIN:
-            shape, strides = (count, 2), (step, 4)
-            sizes = np.ndarray(shape, "<u4", body, pos + HEADERS_SIZE_POS, strides)
-            if (sizes == sizes[0]).all():
-                return np.arange(pos, end, step)
+        if (equal := equal_records(body, pos, step, HEADERS_SIZE_POS)) is not None:
+            return equal
     starts: list[int] = []
     add = starts.append
     while pos < end:  # hot

@@ -8,7 +8,7 @@ from storage.codecs.api import Buffer
 from storage.codecs.iggy_typed import HEAD, SIZES, SIZES_POS
 from storage.log.batch import Batch
 from storage.spark.decode.columns import Columns
-from storage.spark.decode.iggy import headers_of, keyed_columns
+from storage.spark.decode.iggy import equal_records, headers_of, keyed_columns
 from storage.spark.decode.vectors import ABSENT, Array, Irregular, Slices, require, struct_at
 
 ID = np.dtype([("id", "u1", (16,))])
@@ -16,7 +16,6 @@ TIMES = np.dtype([("offset", "<i8"), ("time_us", "<i8"), ("sent_us", "<i8")])
 LENGTHS = np.dtype([("headers", "<u4"), ("payload", "<u4")])
 
 ID_POS, TIMES_POS = 8, 24
-EQUAL_MIN = 8
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
@@ -29,12 +28,8 @@ def _records(body: Buffer, pos: int) -> Array:
     end, sizes_at = len(body), SIZES.unpack_from
     if end - pos >= HEAD.size:
         step = HEAD.size + sum(sizes_at(body, pos + SIZES_POS))
-        count, rest = divmod(end - pos, step)
-        if not rest and count >= EQUAL_MIN:
-            shape, strides = (count, 2), (step, 4)
-            sizes = np.ndarray(shape, "<u4", body, pos + SIZES_POS, strides)
-            if (sizes == sizes[0]).all():
-                return np.arange(pos, end, step)
+        if (equal := equal_records(body, pos, step, SIZES_POS)) is not None:
+            return equal
     starts: list[int] = []
     add = starts.append
     while pos < end:  # hot
