@@ -184,7 +184,7 @@ class Durability:
         if running is None or syncer is None or self._failure is not None:
             return False
         try:
-            if not syncer.is_over():
+            if not syncer.collect():
                 return False
             synced = time.perf_counter()
             self._sync_seconds.observe(synced - running.begun_s)

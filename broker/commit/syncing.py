@@ -42,8 +42,8 @@ class RoundSyncer:
         self._left += 1
         self._thread.start(commit_round)
 
-    def is_over(self) -> bool:
-        """Whether all of the round is synced. Raises StorageFailed."""
+    def collect(self) -> bool:
+        """Take what the kernel answered; True once all of the round is synced. Raises StorageFailed."""
         try:
             self._left -= os.eventfd_read(self.fd)
         except BlockingIOError:

@@ -56,7 +56,7 @@ class Dispatcher(abc.ABC):
     """
 
     kind: SubscriptionKind
-    _special = 0  # Flags of entries that `_is_for` is to be asked about.
+    _special = 0  # Flags of entries that `_offer` decides about.
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Dispatcher(abc.ABC):
                     self._passed(entry.offset)
                     continue
                 ack_sets.tell_acked(entry, state)
-            if entry.flags & special and not self._is_for(consumer, entry):
+            if entry.flags & special and not self._offer(consumer, entry):
                 continue
             taken.append(entry)
             size += len(entry.body)
@@ -488,8 +488,10 @@ class Dispatcher(abc.ABC):
         """When the pump has to look again by itself, in trio's seconds."""
         return math.inf
 
-    def _is_for(self, consumer: Consumer, entry: Entry) -> bool:
-        """Whether this consumer may have an entry with any of the flags `_special`."""
+    def _offer(self, consumer: Consumer, entry: Entry) -> bool:
+        """Offer an entry with any of the flags `_special`; False if it has to wait or another
+        consumer gets it.
+        """
         return True
 
     def _passed(self, offset: int) -> None:  # noqa: B027 (most kinds keep nothing to forget)

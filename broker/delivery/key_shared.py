@@ -195,7 +195,7 @@ class KeySharedDispatcher(SharedDispatcher):
                     continue
                 ack_sets.tell_acked(entry, state)
             slot = slot_of(entry)
-            if not (entry.flags & DELAYED and self._is_held(entry, slot)):
+            if not (entry.flags & DELAYED and self._hold_delayed(entry, slot)):
                 owner = None if slot in waiting else self._free_owner(slot)
                 if owner is None or not self._add(shares, owner, entry):
                     if self._is_full:
@@ -243,10 +243,10 @@ class KeySharedDispatcher(SharedDispatcher):
         entry.slot = slot
         return slot
 
-    def _is_held(self, entry: Entry, slot: int) -> bool:
-        """Whether an entry is to be delivered later; it is remembered until then."""
+    def _hold_delayed(self, entry: Entry, slot: int) -> bool:
+        """Hold an entry that is to be delivered later; False if it is not."""
         due_ms = ids.entry_metadata(entry.body).deliver_at_time
-        return self._is_early(entry, due_ms, slot)
+        return self._hold_early(entry, due_ms, slot)
 
     def _hold_slot(self, slot: int, consumer: Consumer) -> None:
         """The consumer has one more entry of a slot."""

@@ -316,16 +316,16 @@ class SharedDispatcher(Dispatcher):
         left_s = first_ms / 1000 - self._now_us() / 1_000_000
         return trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S)
 
-    def _is_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
-        """Hold an entry that is to be delivered later."""
+    def _hold_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
+        """Hold an entry that is to be delivered later; False if its time has come."""
         if due_ms <= self._now_us() // 1000:
             return False
         self._delays.add(due_ms, entry.offset, slot)
         return True
 
-    def _is_for(self, consumer: Consumer, entry: Entry) -> bool:
+    def _offer(self, consumer: Consumer, entry: Entry) -> bool:
         metadata = ids.entry_metadata(entry.body)
-        if entry.flags & DELAYED and self._is_early(entry, metadata.deliver_at_time, 0):
+        if entry.flags & DELAYED and self._hold_early(entry, metadata.deliver_at_time, 0):
             return False
         if metadata.num_chunks_from_msg <= 1:
             return True

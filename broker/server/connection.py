@@ -106,7 +106,7 @@ class Connection:
         self._is_cancelled = False  # in that turn, by whatever it did
         self._met: tuple[Turn, Waiting] | Exception | None = None  # what ended its service
         self._leaving = False
-        self._begun_seen = 0  # at the last `is_gone`
+        self._begun_seen = 0  # at the last `notice_gone`
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
@@ -225,9 +225,9 @@ class Connection:
         """
         return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
-    def is_gone(self) -> bool:
-        """Whether the peer has closed the connection while a handler of it is at work, and was so
-        when this was asked before: nobody waits for the answer.
+    def notice_gone(self) -> bool:
+        """Look whether the peer has closed the connection and nobody waits for the answer any more:
+        True at the second look in the same request.
         """
         begun = self._receiver.begun
         is_same, self._begun_seen = begun == self._begun_seen, begun

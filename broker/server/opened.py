@@ -28,8 +28,8 @@ class OpenConnection(Protocol):
     def stalled_s(self, now: float) -> float:
         """For how long next to nothing of a frame that has begun has come in."""
 
-    def is_gone(self) -> bool:
-        """Whether nobody waits any more for the answer that a handler works at."""
+    def notice_gone(self) -> bool:
+        """Look whether nobody waits any more for the answer that a handler works at."""
 
     def access_changed(self) -> None:
         """Users or permissions were changed."""

@@ -62,7 +62,7 @@ def _end_if_stalled(connection: OpenConnection, now: float) -> None:
         connection.cut_off(f"it has read next to nothing for {WRITE_STALL_S:.0f} s")
     elif connection.stalled_s(now) >= FRAME_STALL_S:
         connection.end(f"next to nothing of a frame in {FRAME_STALL_S:.0f} s")
-    elif connection.is_gone():
+    elif connection.notice_gone():
         connection.end("the client is gone")
 
 

@@ -74,12 +74,12 @@ def test_few_files_are_over_with_the_last_of_them_and_no_thread_is_made():
     syncer = make(queue)
     syncer.start(round_of(files))
     assert queue.fds == [1000, 1001, 1002]
-    assert not syncer.is_over()
+    assert not syncer.collect()
     queue.end_one()
     queue.end_one()
-    assert not syncer.is_over()
+    assert not syncer.collect()
     queue.end_one()
-    assert syncer.is_over()
+    assert syncer.collect()
     assert not any(file.threads for file in files)
     syncer.close()
 
@@ -95,7 +95,7 @@ def test_all_else_is_synced_in_the_thread(case):
     queue.sync_folder = lambda path: None
     syncer.start(round_of(files, folders))
     wait(syncer)
-    assert syncer.is_over()
+    assert syncer.collect()
     assert [file.threads for file in files] == [["braidlog-sync"]] * len(files)
     assert queue.fds == []
     syncer.close()
@@ -106,12 +106,12 @@ def test_where_the_queue_refuses_the_thread_syncs_all_and_all_that_follows():
     syncer = make(queue)
     syncer.start(round_of(files))
     wait(syncer)
-    assert not syncer.is_over()  # One of them is still under way in the queue.
+    assert not syncer.collect()  # One of them is still under way in the queue.
     queue.end_one()
-    assert syncer.is_over()
+    assert syncer.collect()
     syncer.start(round_of(files))
     wait(syncer)
-    assert syncer.is_over()
+    assert syncer.collect()
     assert [len(file.threads) for file in files] == [2, 2]
     assert queue.fds == [1000]
     syncer.close()
@@ -128,7 +128,7 @@ def test_a_failure_in_the_queue_is_final_though_the_thread_hears_of_none(takes):
     if takes == 2:
         queue.end_one()
     with pytest.raises(StorageFailed, match=r"cannot sync 0\.log: Input/output error"):
-        while not syncer.is_over():
+        while not syncer.collect():
             wait(syncer)
     with pytest.raises(StorageFailed):
         committer.begin()
