@@ -43,7 +43,7 @@ class RoundSyncer:
         self._thread.start(commit_round)
 
     def collect(self) -> bool:
-        """Take what the kernel answered; True once all of the round is synced. Raises StorageFailed."""
+        """Take what the kernel answered; True once a round is all synced. Raises StorageFailed."""
         try:
             self._left -= os.eventfd_read(self.fd)
         except BlockingIOError:
