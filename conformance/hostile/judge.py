@@ -29,6 +29,7 @@ class Verdict:
     memory_before: int = 0
     memory_most: int = 0
     memory_after: int = 0
+    growth_max: int = GROWTH_BYTES_MAX
     files_before: int = 0
     files_after: int = 0
 
@@ -47,7 +48,7 @@ def judged(broker: RunningBroker) -> Iterator[Verdict]:
         verdict.longest_s = healthy.longest_s
         healthy.check()
     assert verdict.files_after <= verdict.files_before, verdict
-    assert verdict.memory_after - verdict.memory_before <= GROWTH_BYTES_MAX, verdict
+    assert verdict.memory_after - verdict.memory_before <= verdict.growth_max, verdict
     check_log(broker, logged)
 
 
