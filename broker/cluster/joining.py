@@ -77,9 +77,8 @@ def _open(config: Config, session: Session) -> SharedDir:
     assert config.data_dir is not None, "checked with the settings"
     settings = SharedSettings(
         RoundSettings(shared.round_ms, shared.round_bytes, config.cluster.stall_ms),
-        PackerSettings(shared.delete_after_ms, config.log.index_interval_bytes),
+        PackerSettings(shared.delete_after_ms, config.log.index_interval_bytes, shared.pack_bytes),
         cache_bytes=shared.cache_bytes,
         unpublished_bytes_max=shared.unpublished_bytes_max,
-        pack_bytes=shared.pack_bytes,
     )
     return SharedDir.of_session(config.data_dir, session, settings)

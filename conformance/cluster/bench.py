@@ -36,6 +36,13 @@ RELAYED_SETS: Final = 16  # Of 128 KiB, read again and again.
 POLLED: Final = 1000
 # As users have them.
 USUAL: Final = ("cluster.lease_ms=5000", "cluster.beat_ms=1000", "cluster.stall_ms=30000")
+# What PostgreSQL holds and a takeover reads is a matter of these.
+USUAL_STORE: Final = (
+    "shared.round_ms=100",
+    "shared.pack_ms=60000",
+    "shared.delete_after_ms=3600000",
+    "log.segment_bytes=128MiB",
+)
 
 
 class Bench:
@@ -90,10 +97,10 @@ class Bench:
         with stores(self._folder / "stops") as made:
             yield from figures.stops(made)
 
-    def _cluster(self, name: str) -> Cluster:
+    def _cluster(self, name: str, *settings: str) -> Cluster:
         folder = self._folder / name
         folder.mkdir()
-        return Cluster(folder, [*QUICK, *USUAL])
+        return Cluster(folder, [*QUICK, *USUAL, *settings])
 
     def _relay(self) -> Iterator[Row]:
         with self._cluster("relay") as cluster:
@@ -110,7 +117,7 @@ class Bench:
             yield _left("stop of a broker", draining.stop(cluster, 3))
 
     def _partitions(self) -> Iterator[Row]:
-        with self._cluster("partitions") as cluster:
+        with self._cluster("partitions", *USUAL_STORE) as cluster:
             cluster.await_all()
             yield from partitions.held(cluster, self._partition_count, self._minutes)
 

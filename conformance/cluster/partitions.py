@@ -53,6 +53,15 @@ class Writer:
         sent = self.producer.send(place[0], VALUE, partition=place[1])
         sent.add_callback(self._done, place).add_errback(self._failed)
 
+    def check(self) -> None:
+        """Raises Lost where something was not acknowledged."""
+        if self.failed or self.answered.keys() < set(self.places):
+            without = len(self.places) - len(self.answered)
+            raise Lost(
+                f"{len(self.failed)} sends failed: {self.failed[:3]}; {without} partitions were"
+                " never answered"
+            )
+
     def _done(self, place: tuple[str, int], _: object) -> None:
         self.acknowledged += 1
         self.answered[place] = time.monotonic()
@@ -81,12 +90,12 @@ def held(cluster: Cluster, partitions: int, minutes: float) -> Iterator[Row]:
         while time.monotonic() - begun < minutes * 60:
             writer.write_all(EVERY_S)
         producer.flush(GOES_ON_S)
+        writer.check()
         yield _database(cluster, partitions, minutes)
         yield _taken_over(cluster, writer)
+        writer.check()
     finally:
         producer.close(0)
-    if writer.failed:
-        raise Lost(f"{len(writer.failed)} sends failed: {writer.failed[:3]}")
 
 
 def _database(cluster: Cluster, partitions: int, minutes: float) -> Row:
@@ -115,6 +124,7 @@ def _taken_over(cluster: Cluster, writer: Writer) -> Row:
     waits = _first_acks(cluster, node, {topic for topic, _ in places}, killed)
     sending.join(GOES_ON_S)
     writer.producer.flush(GOES_ON_S)
+    writer.check()
     client_s = max(writer.answered[place] - killed for place in places)
     measured = (
         f"{len(places):,} partitions: a topic takes values after {statistics.median(waits):.1f} s"

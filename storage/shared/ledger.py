@@ -252,7 +252,7 @@ class Ledger(Protocol):
 
     # What an owner changes beside rounds. False: nothing was changed.
 
-    def add_pack(self, owned: Owned, moves: Sequence[PackMove], pack: PackRow | None) -> bool:
+    def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""
 
     def add_segment(

@@ -5,11 +5,11 @@ waits for stores and may run in any one thread. What a statement replaces goes t
 and is deleted later (`sweeper.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from storage.errors import StorageFull
+from storage.errors import StorageFull, StoreUnanswered
 from storage.log.batch import ABSENT_US
 from storage.log.files import FileGone, Files
 from storage.log.places import build_index, stored_index
@@ -50,10 +50,11 @@ INHERITED_MAX = 64
 
 @dataclass(slots=True, frozen=True)
 class PackerSettings:
-    """Times in milliseconds."""
+    """Times in milliseconds. A pack, which is made in memory, has `pack_bytes` or one slice."""
 
     delete_after_ms: int = 3_600_000
     index_interval_bytes: int = 16 * 1024
+    pack_bytes: int = 64 << 20
 
 
 @dataclass(slots=True)
@@ -207,27 +208,43 @@ class Packer:
             and one.entry.partition_id not in dropped
             and one.entry.end_offset > todo.starts.get(one.entry.partition_id, 0)
         ]
-        entries: list[SliceEntry] = []
-        pack: PackRow | None = None
-        number, epoch = shard.next_pack, shard.owned.epoch
-        name = pack_name(shard.owned.shard, epoch, number)
-        if wanted:
-            shard.next_pack += 1
-            header = ObjectHeader(KIND_PACK, shard.owned.shard, number, epoch)
-            data, entries = pack_object(pack_header(header), wanted)
-            put_surely(self._objects, name, data, self._patience)
-            self.watch.uploaded("pack", len(data))
-            pack = PackRow(shard.owned.shard, number, epoch, len(data), pack_entries(entries))
+        packs: list[PackRow] = []
+        packed: list[tuple[SliceEntry, str]] = []
+        try:
+            for some in in_packs(wanted, self._settings.pack_bytes):
+                pack, entries = self._put_pack(shard, some)
+                packs.append(pack)
+                packed += [(entry, _name(pack)) for entry in entries]
+        except FileGone:
+            self._take_back(packs)
+            raise
         self._decide(
             shard,
-            lambda: self._ledger.add_pack(shard.owned, todo.moves, pack),
+            lambda: self._ledger.add_packs(shard.owned, todo.moves, packs),
             lambda: self._is_packed(shard, todo.moves),
         )
         shard.moved(todo.moves)
-        if pack is not None:
+        for pack in packs:
             shard.add_pack(pack)
-            todo.repacked = shard.now_packed(entries, name)
-        todo.packed = entries
+        todo.repacked = shard.now_packed(packed)
+        todo.packed = [entry for entry, _ in packed]
+
+    def _put_pack(self, shard: Shard, slices: Sequence[Slice]) -> tuple[PackRow, list[SliceEntry]]:
+        """Put one pack, which counts once the ledger has it."""
+        owned, number = shard.owned, shard.next_pack
+        shard.next_pack += 1
+        header = ObjectHeader(KIND_PACK, owned.shard, number, owned.epoch)
+        data, entries = pack_object(pack_header(header), slices)
+        pack = PackRow(owned.shard, number, owned.epoch, len(data), pack_entries(entries))
+        put_surely(self._objects, _name(pack), data, self._patience)
+        self.watch.uploaded("pack", len(data))
+        return pack, entries
+
+    def _take_back(self, packs: Sequence[PackRow]) -> None:
+        """Packs that are not to count: a sweep would leave them until the next owner."""
+        for pack in packs:
+            with suppress(StoreUnanswered):  # The next owner's sweep deletes it.
+                self._objects.delete(_name(pack))
 
     def _inherited(self, shard: Shard) -> list[Slice]:
         return [
@@ -310,15 +327,33 @@ class ObjectSlice:
         )
 
 
+def in_packs(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
+    """The slices by partition, for packs of about `bytes_max`."""
+    some: list[Slice] = []
+    size = 0
+    for one in sorted(slices, key=_place):
+        if some and size + one.entry.size > bytes_max:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one.entry.size
+    if some:
+        yield some
+
+
 def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[SliceEntry]]:
-    """A pack of slices, sorted by partition; what goes on in the same segment is one entry.
+    """A pack of slices, which are sorted; what goes on in the same segment is one entry.
 
     Raises FileGone; StorageFailed where a local file cannot be read.
     """
-
-    def place(one: Slice) -> tuple[int, int, int]:
-        return one.entry.partition_id, one.entry.segment_base, one.entry.file_pos
-
-    pieces, entries = gather(sorted(slices, key=place))
+    pieces, entries = gather(slices)
     entries = joined(entries)
     return b"".join([header, *pieces, pack_footer(header, entries)]), entries
+
+
+def _place(one: Slice) -> tuple[int, int, int]:
+    return one.entry.partition_id, one.entry.segment_base, one.entry.file_pos
+
+
+def _name(pack: PackRow) -> str:
+    return pack_name(pack.shard, pack.epoch, pack.pack)

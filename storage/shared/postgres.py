@@ -325,17 +325,17 @@ class PostgresLedger:
 
     # What an owner changes beside rounds.
 
-    def add_pack(self, owned: Owned, moves: Sequence[PackMove], pack: PackRow | None) -> bool:
+    def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""
         done = self._one(
-            sql.ADD_PACK,
+            sql.ADD_PACKS,
             **_own(owned),
             epochs=[move.epoch for move in moves],
             olds=[move.old for move in moves],
             news=[move.new for move in moves],
-            pack=pack.pack if pack else 0,
-            bytes=pack.size if pack else 0,
-            index=pack.index if pack else b"",
+            packs=[pack.pack for pack in packs],
+            bytes=[pack.size for pack in packs],
+            indexes=[pack.index for pack in packs],
         )
         return done == 1
 

@@ -80,16 +80,16 @@ class Shard:
         key = located.entry.partition_id, located.entry.segment_base
         self._sources.setdefault(key, []).append(located)
 
-    def now_packed(self, entries: Sequence[SliceEntry], object_: str) -> dict[Key, SegmentPieces]:
-        """A pack has these; what inherited segments are made of then, by segment."""
+    def now_packed(self, packed: Sequence[tuple[SliceEntry, str]]) -> dict[Key, SegmentPieces]:
+        """Packs of these names have these; what inherited segments are made of then, by segment."""
         changed: dict[Key, list[Located]] = {}
-        for entry in entries:
+        for entry, object_ in packed:
             key = entry.partition_id, entry.segment_base
             if key in self._sources:
                 changed.setdefault(key, []).append(Located(entry, object_, False))
         result = {}
-        for key, packed in changed.items():
-            self._sources[key] = [one for one in self._sources[key] if not one.is_round] + packed
+        for key, new in changed.items():
+            self._sources[key] = [one for one in self._sources[key] if not one.is_round] + new
             result[key] = joined_segment(*key, list(self._sources[key]))
         return result
 

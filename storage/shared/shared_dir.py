@@ -58,7 +58,6 @@ class SharedSettings:
     packs: PackerSettings
     cache_bytes: int = 10 << 30
     unpublished_bytes_max: int = 256 << 20
-    pack_bytes: int = 64 << 20
 
 
 @dataclass(slots=True)

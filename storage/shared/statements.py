@@ -129,7 +129,7 @@ RELEASE = (
  SELECT count(*), count(pg_notify('braidlog_news', '')::text) FROM mine
 """
 )
-ADD_PACK = (
+ADD_PACKS = (
     OWN
     + """
  t AS (SELECT n.shard, n.epoch, u.new FROM mine, tenures n,
@@ -138,8 +138,8 @@ ADD_PACK = (
  ok AS (SELECT FROM t HAVING count(*) = cardinality(%(epochs)s::bigint[])),
  w AS (UPDATE tenures n SET packed_round = t.new FROM t, ok
  WHERE (n.shard, n.epoch) = (t.shard, t.epoch)),
- p AS (INSERT INTO packs SELECT %(h)s, %(pack)s, %(e)s, %(bytes)s, %(index)s::bytea FROM ok
- WHERE %(bytes)s > 0)
+ p AS (INSERT INTO packs SELECT %(h)s, u.pack, %(e)s, u.bytes, u.index FROM ok,
+ unnest(%(packs)s::bigint[], %(bytes)s::bigint[], %(indexes)s::bytea[]) u(pack, bytes, index))
  SELECT count(*) FROM ok
 """
 )

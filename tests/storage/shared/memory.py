@@ -241,7 +241,7 @@ class MemoryLedger:
         rows = [row for row in rows if row.place > after]
         return [JournalRow(row.shard, row.place, row.kind, row.body) for row in rows]
 
-    def add_pack(self, owned, moves, pack):
+    def add_packs(self, owned, moves, packs):
         keys = [(owned.shard, move.epoch) for move in moves]
         if not self.owns(owned) or any(
             key not in self._tenures or self._tenures[key].packed_round != move.old
@@ -250,7 +250,7 @@ class MemoryLedger:
             return False
         for key, move in zip(keys, moves, strict=True):
             self._tenures[key] = replace(self._tenures[key], packed_round=move.new)
-        if pack is not None:
+        for pack in packs:
             assert (pack.shard, pack.pack) not in self._packs
             self._packs[pack.shard, pack.pack] = pack
         return True

@@ -66,7 +66,10 @@ class Broker:
             self.publisher = ModelPublisher(self.ledger, self.objects, identity, settings)
             self.publisher.turn = turn
             self.session = session
-            packing = PackerSettings(delete_after_ms=self.random.choice((0, 100)))
+            packing = PackerSettings(
+                delete_after_ms=self.random.choice((0, 100)),
+                pack_bytes=self.random.choice((64, 1 << 20)),
+            )
             self.packer = ModelPacker(self.ledger, self.objects, None, packing, self.patience)
             while True:
                 turn.switch()

@@ -6,7 +6,7 @@ import threading
 
 CHANGES = frozenset(
     {"put", "delete", "join", "fence", "leave", "take", "release", "publish", "trash_rounds"}
-    | {"add_pack", "add_segment", "set_start", "drop_partitions", "drop_trash"}
+    | {"add_packs", "add_segment", "set_start", "drop_partitions", "drop_trash"}
 )
 
 

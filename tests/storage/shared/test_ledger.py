@@ -183,18 +183,18 @@ def test_packs_move_all_tenures_or_none(ledger):
     assert ledger.take(b, [1]) == {1: 2}
     ledger.publish(Publication(b, 1, [10], [10]))
     owned = Owned(b, 1, 2)
-    pack = PackRow(1, 1, 2, 500, b"\0\xff")
-    assert not ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 7, 1)], pack)
-    assert not ledger.add_pack(Owned(b, 1, 1), [PackMove(1, 0, 1)], pack)
+    packs = [PackRow(1, 1, 2, 500, b"\0\xff"), PackRow(1, 2, 2, 60, b"")]
+    assert not ledger.add_packs(owned, [PackMove(1, 0, 1), PackMove(2, 7, 1)], packs)
+    assert not ledger.add_packs(Owned(b, 1, 1), [PackMove(1, 0, 1)], packs)
     assert len(ledger.contents([1]).rounds) == 2
-    assert ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], pack)
-    assert not ledger.add_pack(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], pack)
+    assert ledger.add_packs(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], packs)
+    assert not ledger.add_packs(owned, [PackMove(1, 0, 1), PackMove(2, 0, 1)], packs)
     contents = ledger.contents([1])
-    assert contents.packs == [pack] and contents.rounds == []
+    assert contents.packs == packs and contents.rounds == []
     assert [t.packed_round for t in contents.tenures] == [1, 1]
     ledger.publish(Publication(b, 2, [], []))
-    assert ledger.add_pack(owned, [PackMove(2, 1, 2)], None)
-    assert ledger.contents([1]).packs == [pack]
+    assert ledger.add_packs(owned, [PackMove(2, 1, 2)], [])
+    assert ledger.contents([1]).packs == packs
 
 
 def test_rounds_go_once_every_tenure_has_packed_them(ledger):
@@ -202,16 +202,16 @@ def test_rounds_go_once_every_tenure_has_packed_them(ledger):
     ledger.take(a, [1, 2])
     ledger.publish(Publication(a, 1, [10, 11], [10, 10]))
     ledger.publish(Publication(a, 2, [12], [10]))
-    assert ledger.add_pack(Owned(a, 1, 1), [PackMove(1, 0, 2)], None)
+    assert ledger.add_packs(Owned(a, 1, 1), [PackMove(1, 0, 2)], [])
     assert ledger.trash_rounds(0) == 0
-    assert ledger.add_pack(Owned(a, 2, 1), [PackMove(1, 0, 1)], None)
+    assert ledger.add_packs(Owned(a, 2, 1), [PackMove(1, 0, 1)], [])
     assert ledger.trash_rounds(0) == 1
     assert set(ledger.due_trash(10)) == {
         "rounds/1/00000000000000000001.0".replace("/1/", f"/{a}/"),
         f"rounds/{a}/00000000000000000001.1",
     }
     assert len(ledger.due_trash(1)) == 1
-    assert ledger.add_pack(Owned(a, 2, 1), [PackMove(1, 1, 2)], None)
+    assert ledger.add_packs(Owned(a, 2, 1), [PackMove(1, 1, 2)], [])
     assert ledger.trash_rounds(0) == 0, "the newest round of a live session stays"
     ledger.leave(a)
     assert ledger.trash_rounds(3_600_000) == 1
@@ -232,7 +232,7 @@ def test_segments_starts_and_packs_change_in_one_statement(ledger):
     owned = Owned(a, 1, 1)
     for number in (1, 2, 3):
         move = [PackMove(1, 0, 1)] if number == 1 else []
-        assert ledger.add_pack(owned, move, PackRow(1, number, 1, 9, b"x"))
+        assert ledger.add_packs(owned, move, [PackRow(1, number, 1, 9, b"x")])
     assert ledger.add_segment(owned, segment(5, 0, 10), [1], 0)
     assert not ledger.add_segment(owned, segment(5, 0, 10), [2], 0)
     assert not ledger.add_segment(Owned(a, 1, 2), segment(5, 10, 20), [2], 0)

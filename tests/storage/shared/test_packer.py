@@ -1,0 +1,77 @@
+"""Packs have a size, for they are made in memory: a cycle makes several where there is much."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.log.files import FileGone
+from storage.shared.layout import SliceEntry
+from storage.shared.packer import PackerSettings, in_packs
+from storage.shared.points import Slice
+from tests.storage.shared.shared_dirs import Life, SharedStore
+
+BODIES = [b"%04d" % number * 50 for number in range(6)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SharedStore(tmp_path)
+
+
+@pytest.fixture
+def life(store):
+    """A log with two segments, which have to be packed each by itself."""
+    life = Life(store)
+    life.directory._packer._settings = PackerSettings(delete_after_ms=0, pack_bytes=1)
+    life.append(*BODIES[:3])
+    life.log._roll(life.log._active)
+    life.append(*BODIES[3:])
+    life.log.segments_to_upload = list  # None of them is uploaded.
+    return life
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 300)), max_size=30))
+def test_packs_have_all_slices_by_partition_in_a_bounded_size(drawn):
+    slices = [
+        Slice(SliceEntry(1, number, 0, at * 1000, size, at, at + 1, 0, 0), None)
+        for at, (number, size) in enumerate(drawn)
+    ]
+    packs = list(in_packs(slices, 500))
+    places = [(one.entry.partition_id, one.entry.file_pos) for some in packs for one in some]
+    assert places == sorted((one.entry.partition_id, one.entry.file_pos) for one in slices)
+    sizes = [sum(one.entry.size for one in some) for some in packs]
+    assert all(some and size <= 500 for some, size in zip(packs, sizes, strict=True))
+    assert all(a + b[0].entry.size > 500 for a, b in zip(sizes, packs[1:], strict=False))
+
+
+def test_several_packs_count_together_and_the_next_owner_reads_them(store, life):
+    life.pack()
+    assert len(store.names("packs/")) == 2
+    assert life.read() == BODIES
+    life.crash()
+    second = Life(store)
+    assert second.read() == BODIES and second.log.log_end_offset == len(BODIES)
+    second.stop()
+
+
+def test_a_pack_before_one_that_cannot_be_made_is_taken_back(store, life):
+    """No sweep would delete it before the shard's next owner comes."""
+    directory = life.directory
+
+    class Gone:
+        def read_at(self, size, pos, *, wait=True):
+            raise FileGone("retention took it")
+
+    for todo in directory.plans(lambda: directory.publisher.round):
+        if todo.slices:
+            log, one = todo.slices[1]
+            todo.slices[1] = log, replace(one, file=Gone())
+            directory.carry_out(todo)
+            directory.apply(todo)
+            assert not todo.packed
+    assert not store.names("packs/")
+    life.pack()
+    assert len(store.names("packs/")) == 2
+    life.stop()
