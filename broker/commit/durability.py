@@ -155,6 +155,8 @@ class Durability:
         """Begin the next round if one has gathered and none runs; `run` waits where it should
         gather for longer.
         """
+        if self._running is not None or (self._quiet and not self.committer.gathers):
+            return
         if self.committer.wait_s() > 0:
             self._dirty.unpark_all()
         else:

@@ -28,7 +28,7 @@ from broker.limits import (
 )
 from broker.server.endings import EndConnection, ProtocolError
 from broker.server.outbox import Outbox
-from broker.server.receiver import Receiver, Turn, Waiting
+from broker.server.receiver import Receiver, Waiting
 from broker.server.sessions import Session, holds_rights
 from broker.server.tls import Stream, TlsSocket
 
@@ -104,7 +104,7 @@ class Connection:
         self._parked: trio.lowlevel.Task | None = None  # our task, while the poller serves us
         self._in_turn = False  # the poller is at it
         self._is_cancelled = False  # in that turn, by whatever it did
-        self._met: tuple[Turn, Waiting] | Exception | None = None  # what ended its service
+        self._met: Waiting | Exception | None = None  # what ended its service
         self._leaving = False
         self._begun_seen = 0  # at the last `notice_gone`
 
@@ -334,24 +334,22 @@ class Connection:
     async def _read(self) -> None:
         """Have every frame handled, until the end of the stream or of the connection."""
         receiver = self._receiver
-        turn, waiting = receiver.turn(), None  # The first one finds what TLS has already decrypted.
+        waiting = receiver.begin_turn()  # The first one finds what TLS has already decrypted.
         while True:
-            if waiting is None:
-                waiting = turn.advance()
-            await turn.finish(waiting)
+            await receiver.finish_turn(waiting)
             if self._leaving or receiver.at_end:
                 return
             if receiver.has_more:
                 await trio.lowlevel.checkpoint()
-                turn, waiting = receiver.turn(), None
+                waiting = receiver.begin_turn()
                 continue
-            met = await self._served_by_poller()
-            if met is None:
+            waiting = await self._served_by_poller()
+            if waiting is None:
                 return
-            turn, waiting = met
 
-    async def _served_by_poller(self) -> tuple[Turn, Waiting] | None:
-        """Need no task until something waits: that turn and what it waits for, or None at the end.
+    async def _served_by_poller(self) -> Waiting | None:
+        """Need no task until a turn waits for something, which is returned; None at the end.
+
         Raises what handlers raise.
         """
 
@@ -378,24 +376,23 @@ class Connection:
         if self._parked is None:  # It was woken in this pass.
             return False
         receiver = self._receiver
-        turn = receiver.turn()
         self._in_turn = True
         try:
-            waiting = turn.advance()
+            waiting = receiver.begin_turn()
         except Exception as error:  # Raised in the task that reads, which sorts it.
             self._unpark(error)
             return False
         finally:
             self._in_turn = False
         if waiting is not None:
-            self._unpark((turn, waiting))
+            self._unpark(waiting)
         elif self._leaving or self._is_cancelled or receiver.at_end:
             self._unpark(None)
         else:
             return receiver.has_more
         return False
 
-    def _unpark(self, met: tuple[Turn, Waiting] | Exception | None) -> None:
+    def _unpark(self, met: Waiting | Exception | None) -> None:
         assert self._parked is not None
         self._met = met
         task, self._parked = self._parked, None

@@ -93,9 +93,12 @@ class BufferPool:
     def give_back(self, buffer: memoryview) -> None:
         """Take a lent or grown buffer back; nobody may use it any more."""
         size = len(buffer)
-        self._count(size, -1)
-        if size == RECEIVE_BYTES and len(self._free) < self._free_max:
-            self._free.append(buffer)
+        if size == RECEIVE_BYTES:
+            self.lent -= 1
+            if len(self._free) < self._free_max:
+                self._free.append(buffer)
+        else:
+            self._count(size, -1)
         if self._freed:
             self._freed.unpark_all()
 

@@ -1,12 +1,13 @@
 """Receives for one connection and hands whole frames to its session, turn by turn, in plain calls.
 
 A turn is one receive with everything that follows from it: frames handled in order, answers sent
-once at the end. It is a generator of what has to be awaited, so that whoever drives it needs a task
-only for those turns in which something really waits. Knows no task and no protocol.
+once at the end. It goes on in plain calls up to what has to be awaited, so that whoever drives it
+needs a task only for those turns in which something really waits. Knows no task and no protocol.
 """
 
 from __future__ import annotations
 
+import enum
 import time
 import types
 from collections.abc import Coroutine, Generator
@@ -32,43 +33,17 @@ TLS_CLIENT_HELLO = 1
 TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 
 
-class Turn:
-    """A turn under way. Its output leaves together when it ends, or before it waits."""
+class _Stage(enum.Enum):
+    """Where a turn goes on behind what it waited for."""
 
-    __slots__ = ("_outbox", "_steps")
+    RECEIVING = "receiving"
+    SERVING = "serving"
+    SETTLING = "settling"  # It is over.
+    ENDING = "ending"  # With an error.
 
-    def __init__(self, steps: Generator[Waiting, None, None], outbox: Outbox) -> None:
-        self._steps = steps
-        self._outbox = outbox
 
-    def advance(self, error: EndConnection | None = None) -> Waiting | None:  # hot: see make bench
-        """Go on to what must be awaited next; None when the turn is over. `error` is what became
-        of the last wait. Raises what handlers raise.
-        """
-        outbox = self._outbox
-        outbox.gathering = True
-        try:
-            if error is not None:
-                return self._steps.throw(error)
-            return next(self._steps, None)
-        except StopIteration:
-            return None
-        finally:
-            outbox.gathering = False
-            outbox.flush()
-
-    async def finish(self, waiting: Waiting | None) -> None:
-        """Await what the turn waits for, up to its end. Raises what handlers raise."""
-        while waiting is not None:
-            error: EndConnection | None = None
-            try:
-                await _sending_before_waits(waiting, self._outbox)
-            except EndConnection as ending:
-                error = ending
-            except BaseException:  # Cancelled too: what was answered leaves first.
-                self._outbox.flush()
-                raise
-            waiting = self.advance(error)
+# Looking at a member of an enum costs as much as a call.
+_RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
 
 
 class Receiver:
@@ -90,6 +65,10 @@ class Receiver:
         self._frames_left = False  # the last turn left whole frames
         self._emptied = True  # the last receive took all that the socket had
         self._received = 0  # bytes
+        self._stage = _SETTLING
+        self._left = 0  # frames that this turn may still hand over
+        self._clock: _TurnClock | None = None  # of this turn, once it has handed one over
+        self._error: EndConnection | None = None  # what ends the connection
         self._spent = (0, 0)  # frames, and bytes either way, that the allowance knows of
         # What was received and begun when something last moved, and when that was seen.
         self._progress = (0, 0)
@@ -120,47 +99,106 @@ class Receiver:
         """Give the memory back."""
         self._inlet.close()
 
-    def turn(self) -> Turn:
-        """The next turn, not begun."""
-        return Turn(self._steps(), self._outbox)
+    def begin_turn(self) -> Waiting | None:
+        """The next turn, up to what must be awaited first (`finish_turn`); None: it is over.
 
-    def _steps(self) -> Generator[Waiting, None, None]:  # hot: see make bench
-        if not self._frames_left:
-            while True:
-                try:
-                    received = self._receive()
-                    break
-                except OutOfBuffers as error:
-                    yield self._memory(error)
-                    if self.stopped:
-                        return
-            if not received:
+        Raises what handlers raise.
+        """
+        self._stage = _RECEIVING
+        return self._go_on()
+
+    async def finish_turn(self, waiting: Waiting | None) -> None:
+        """Await what the turn waits for, up to its end. Raises what handlers raise."""
+        while waiting is not None:
+            try:
+                await _sending_before_waits(waiting, self._outbox)
+            except EndConnection as error:
+                self._error = error
+            except BaseException:  # Cancelled too: what was answered leaves first.
+                self._outbox.flush()
+                raise
+            if self._stage is _RECEIVING and self.stopped:
                 return
+            waiting = self._go_on()
+
+    def _go_on(self) -> Waiting | None:  # hot: see make bench
+        """Up to what must be awaited next. Output leaves together there, or where the turn ends."""
+        outbox = self._outbox
+        outbox.gathering = True
+        try:
+            if self._error is not None:
+                return self._end(self._error)
+            if self._stage is _RECEIVING:
+                return self._receive_and_serve()
+            return self._serve() if self._stage is _SERVING else None
+        finally:
+            outbox.gathering = False
+            outbox.flush()
+
+    def _receive_and_serve(self) -> Waiting | None:
+        if not self._frames_left:
+            try:
+                received = self._receive()
+            except OutOfBuffers as error:
+                return self._memory(error)
+            if not received:
+                return None
             if not self.begun and _greets_with_tls(self._inlet.filled()):
                 self._refuse_tls()
-        session, outbox = self._session, self._outbox
+        self._stage = _SERVING
+        self._left, self._clock = TURN_FRAMES_MAX, None
+        return self._serve()
+
+    def _serve(self) -> Waiting | None:
+        """Have the frames handled, up to one that waits, and end the turn."""
         try:
-            yield from self._hand_over()
-        except EndConnection:
-            ending = session.turn_ended()
-            if ending is not None:
-                yield ending
-            raise
-        ending = session.turn_ended()
+            waiting = self._hand_over()
+        except EndConnection as error:
+            return self._end(error)
+        if waiting is not None:
+            return waiting
+        self._stage = _SETTLING
+        waiting, outbox = self._session.turn_ended(), self._outbox
+        if waiting is not None or outbox.over_limit or not outbox.has_answers_room:
+            return self._settle(waiting)
+        if not self._frames_left:
+            self._inlet.rest()
+        if self.allowance is not None:
+            pause_s = self._spend(self.allowance)
+            if pause_s > 0:
+                return trio.sleep(pause_s)
+        return None
+
+    async def _settle(self, ending: Waiting | None) -> None:
+        """Wait at the end of a turn, for what the session held back and for room."""
+        outbox = self._outbox
         if ending is not None:
-            yield ending
+            await ending
         if not self._frames_left:
             self._inlet.rest()
         if outbox.over_limit:
             outbox.flush()
             if outbox.over_limit:
-                yield outbox.drained()
+                await outbox.drained()
         if not outbox.has_answers_room:
-            yield outbox.answers_room()
+            await outbox.answers_room()
         if self.allowance is not None:
             pause_s = self._spend(self.allowance)
             if pause_s > 0:
-                yield trio.sleep(pause_s)
+                await trio.sleep(pause_s)
+
+    def _end(self, error: EndConnection) -> Waiting | None:
+        """A frame ends the connection, or what one waited for: first what the session held back.
+
+        Raises the error.
+        """
+        is_serving, self._stage = self._stage is _SERVING, _ENDING
+        self._error = None
+        waiting = self._session.turn_ended() if is_serving else None
+        if waiting is None:
+            raise error
+        self._error = error
+        return waiting
 
     def _refuse_tls(self) -> None:
         """Raises ProtocolError, with the protocol's own farewell."""
@@ -204,48 +242,54 @@ class Receiver:
             return
         raise EndConnection(f"no memory to receive into: {error}")
 
-    def _hand_over(self) -> Generator[Waiting, None, None]:  # hot: see make bench
-        """Hand over the whole frames received, as many as one turn may take."""
+    def _hand_over(self) -> Waiting | None:  # hot: see make bench
+        """Hand over the whole frames received, as many as one turn may take, up to one that has to
+        be awaited before the next.
+        """
         inlet, outbox = self._inlet, self._outbox
         frame_size, handle = self._session.frame_size, self._session.handle
         handle_run = self._handle_run
-        left = TURN_FRAMES_MAX
-        clock: _TurnClock | None = None
         self._frames_left = False
-        while left > 0:
+        while True:
+            if self._left < TURN_FRAMES_MAX:
+                self.done = self.begun
+                if outbox.over_limit:
+                    outbox.flush()
+                    if outbox.over_limit:
+                        return outbox.drained()
+                if self.stopped:  # Nobody will read the answers.
+                    return None
             filled = inlet.filled()
             if not filled:
-                return
-            if left < TURN_FRAMES_MAX:
-                clock = clock or _TurnClock()
-                if clock.is_over():
-                    break
+                return None
+            if self._left < TURN_FRAMES_MAX and self._is_turn_over():
+                self._frames_left = True
+                return None
             size = frames = 0
             if handle_run is not None:
-                size, frames = handle_run(filled, left)
+                size, frames = handle_run(filled, self._left)
             if frames:
                 inlet.consume(size)
-                left -= frames
-                self.done = self.begun = self.begun + frames
-            else:
-                needed = frame_size(filled)
-                if needed is None or needed > len(filled):
-                    inlet.expect(needed or 0)
-                    return
-                inlet.consume(needed)
-                self.begun += 1
-                waiting = handle(filled[:needed])
-                if waiting is not None:
-                    yield waiting
-                self.done = self.begun
-                left -= 1
-            if outbox.over_limit:
-                outbox.flush()
-                if outbox.over_limit:
-                    yield outbox.drained()
-            if self.stopped:  # Nobody will read the answers.
-                return
-        self._frames_left = True
+                self._left -= frames
+                self.begun += frames
+                continue
+            needed = frame_size(filled)
+            if needed is None or needed > len(filled):
+                inlet.expect(needed or 0)
+                return None
+            inlet.consume(needed)
+            self.begun += 1
+            self._left -= 1
+            waiting = handle(filled[:needed])
+            if waiting is not None:
+                return waiting
+
+    def _is_turn_over(self) -> bool:
+        if self._left <= 0:
+            return True
+        if self._clock is None:
+            self._clock = _TurnClock()
+        return self._clock.is_over()
 
 
 def _greets_with_tls(received: Buffer) -> bool:

@@ -113,6 +113,11 @@ class Committer:
         self._lazy: dict[Member, None] = {}
         self._running: Round | None = None
 
+    @property
+    def gathers(self) -> bool:
+        """Whether somebody waits for the next round."""
+        return bool(self._gathering)
+
     def mark(self, member: Member) -> int:
         """Put the member into the gathering round; returns the round's ticket."""
         gathering = self._gathering
