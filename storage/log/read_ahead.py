@@ -1,19 +1,21 @@
 """Reading ahead of a start that opens many folders, where they have to come from the disk.
 
 A start opens one folder after the other, and each takes a handful of small reads, of which most are
-known only then. From memory that takes microseconds, and threads would be in the way. From a disk
-each takes a tenth of a millisecond and more: then threads fetch what the next folders hold. Knows
-names of files, nothing of what is in them.
+known only then. From memory that takes microseconds, and anybody else would be in the way. From a
+disk each takes a tenth of a millisecond and more: then another process (`fetching.py`) fetches what
+the next folders hold. Knows names of folders, nothing of what is in them.
 """
 
-import os
-import resource
+import json
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from storage.log.segment_names import LOG_SUFFIX
+from storage.log import fetching
+from storage.log.fetching import blocks_read as blocks_read_by_us
 
 # Folders between two looks at what the disk was asked for.
 LOOK_FOLDERS = 64
@@ -24,12 +26,7 @@ COLD_BLOCKS = 8
 
 # So many folders are fetched ahead: a tenth of a second of a fast disk.
 AHEAD_FOLDERS = 1024
-SHARE_FOLDERS = 16  # Of one thread at a time.
-THREADS = 16  # As many requests as a disk needs at a time to be as fast as it can be.
-
-# What a start looks at: the beginning of each small file, and the end of the last segment.
-HEAD_BYTES = 4096
-TAIL_BYTES = 64 * 1024
+SHARE_FOLDERS = 128  # Asked for at a time: each of the program's threads then has some.
 
 
 def read_ahead(
@@ -45,15 +42,19 @@ def read_ahead(
     as `blocks_read` does for the caller's thread, how many blocks of 512 bytes the disk was asked
     for.
     """
-    with ThreadPoolExecutor(THREADS, "read-ahead") as pool:
-        ahead = _Ahead(folders, pool, fetch or fetch_folders, blocks_read or _blocks_read)
-        try:
-            for number, folder in enumerate(folders):
-                if number % LOOK_FOLDERS == 0:
-                    ahead.look(number)
-                yield folder
-        finally:
-            pool.shutdown(cancel_futures=True)
+    fetcher = Fetcher()
+    pool = ThreadPoolExecutor(1, "read-ahead")
+    ahead = _Ahead(folders, pool, fetch or fetcher.fetch, blocks_read or blocks_read_by_us)
+    try:
+        for number, folder in enumerate(folders):
+            if number % LOOK_FOLDERS == 0:
+                ahead.look(number)
+            yield folder
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        fetcher.end()  # Nobody waits any more for what it is asked for.
+        pool.shutdown()
+        fetcher.close()
 
 
 class _Ahead:
@@ -89,35 +90,46 @@ class _Ahead:
                 self._given = end
 
 
-def fetch_folders(folders: Sequence[str]) -> int:
-    """Have the page cache hold what a start looks at in these; how many blocks the disk was asked
-    for.
+class Fetcher:
+    """The program `fetching.py`, begun with the first folders; where it cannot run, nothing is
+    fetched. It ends with this process in any case: with its input.
     """
-    before = _blocks_read()
-    for folder in folders:
-        with suppress(OSError):  # Whoever opens it will say what is wrong.
-            _fetch_folder(folder)
-    return _blocks_read() - before
 
+    def __init__(self, path: str = fetching.__file__) -> None:
+        self._path = path
+        self._program: subprocess.Popen[bytes] | None = None
+        self._ended = False
 
-def _fetch_folder(folder: str) -> None:
-    names = os.listdir(folder)
-    last = max((name for name in names if name.endswith(LOG_SUFFIX)), default=None)
-    for name in names:
-        if name == last or not name.endswith(LOG_SUFFIX):
-            _fetch_file(f"{folder}/{name}")
+    def fetch(self, folders: Sequence[str]) -> int:
+        """See `read_ahead`; one caller at a time."""
+        try:
+            if self._program is None and not self._ended:
+                self._program = self._begun()
+            if self._ended or self._program is None:
+                return 0
+            given, taken = self._program.stdin, self._program.stdout
+            assert given is not None and taken is not None
+            given.write(json.dumps(folders).encode() + b"\n")
+            given.flush()
+            return int(taken.readline() or 0)
+        except (OSError, ValueError):
+            self._ended = True
+            return 0
 
+    def _begun(self) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-I", "-S", self._path]
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
-def _fetch_file(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.pread(fd, HEAD_BYTES, 0)
-        tail_pos = os.fstat(fd).st_size - TAIL_BYTES
-        os.pread(fd, TAIL_BYTES, max(tail_pos, HEAD_BYTES))
-    finally:
-        os.close(fd)
+    def end(self) -> None:
+        """Have whoever waits for an answer get one now. In any thread."""
+        self._ended = True
+        if self._program is not None:
+            self._program.kill()
 
-
-def _blocks_read() -> int:
-    """Blocks that this thread has had read from a disk so far."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+    def close(self) -> None:
+        """End the program. Nobody may be in `fetch`."""
+        self.end()
+        if self._program is not None:
+            with suppress(OSError), self._program:  # It did not read all that was written.
+                pass

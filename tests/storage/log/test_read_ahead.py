@@ -1,6 +1,8 @@
 """Reading ahead of a start: every folder comes, in order; others are fetched only from a disk."""
 
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -9,9 +11,10 @@ from storage.log.read_ahead import (
     COLD_BLOCKS,
     LOOK_FOLDERS,
     SHARE_FOLDERS,
-    fetch_folders,
+    Fetcher,
     read_ahead,
 )
+from tests.waiting import until_seen
 
 FOLDERS = [str(number) for number in range(5 * AHEAD_FOLDERS + 7)]
 
@@ -102,9 +105,40 @@ def test_few_folders_come_as_they_are(count):
     assert opened(Disk(40), FOLDERS[:count]) == FOLDERS[:count]
 
 
-def test_fetching_reads_whatever_is_there_and_refuses_nothing(tmp_path):
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "00000000000000000000.log").write_bytes(b"x" * 200_000)
-    (tmp_path / "there" / "topic").write_bytes(b"")
-    (tmp_path / "there" / "folder").mkdir()
-    assert fetch_folders([str(tmp_path / "there"), str(tmp_path / "gone")]) >= 0
+def test_the_program_fetches_what_is_there(tmp_path):
+    folders = [str(tmp_path / name) for name in ("a\nb", "gone", "ä")]
+    for folder in (folders[0], folders[2]):
+        os.mkdir(folder)
+    fetcher = Fetcher()
+    try:
+        assert fetcher.fetch(folders) >= 0
+        assert fetcher.fetch(folders * 100) >= 0
+        assert fetcher._program.poll() is None
+    finally:
+        fetcher.close()
+    assert fetcher._program.returncode is not None
+    assert fetcher.fetch(folders) == 0
+
+
+def test_who_waits_for_the_program_is_let_go_when_it_ends(tmp_path):
+    program = tmp_path / "never_answers.py"
+    program.write_text("import sys\nfor line in sys.stdin: open(sys.argv[0] + '.asked', 'w')\n")
+    fetcher = Fetcher(str(program))
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(fetcher.fetch, ["folder"])
+        until_seen(lambda: os.path.exists(f"{program}.asked"))
+        assert not answer.done()
+        fetcher.end()
+        assert answer.result(timeout=60) == 0
+    fetcher.close()
+
+
+@pytest.mark.parametrize("text", [None, "raise SystemExit(1)", "print('what?', flush=True)"])
+def test_a_program_that_cannot_run_fetches_nothing(tmp_path, text):
+    program = tmp_path / "program.py"
+    if text is not None:
+        program.write_text(text)
+    fetcher = Fetcher(str(program))
+    for _ in range(3):
+        assert fetcher.fetch(["folder"] * 10_000) == 0
+    fetcher.close()

@@ -1,0 +1,27 @@
+"""Fetching what a start looks at reads whatever is there, and refuses nothing."""
+
+import io
+import json
+import sys
+
+from storage.log.fetching import fetch_folders, main
+
+
+def folders_of(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "00000000000000000000.log").write_bytes(b"x" * 200_000)
+    (tmp_path / "there" / "topic").write_bytes(b"")
+    (tmp_path / "there" / "folder").mkdir()
+    return [str(tmp_path / "there"), str(tmp_path / "gone")]
+
+
+def test_fetching_reads_whatever_is_there(tmp_path):
+    assert fetch_folders(folders_of(tmp_path)) >= 0
+
+
+def test_each_line_is_answered_by_one(tmp_path, monkeypatch, capsys):
+    line = json.dumps(folders_of(tmp_path)).encode() + b"\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line + b"[]\n")))
+    main()
+    answers = capsys.readouterr().out.splitlines()
+    assert len(answers) == 2 and int(answers[0]) >= 0 and answers[1] == "0"
