@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.errors import DamagedLog, UnreadableRecord
+from broker.reading.chunks import piece_offsets
 from conformance.mapping import pulsar_forms
 from conformance.mapping.views import SEES
 from conformance.mapping.writers import WRITERS
@@ -238,6 +239,14 @@ async def test_a_chunked_message_is_one_at_its_last_chunk(formats, reader):
     await store(formats, *chunks(2))
     assert await values(formats, reader) == [(2, b"between"), (3, b"012")]
     assert await values(formats, reader, 3) == [(3, b"012")]
+
+
+async def test_the_last_chunk_says_where_the_others_are(formats):
+    await store(formats, *chunks(0, 1))
+    await formats.write("iggy", [Record(0, 0, value=b"between")])
+    await store(formats, *chunks(2))
+    assert await piece_offsets(formats.partition, 3) == [0, 1]
+    assert await piece_offsets(formats.partition, 1) == []
 
 
 @pytest.mark.parametrize("reader", FOREIGN)

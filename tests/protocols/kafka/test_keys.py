@@ -2,7 +2,8 @@
 
 import pytest
 
-from protocols.kafka.keys import has_keyless
+from broker.steps import run
+from protocols.kafka.keys import INLINE_BYTES, NO_KEY, has_keyless, refuse_keyless
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.kafka_prepare import packed
@@ -28,6 +29,16 @@ def sets(records):
 def test_a_record_without_a_key_is_found(records, expected):
     for magic, message_set in sets(records):
         assert has_keyless(memoryview(message_set), magic) is expected
+
+
+@pytest.mark.parametrize("value", [b"v", b"v" * INLINE_BYTES])
+@pytest.mark.parametrize(("version", "code"), [(2, 2), (8, 87)])
+async def test_a_compacted_topic_takes_no_record_without_a_key(version, code, value):
+    keyed = memoryview(KAFKA.encode([Record(0, 1, key=b"k", value=value)], 0))
+    keyless = memoryview(KAFKA.encode([Record(0, 1, key=None, value=value)], 0))
+    assert await run(refuse_keyless(keyed, 0, version)) is None
+    refused = await run(refuse_keyless(keyless, 0, version))
+    assert (refused.error, refused.base_offset, refused.message) == (code, -1, NO_KEY)
 
 
 def test_what_cannot_be_read_is_left_to_the_check_of_the_set():

@@ -49,6 +49,32 @@ async def test_strategies_by_namespace_and_topic(ask, broker):
     await ask("PUT", f"{NAMESPACE}/{path}", "SOMETIMES", 400)
 
 
+async def test_compaction_thresholds_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    log = broker.topics.get(ORDERS).partitions[0].log
+    path = "compactionThreshold"
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json is None
+    await ask("PUT", f"{NAMESPACE}/{path}", 1 << 20, 204)
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json == 1 << 20
+    assert log.settings.compaction_threshold_bytes == 1 << 20
+    await ask("POST", f"{TOPIC}/{path}", 5, 204)
+    assert (await ask("GET", f"{TOPIC}/{path}")).json == 5
+    assert log.settings.compaction_threshold_bytes == 5
+    await ask("DELETE", f"{TOPIC}/{path}", status=204)
+    assert log.settings.compaction_threshold_bytes == 1 << 20
+    await ask("DELETE", f"{NAMESPACE}/{path}", status=204)
+    assert log.settings.compaction_threshold_bytes is None
+    for wrong in (-1, True, "much", None):
+        await ask("PUT", f"{NAMESPACE}/{path}", wrong, 400)
+
+
+async def test_a_topic_is_compacted_on_request(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "NOT_RUN"
+    await ask("PUT", f"{TOPIC}/compaction", status=204)
+    assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "RUNNING"
+
+
 async def test_retention_by_namespace_and_topic(ask, broker):
     policy = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
     await ask("PUT", TOPIC, status=204)
