@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import trio
@@ -20,6 +19,7 @@ from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedEr
 from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from broker.server.connection import forget_frames
 from protocols.rest.direct import DirectRequest
 from protocols.rest.hypercorn_protocols import Applications, Http1, Http2, Pause, PeerLeft, Prompt
 from protocols.rest.ordinary import Dates, read_head
@@ -255,7 +255,13 @@ class HttpConnection:
 
     async def _close(self) -> None:
         if not isinstance(self._stream, trio.SSLStream):
-            with suppress(*ENDED):  # The client was quicker.
-                await self._stream.send_eof()
-        with suppress(*ENDED):  # The same.
-            await self._stream.aclose()
+            await _if_open(self._stream.send_eof)
+        await _if_open(self._stream.aclose)
+
+
+async def _if_open(step: Callable[[], Awaitable[None]]) -> None:
+    """Do this, unless the client has closed the connection before."""
+    try:
+        await step()
+    except ENDED as error:
+        forget_frames([error])  # In Python 3.13 they are a circle, in which the connection is too.
