@@ -47,7 +47,9 @@ class FieldReader(BigEndianReader):
 
         With more than `inline_max` topics and partitions ManyEntries is raised.
         """
-        super().__init__(view, pos)
+        self._view = view
+        self._pos = pos
+        self._end = len(view)
         self._entries = 0
         self._inline_max = inline_max
 
@@ -67,16 +69,21 @@ class FieldReader(BigEndianReader):
 
     def count(self) -> int:
         """How many entries an array has, negative for none. Raises ProtocolError, ManyEntries."""
-        count = self.i32()
-        self.add_entries(max(count, 0))
+        pos = self._pos + INT32.size  # hot: see make bench
+        if pos > self._end:
+            self.i32()  # Raises.
+        count: int = INT32.unpack_from(self._view, self._pos)[0]
+        self._pos = pos
+        if count > 0:
+            self.add_entries(count)
         return count
 
     def add_entries(self, count: int) -> None:
         """Count topics or partitions that follow. Raises ProtocolError, ManyEntries."""
         self._entries += count
-        if self._entries > ENTRIES_MAX:
-            raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
         if self._entries > self._inline_max:
+            if self._entries > ENTRIES_MAX:
+                raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
             raise ManyEntries
 
     def entries(self) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -177,12 +177,14 @@ class _Producing:
             return self._append_timed(partition, message_set)
         if len(message_set) > BYTES_PER_TURN:
             return self._append_large(partition, message_set)
-        base_offset = partition.next_offset
-        checked = kafka.check(message_set, base_offset, self._options.message_bytes_max)
-        if checked is None:
+        prepared = kafka.prepare_plain(
+            message_set, partition.next_offset, self._options.message_bytes_max
+        )
+        if prepared is None:
             return self._append_compressed(partition, message_set)
-        _check_count(checked)
-        return self._store(partition, KAFKA, kafka.stamp(checked, base_offset))
+        if prepared.info.record_count > SET_MESSAGES_MAX:
+            raise TooManyRecords("messages", SET_MESSAGES_MAX)
+        return self._store(partition, KAFKA, prepared)
 
     def _append_large(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         checked = yield from self._check(partition, message_set)
@@ -287,21 +289,20 @@ class _Producing:
         base_offset = partition.next_offset
         if not info.record_count:
             return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
-        append_us = context.broker.now_us()
-        cut: list[tuple[Buffer, BodyInfo]] = []
-        if len(prepared.body) > APPEND_BYTES_MAX:
-            cut = list(pieces(prepared.body, info, base_offset))
+        append_us, body = context.broker.now_us(), prepared.body
+        cut: Sequence[tuple[Buffer, BodyInfo]] = ()
+        if len(body) > APPEND_BYTES_MAX:
+            cut = list(pieces(body, info, base_offset))
         if len(cut) < 2:
-            appended = partition.append(
-                [prepared.body], info, body_format=codec.format, append_us=append_us
-            )
+            appended = partition.append([body], info, body_format=codec.format, append_us=append_us)
         else:  # All of it or nothing: the answer speaks of the whole set.
             if codec is KAFKA_BATCHES:
-                cut = [(body, codec.inspect(body)) for body, _ in cut]
+                cut = [(one, codec.inspect(one)) for one, _ in cut]
             appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
-        self._ticket = max(self._ticket, appended.ticket)
+        if appended.ticket > self._ticket:
+            self._ticket = appended.ticket
         context.broker.metrics.records_in(
-            PROTOCOL, partition.topic.name.full, info.record_count, len(prepared.body)
+            PROTOCOL, partition.topic.name.full, info.record_count, len(body)
         )
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)
 

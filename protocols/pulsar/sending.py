@@ -55,7 +55,7 @@ class Sending:
             if SPEEDUPS is not None:
                 size, count = self._take_plain(received[pos:], frames_max - frames)
                 pos, frames = pos + size, frames + count
-                if frames == frames_max:
+                if frames == frames_max or pos == len(received):
                     break
             found = next_send(received, pos)
             if found is None:

@@ -66,18 +66,21 @@ def prepare(
     view = memoryview(message_set)
     if view.readonly:
         view = memoryview(bytearray(view))
-    count, end, compressed = check_and_stamp(view, base_offset, message_bytes_max)
-    if compressed:
+    prepared = prepare_plain(view, base_offset, message_bytes_max)
+    if prepared is None:
         return pack(
             unwrap(view, message_bytes_max, inflated_bytes_max), base_offset, message_bytes_max
         )
-    return Prepared(view[:end], BodyInfo(count))
+    return prepared
 
 
-def check(view: memoryview, base_offset: int, bytes_max: int) -> Messages | None:
-    """As `check_and_stamp`: the leading whole messages, None where one is compressed."""
+def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepared | None:
+    """The leading whole messages, checked and stamped in place; None where one is compressed.
+
+    Raises: as `prepare`.
+    """
     count, end, compressed = check_and_stamp(view, base_offset, bytes_max)
-    return None if compressed else Messages(view[:end], count, 0)
+    return None if compressed else Prepared(view[:end], BodyInfo(count))
 
 
 def check_pieces(
