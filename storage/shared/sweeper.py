@@ -4,7 +4,7 @@ Anybody may do it at any time. Trash goes object first, row second: what is begu
 harm. An orphan was put and never counted: no session is left that could make it count.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
@@ -51,16 +51,17 @@ class Sweeper:
         return swept
 
     def orphans(self) -> Iterator[str]:
-        """Objects that can never count. Epochs and names are read before the rows: what gets a row
-        meanwhile is not of a lower epoch.
+        """Objects that can never count. Names are read first, then who owns what, then the rows:
+        an object was put by an owner of its epoch, and gets a row from nobody else.
         """
-        epochs = {row.shard: row.epoch for row in self._ledger.shards()}
         names = [name for kind in (PACKS, SEGMENTS) for name in self._objects.names(kind)]
         rounds = list(self._objects.names(ROUNDS))
-        contents = self._ledger.contents(sorted(epochs))
+        shards = self._ledger.shards()
+        owned = {(row.shard, row.epoch) for row in shards if row.session is not None}
+        contents = self._ledger.contents([row.shard for row in shards])
         wanted = set(object_names(contents)) | self._ledger.trash()
         for name in names:
-            if name not in wanted and is_over(name, epochs):
+            if name not in wanted and is_over(name, owned):
                 yield name
         yield from self._round_orphans(rounds)
 
@@ -77,14 +78,14 @@ class Sweeper:
                     yield name
 
 
-def is_over(name: str, epochs: dict[int, int]) -> bool:
-    """Whether a pack or segment is of an owner that was followed by another: it gets no row any
-    more. A segment's name does not say its shard: it counts what lies below every shard's epoch.
+def is_over(name: str, owned: Collection[tuple[int, int]]) -> bool:
+    """Whether nobody owns a pack's or segment's shard in that epoch any more; `owned` are shards
+    and their epochs. A segment's name does not say its shard: it may be that of any such epoch.
     """
     kind, group, rest = name.split("/", 2)
     try:
         if kind + "/" == PACKS:
-            return int(rest.split("-")[0]) < epochs.get(int(group), 0)
-        return int(rest.split("-")[1]) < min(epochs.values(), default=0)
+            return (int(group), int(rest.split("-")[0])) not in owned
+        return int(rest.split("-")[1]) not in {epoch for _, epoch in owned}
     except (ValueError, IndexError):
         return False  # Not ours: it is left alone.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.shared.layout import round_name
+from storage.shared.layout import pack_name, round_name, segment_name
 from storage.shared.sweeper import Sweeper
 from storage.shared.verifying import verify_store
 from tests.storage.shared.shared_dirs import Life, SharedStore
@@ -66,3 +66,38 @@ def test_a_sweep_that_is_killed_anywhere_is_finished_by_the_next(used):
     life = Life(used)
     assert life.read() == values
     life.stop()
+
+
+def orphans_put(store, shard, epoch):
+    """A pack and a segment that were put and have no row."""
+    names = [pack_name(shard, epoch, 77), segment_name(999, 5, epoch, 0)]
+    for name in names:
+        store.objects.put(name, b"orphan")
+    return names
+
+
+def test_what_an_owner_has_put_waits_for_its_row_as_long_as_it_owns(tmp_path):
+    store = SharedStore(tmp_path)
+    life = Life(store)
+    shard, epoch = life.log.shard, life.directory.session.epochs[life.log.shard]
+    names = orphans_put(store, shard, epoch)
+    assert Sweeper(store.ledger, store.objects, 0).sweep().orphans == 0
+    life.stop()
+    swept = Sweeper(store.ledger, store.objects, 0).sweep()
+    assert swept.orphans == len(names) + 1, "the round 0 too: nobody comes who could use them"
+    assert verify_store(store.ledger, store.objects, print).unnamed == 0
+
+
+def test_a_segment_goes_also_where_another_shard_has_had_fewer_owners(tmp_path):
+    store = SharedStore(tmp_path)
+    for _ in range(3):
+        last = Life(store)
+        shard, epoch = last.log.shard, last.directory.session.epochs[last.log.shard]
+        last.stop()
+    names = orphans_put(store, shard, epoch)
+    session = store.session(takes=False)
+    other = next(number for number in range(5) if number != shard)
+    session.take([other])
+    assert session.epochs[other] > epoch, "its own epoch is another one"
+    Sweeper(store.ledger, store.objects, 0).sweep()
+    assert not set(names) & set(store.objects.objects)
