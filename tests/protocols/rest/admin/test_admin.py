@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.cluster.placement import Owner, Placement
+from broker.subscriptions.members import Member
 from storage.metadata.names import TopicName
 from tests.protocols.rest.asgi import call
 
@@ -204,6 +205,21 @@ async def test_a_topic_is_emptied_for_everybody(ask, broker):
 async def test_there_is_nothing_to_unload(ask):
     await ask("PUT", f"{ADMIN}/namespaces/public/default/unload", status=204)
     await ask("PUT", f"{ADMIN}/namespaces/public/other/unload", status=404)
+
+
+async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0", "1")
+    path = "/topics/public/default/orders/subscription/s"
+    made = await ask("POST", path, {"name": "w1", "initial_position": "Earliest"}, 201)
+    await ask("GET", f"{path}/consumers/{made.json['id']}/messages?timeout=0", status=200)
+    broker.members.add_source(lambda topic, name: [Member("kafka", "k-1", "10.0.0.1", [0])])
+    found = (await ask("GET", f"{TOPIC}/stats", status=200)).json["subscriptions"]["s"]
+    assert (found["type"], found["unackedMessages"]) == ("Shared", 2)
+    own, other = found["consumers"]
+    assert (own["consumerName"], own["msgOutCounter"], own["unackedMessages"]) == ("w1", 2, 2)
+    assert (other["consumerName"], other["msgOutCounter"]) == ("k-1", 0)
+    assert (other["address"], other["metadata"]) == ("10.0.0.1", {"protocol": "kafka"})
 
 
 async def test_figures_and_single_messages(ask):
