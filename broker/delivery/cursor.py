@@ -93,8 +93,7 @@ class SubscriptionCursor:
 
     def state(self) -> CursorState:
         """Where it stands."""
-        subscription, index = self.subscription, self.index
-        return CursorState(self.position, subscription.floor(index), subscription.acked(index))
+        return CursorState(*self.subscription.standing(self.index))
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge ranges, as `Subscription.ack` does."""

@@ -188,9 +188,11 @@ class Dispatcher(abc.ABC):
         """Send a consumer what comes next of what was read, about `room` messages. False if that
         is nothing. No wait: what is taken gets sent.
         """
+        ahead = self._ahead
+        if not ahead:
+            return False
         taken: list[Entry] = []
         size = wanted = 0
-        ahead = self._ahead
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
         special = self._special
@@ -232,8 +234,8 @@ class Dispatcher(abc.ABC):
                 return
         read = await self._read(position, self._read_bytes)
         if read is not None:
-            few = len(self.cursor.state().acked) < HOLES_MAX
-            if read.has_holes and few and (holes := holes_of(read, position)):
+            has_few = read.has_holes and len(self.cursor.state().acked) < HOLES_MAX
+            if has_few and (holes := holes_of(read, position)):
                 self._pass_holes(holes)
             self._ahead.extend(read.entries)
             self._ahead_bytes = read.size

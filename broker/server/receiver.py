@@ -50,7 +50,8 @@ class Receiver:
     """The receiving half of one connection."""
 
     def __init__(self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session) -> None:
-        self.heard_at = trio.current_time()  # time of the last bytes received, in trio's seconds
+        self._now = trio.lowlevel.current_clock().current_time
+        self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
         self.allowance: Allowance | None = None  # what limits the client's principal
         self.stopped = False  # receive nothing more, and handle nothing more of what is there
@@ -228,7 +229,7 @@ class Receiver:
         if not size:
             self.at_end = True
             return False
-        self.heard_at = trio.current_time()
+        self.heard_at = self._now()
         self._inlet.received(size)
         self._received += size
         return True

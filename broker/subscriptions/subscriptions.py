@@ -77,15 +77,20 @@ class Subscription:
         cursor = self._cursor(index)
         return cursor.position if cursor else None
 
-    def floor(self, index: int) -> int:
-        """The position as last set by a commit or seek: acks moved it from there. 0: never set."""
-        cursor = self._cursor(index)
-        return cursor.floor if cursor else 0
-
     def acked(self, index: int) -> RangeSet:
         """What is acknowledged above the position, to be read only and at once."""
         cursor = self._cursor(index)
         return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
+
+    def standing(self, index: int) -> tuple[int, int, RangeSet]:
+        """`position` (0: never set), what that was as last set by a commit or seek, from where acks
+        moved it, and `acked`: found together, as delivery asks for them again and again.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return 0, 0, RangeSet()
+        acked = cursor.acked
+        return cursor.position, cursor.floor, RangeSet() if acked is None else acked
 
     def committed(self, index: int) -> KafkaCommit | None:
         """What Kafka's OffsetFetch reads: its own commit as given, or where another listener moved

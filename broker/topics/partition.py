@@ -237,7 +237,8 @@ class Partition:
         """Wake readers, now or once it is on disk."""
         self._no_room_for = 0
         if self.log.high_watermark > base_offset:  # durability "written": to be delivered at once
-            self._waiters.wake(self)
+            if self.waits:
+                self._waiters.wake(self)
             return Appended(base_offset, 0)
         self._appended_ticket = ticket = self._calls.on_append(self)
         return Appended(base_offset, ticket)

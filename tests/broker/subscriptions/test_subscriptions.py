@@ -39,7 +39,11 @@ def heard(billing):
 
 
 def stands(subscription, index=0):
-    return subscription.position(index), subscription.floor(index), list(subscription.acked(index))
+    return (
+        subscription.position(index),
+        subscription.standing(index)[1],
+        list(subscription.acked(index)),
+    )
 
 
 def kafka_commit(subscription, offset, metadata=b"", index=0, time_us=1):

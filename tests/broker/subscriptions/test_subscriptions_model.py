@@ -105,7 +105,7 @@ def check(subscription, model, span):
     assert {o for o in range(span) if position is not None and o < position} | {
         o for start, end in subscription.acked(0) for o in range(start, min(end, span))
     } == acknowledged
-    assert subscription.floor(0) <= (position or 0)
+    assert subscription.standing(0)[1] <= (position or 0)
     committed = subscription.committed(0)
     expected = model.kafka or (position is not None and KafkaCommit(position, b"", 0)) or None
     assert committed == expected

@@ -96,7 +96,7 @@ def state_of(house):
     return [
         (
             found.position(index),
-            found.floor(index),
+            found.standing(index)[1],
             list(found.acked(index)),
             found.committed(index),
         )
