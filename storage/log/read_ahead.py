@@ -26,7 +26,7 @@ COLD_BLOCKS = 8
 
 # So many folders are fetched ahead: a tenth of a second of a fast disk.
 AHEAD_FOLDERS = 1024
-SHARE_FOLDERS = 128  # Asked for at a time: each of the program's threads then has some.
+SHARE_FOLDERS = 256  # Asked for at a time: each of the program's threads then has some.
 
 
 def read_ahead(
@@ -83,8 +83,10 @@ class _Ahead:
         while self._shares and self._shares[0].done():
             is_cold |= self._shares.popleft().result() >= COLD_BLOCKS * SHARE_FOLDERS
         if is_cold:
-            end = min(number + AHEAD_FOLDERS, len(self._folders))
-            for begin in range(max(number, self._given), end, SHARE_FOLDERS):
+            begun, end = max(number, self._given), min(number + AHEAD_FOLDERS, len(self._folders))
+            if end < len(self._folders):
+                end -= (end - begun) % SHARE_FOLDERS  # Each share interrupts the start.
+            for begin in range(begun, end, SHARE_FOLDERS):
                 share = self._folders[begin : min(begin + SHARE_FOLDERS, end)]
                 self._shares.append(self._pool.submit(self._fetch, share))
                 self._given = end
