@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.start_stop import PROCESSOR, WANTED_S, measure, told
+from conformance.start_stop import PROCESSOR, WANTED_S, empty, measure, told
 
 
 @pytest.mark.slow
@@ -10,6 +10,11 @@ def test_a_short_run_times_each_start_and_stop():
     seen = measure(partitions=30, turns=1)
     assert set(seen) == {*WANTED_S, PROCESSOR}
     assert all(seconds > 0 for (seconds,) in seen.values())
+
+
+@pytest.mark.slow
+def test_a_broker_without_topics_is_told_in_a_line():
+    assert "Without topics: a start takes " in empty()
 
 
 def test_the_table_has_medians_and_what_is_wanted():

@@ -58,7 +58,19 @@ def logs_of(story):
     return {path: files[path] for path in files if path.endswith(".log")}
 
 
-@pytest.mark.parametrize("times", [1, 1_000_000])
+def test_what_can_be_read_the_second_time_is_no_damage(tmp_path):
+    """The short look at the end of a log fails; the recovery that follows reads it."""
+    story = killed(tmp_path)
+    before = logs_of(story)
+    house = started(story, refusing(errno.EIO, READ, path="partitions/1/0", times=1))
+    report = house.partitions[1].log.recovery
+    assert not report.damages and not report.cuts
+    house.kill()
+    assert logs_of(story).keys() == before.keys()
+    verify(started(story, refusing(0)), story.life.facts, story.life.now, is_whole=True)
+
+
+@pytest.mark.parametrize("times", [2, 1_000_000])
 def test_what_cannot_be_read_is_no_torn_tail(tmp_path, times):
     story = killed(tmp_path)
     before = logs_of(story)
