@@ -45,6 +45,7 @@ from storage.codecs.api import (
     Buffer,
     Codec,
     Decoded,
+    Part,
     without_frames,
 )
 from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
@@ -67,13 +68,19 @@ class ReadResult:
 
     first_offset: int  # of the first record given; where the read began if there is none
     next_offset: int  # where the next read goes on, past records left out
-    parts: list[Buffer] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     size: int = 0
     record_count: int = 0
     left_out: int = 0  # records walked over that this format cannot carry, or that were skipped
     as_stored: bool = False  # whether the first part is stored in the format asked for
 
-    def add(self, body: Buffer, record_count: int, first_offset: int) -> None:
+    @property
+    def in_memory(self) -> list[Buffer]:
+        """The parts, of a read that is not `in_place`."""
+        # None of them is a StoredPart then, which no type says.
+        return self.parts  # type: ignore[return-value]
+
+    def add(self, body: Part, record_count: int, first_offset: int) -> None:
         """Put records behind those that are there."""
         if not self.parts:
             self.first_offset = first_offset
@@ -113,15 +120,19 @@ def read_steps(
     bytes_max: int,
     records_max: int | None = None,
     fills: CutBatches | None = None,
+    in_place: bool = False,
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
     With `fills`, where there is more, the next entries follow as far as `bytes_max` reaches, the
     last one cut there; `next_offset` is at or below the first offset of what was cut. It keeps the
     batch that was cut.
+
+    With `in_place` large batches may be given as places in files, to be sent soon.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     reader.fills = fills
+    reader.in_place = in_place and records_max is None and not partition.wants_keys
     yield from reader.steps()
     return reader.result
 
@@ -150,6 +161,7 @@ class Reader(abc.ABC):
         self._last_bytes = 0  # of the batch that was read last
         self._ended = False
         self.fills: CutBatches | None = None  # See `read_steps`.
+        self.in_place = False  # See `read_steps`.
         self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
@@ -199,6 +211,8 @@ class Reader(abc.ABC):
         batches: Sequence[Batch] | None = None
         if self.fills is not None:
             batches = self.fills.take(self._partition, offset)
+        if batches is None and self.in_place and self._take_in_place(offset, wanted):
+            return True
         if batches is None:
             beyond = None if self.fills is None else self._bytes_beyond(wanted)
             batches = self._partition.read_warm(offset, wanted, beyond)
@@ -217,6 +231,20 @@ class Reader(abc.ABC):
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
+
+    def _take_in_place(self, offset: int, wanted: int) -> bool:
+        """Add large batches that need not be read; False where none comes first."""
+        run = self._partition.read_in_place(offset, wanted, self._format)
+        if run is None:
+            return False
+        result = self.result
+        result.as_stored = result.as_stored or not result.parts
+        result.add(run.bodies, run.record_count, offset)
+        result.next_offset = run.next_offset
+        self._last_bytes = run.last_bytes
+        if self.fills is None:  # As in `_expect_more_like`.
+            self._ended |= result.size + run.last_bytes > self._bytes_max
+        return True
 
     def _bytes_beyond(self, wanted: int) -> int:
         """How far the batch in which so many bytes end reaches beyond them, if all are as large as

@@ -31,6 +31,7 @@ from broker.server.outbox import Outbox
 from broker.server.receiver import Receiver, Waiting
 from broker.server.sessions import Session, holds_rights
 from broker.server.tls import Stream, TlsSocket
+from storage.log.file_part import LostBytes
 
 if TYPE_CHECKING:
     from broker.access.authentication import Identity
@@ -441,7 +442,10 @@ class Connection:
         self._io.start_soon(self.outbox.run)
 
     def _on_broken(self, error: OSError) -> None:
-        self.log.debug("connection_lost", reason=str(error))
+        if isinstance(error, LostBytes):
+            self._note("stored_bytes_lost", "", reason=str(error))
+        else:
+            self.log.debug("connection_lost", reason=str(error))
         self._leave()
         self.nursery.cancel_scope.cancel()
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
-from typing import Protocol
+from contextlib import suppress
+from itertools import groupby, islice
+from typing import Protocol, cast
 
 import trio
 
@@ -26,7 +27,8 @@ from broker.limits import (
 )
 from broker.server.output_budget import OutputBudget
 from broker.server.tls import TlsSocket
-from storage.codecs.api import Buffer
+from storage.codecs.api import Buffer, Part, StoredPart
+from storage.log.file_part import LostBytes, all_in_memory
 
 
 class Tickets(Protocol):
@@ -65,6 +67,7 @@ class Outbox:
         self._tickets = tickets
         self._start_flusher: Callable[[], None] = start_flusher
         self._on_broken: Callable[[OSError], None] = on_broken
+        self._plain = sock if isinstance(sock, socket.socket) else None
         self._unsent: deque[Buffer] = deque()
         self._unsent_bytes = 0
         self.sent_bytes = 0  # in all
@@ -76,6 +79,11 @@ class Outbox:
         self._progress_at = 0.0  # since when the peer has taken less than STALL_BYTES
         self._broken = False
         self.gathering = False  # True during a receive turn: what is put leaves together at its end
+
+    @property
+    def sends_files(self) -> bool:
+        """Whether the socket takes places in files as they are (`storage/log/file_part.py`)."""
+        return self._plain is not None
 
     @property
     def over_limit(self) -> bool:
@@ -107,11 +115,12 @@ class Outbox:
         """For how long the peer has taken next to nothing of what waits for it."""
         return now - self._progress_at if self._flushing else 0.0
 
-    def put(self, parts: Sequence[Buffer]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         """Send whole frames, after what is not sent yet. Never blocks; the caller's views may die
         afterwards.
 
-        Does not wait for pending answers: use `answer` where a protocol answers in order.
+        Does not wait for pending answers: use `answer` where a protocol answers in order. A frame
+        with places in files has at least OUTBOX_LARGE_BYTES.
         """
         if self._broken:
             return
@@ -120,13 +129,62 @@ class Outbox:
             self._unsent.append(_joined(parts))
             self._unsent_bytes += size
             return
+        if not all_in_memory(parts):
+            self._put_files(parts)
+            return
         self._unsent.extend(parts)
         self._unsent_bytes += size
         self.flush()
         if self._unsent:
             self._own_unsent()
 
-    def answer(self, parts: Sequence[Buffer], ticket: int = 0) -> None:
+    def _put_files(self, parts: Sequence[Part]) -> None:
+        """The same with places in files. What the socket does not take now is read: no file is
+        held for a client that does not read.
+        """
+        self.flush()
+        if self._broken:
+            return
+        try:
+            for is_stored, run in groupby(parts, _is_stored):
+                if is_stored:
+                    for part in run:
+                        self._put_file(cast("StoredPart", part))
+                else:
+                    memory = cast("list[Buffer]", list(run))
+                    self._put_memory(memory, is_last=memory[-1] is parts[-1])
+        except OSError as error:
+            self._break(error)
+            return
+        self.flush()
+
+    def _put_memory(self, parts: list[Buffer], *, is_last: bool) -> None:
+        """Raises OSError."""
+        sent = 0
+        if not self._unsent and self._plain is not None:
+            # Packets are to be whole where more follows; what is last must leave at once.
+            flags = 0 if is_last else socket.MSG_MORE
+            # A full socket takes nothing: that is no error.
+            with suppress(BlockingIOError):
+                sent = self._plain.sendmsg(parts[:SENDMSG_PARTS_MAX], (), flags)
+        self.sent_bytes += sent
+        left = deque(parts)
+        _drop(left, sent)
+        owned = [bytes(part) for part in left]
+        self._unsent.extend(owned)
+        self._unsent_bytes += sum(map(len, owned))
+
+    def _put_file(self, part: StoredPart) -> None:
+        """Raises OSError."""
+        sent = 0
+        if not self._unsent and self._plain is not None:
+            sent = part.send(self._plain.fileno())
+            self.sent_bytes += sent
+        if sent < len(part):
+            self._unsent.append(part.read(sent))
+            self._unsent_bytes += len(part) - sent
+
+    def answer(self, parts: Sequence[Part], ticket: int = 0) -> None:
         """Send an answer once `ticket` is durable (0: at once) and every earlier answer has left.
         Never blocks.
         """
@@ -136,7 +194,12 @@ class Outbox:
             self.put(parts)
             return
         size = sum(map(len, parts))
-        self._answers.append((ticket, _owned(parts, size), size))
+        try:
+            owned = _owned(parts, size)
+        except LostBytes as error:
+            self._break(error)
+            return
+        self._answers.append((ticket, owned, size))
         self._answer_bytes += size
         self._charge()
         if len(self._answers) == 1:
@@ -216,6 +279,11 @@ class Outbox:
         self._charge()
         self._changed.unpark_all()
 
+    def _break(self, error: OSError) -> None:
+        on_broken = self._on_broken
+        self.abandon()
+        on_broken(error)
+
     def _charge(self) -> None:
         held = self._unsent_bytes + self._answer_bytes
         if held != self._charged:
@@ -223,7 +291,7 @@ class Outbox:
             self._charged = held
 
     def _own_unsent(self) -> None:
-        self._unsent = deque(part if _is_owned(part) else bytes(part) for part in self._unsent)
+        self._unsent = deque(map(_own, self._unsent))
 
     def _send_some(self) -> int:  # hot: see make bench
         """Give the socket what it takes; returns how many bytes."""
@@ -245,9 +313,7 @@ class Outbox:
             except BlockingIOError:
                 return taken
             except OSError as error:
-                on_broken = self._on_broken
-                self.abandon()
-                on_broken(error)
+                self._break(error)
                 return taken
             taken += sent
             self.sent_bytes += sent
@@ -273,18 +339,31 @@ def _drop(unsent: deque[Buffer], sent: int) -> None:
         unsent.popleft()
 
 
-def _is_owned(part: Buffer) -> bool:
+def _is_owned(part: Part) -> bool:
     """Whether nobody can change these bytes any more."""
     return type(part) is bytes or (type(part) is memoryview and type(part.obj) is bytes)
 
 
-def _joined(parts: Sequence[Buffer]) -> bytes:
+def _is_stored(part: Part) -> bool:
+    return isinstance(part, StoredPart)
+
+
+def _joined(parts: Sequence[Part]) -> bytes:
+    """Small parts as one: none of them is in a file."""
     if len(parts) == 1 and type(parts[0]) is bytes:
         return parts[0]
-    return b"".join(parts)
+    # A frame with a StoredPart is large; to ask each small one for it costs more than the join.
+    return b"".join(parts)  # type: ignore[arg-type]
 
 
-def _owned(parts: Sequence[Buffer], size: int) -> list[Buffer]:
+def _owned(parts: Sequence[Part], size: int) -> list[Buffer]:
+    """Raises LostBytes."""
     if size < OUTBOX_LARGE_BYTES:
         return [_joined(parts)]
-    return [part if _is_owned(part) else bytes(part) for part in parts]
+    return [_own(part) for part in parts]
+
+
+def _own(part: Part) -> Buffer:
+    if isinstance(part, StoredPart):
+        return part.read()
+    return part if _is_owned(part) else bytes(part)

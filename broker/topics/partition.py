@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.commit.waiters import Wait, Waiters
     from broker.topics.producer_memory import ProducerMemory
     from storage.log.batch import Batch
+    from storage.log.in_place import PlacedRun
     from storage.log.partition_log import PartitionLog
     from storage.log.sequences import SequenceTable
     from storage.metadata.catalogue_records import TopicMeta
@@ -292,6 +293,14 @@ class Partition:
             return None
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
+
+    def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
+        """Batches of that format from the one that begins with `offset`, as places in a file that a
+        socket can take them from; often None, then `read` has them. Waits for nothing.
+        """
+        if self.removed:
+            raise self._gone()
+        return self.log.read_in_place(offset, min(bytes_max, READ_BYTES_MAX), body_format)
 
     async def read_compacted(self, offset: int, bytes_max: int) -> list[Batch]:
         """As `read`, but for what a compacted view has: only the latest record of each key there.

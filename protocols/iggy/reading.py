@@ -60,7 +60,7 @@ def read(
             context.broker.metrics.left_out(PROTOCOL, partition.topic.name.full, result.left_out)
         if result.next_offset == taken.next_offset:
             break
-        taken = Taken(result.next_offset, result.parts, result.size, result.record_count)
+        taken = Taken(result.next_offset, result.in_memory, result.size, result.record_count)
     if not taken.count and taken.next_offset > start:
         context.walked[partition.partition_id] = (start, taken.next_offset)
     return taken

@@ -25,7 +25,7 @@ from protocols.kafka.messages import (
     ProduceReply,
     Reply,
 )
-from storage.codecs.api import Buffer
+from storage.codecs.api import Buffer, Part, StoredPart
 
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
 # Partition, error, base offset, since version 2 the time, since 5 the log's start.
@@ -39,23 +39,24 @@ COMMITTED = struct.Struct(">ih")  # partition, error
 POSITION = struct.Struct(">iq")  # partition, offset; then metadata and error
 
 
-def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Buffer]:
+def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
     """The whole frame, in parts. Message sets are not copied: they must stay as they are.
 
     `version` counts for Produce alone: what else is encoded by hand differs in none of its own.
     """
+    parts: Sequence[Part]
     if type(reply) is ProduceReply:
-        parts: list[Buffer] = _produce(reply, version)
+        parts = _produce(reply, version)
     else:
         parts = ENCODERS[type(reply)](reply)
     size = sum(map(len, parts)) + INT32.size
     head = FRAME_HEAD.pack(size, correlation_id)
-    if len(parts) == 1:
+    if len(parts) == 1 and not isinstance(parts[0], StoredPart):
         return [head + parts[0]]
     return [head, *parts]
 
 
-def encode_with(table: Table, correlation_id: int, reply: Reply, version: int) -> list[Buffer]:
+def encode_with(table: Table, correlation_id: int, reply: Reply, version: int) -> list[Part]:
     """The same by a table, for what is not encoded by hand."""
     out = Writer()
     table.write(out, reply, version)
@@ -101,8 +102,8 @@ def _produce(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see mak
     return [b"".join(out)]
 
 
-def _fetch(reply: FetchReply) -> list[Buffer]:
-    parts: list[Buffer] = []
+def _fetch(reply: FetchReply) -> list[Part]:
+    parts: list[Part] = []
     small = bytearray(INT32.pack(len(reply.topics)))
     for name, partitions in reply.topics.items():
         small += string(name)
@@ -110,7 +111,7 @@ def _fetch(reply: FetchReply) -> list[Buffer]:
         for index, fetched in partitions.items():
             small += _fetched_head(index, fetched)
             for piece in fetched.parts:
-                if len(piece) < PIECE_BYTES_MIN:
+                if not isinstance(piece, StoredPart) and len(piece) < PIECE_BYTES_MIN:
                     small += piece
                     continue
                 if small:
@@ -167,7 +168,7 @@ def _consumer_metadata(reply: ConsumerMetadataReply) -> list[Buffer]:
     return [INT16.pack(reply.error) + _address(reply.coordinator)]
 
 
-ENCODERS: Mapping[type, Callable[[Any], list[Buffer]]] = {
+ENCODERS: Mapping[type, Callable[[Any], Sequence[Part]]] = {
     FetchReply: _fetch,
     OffsetsReply: _offsets,
     MetadataReply: _metadata,

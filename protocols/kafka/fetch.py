@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
+from broker.reading.parts import all_in_memory
 from broker.reading.transcode import read_steps
 from broker.server.output_budget import Reservation
 from broker.steps import Steps, run
@@ -20,7 +21,7 @@ from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
 from protocols.kafka.names import PROTOCOL
-from storage.codecs.api import Buffer, Codec
+from storage.codecs.api import Buffer, Codec, Part, StoredPart
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.kafka_layout import entry_bytes
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 BYTES_PER_TURN = 1024 * 1024
 # The fixed cost of a read, as bytes that take the same time.
 READ_COST_BYTES = 64 * 1024
+# For an answer of so many bytes large sets go from the file to the socket. A smaller one is copied
+# within the processor's own memory, and costs no more: 0.93 to 1.04 times with 1 MiB, 1.4 with 2.
+FETCH_IN_PLACE_BYTES_MIN = 2 * 1024 * 1024
 # Partitions that are looked at between two turns of others: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
 # More parts of fewer bytes each are made one.
@@ -49,7 +53,7 @@ class Reading:
     offset: int  # where to read on
     partition: Partition | None = None  # None: nothing to read, see `code`
     code: int = Code.NONE
-    parts: list[Buffer] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     size: int = 0
     records: int = 0
     full: bool = False  # nothing more can be added
@@ -124,6 +128,8 @@ class _Fetching:
         self._gives_whole = version >= WHOLE_VERSION
         self._cuts = version < BATCHES_VERSION
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
+        self._may_wait = False  # It holds no file from then on.
+        self._in_place = False  # Whether large sets are not read, in the turn that is under way.
         self._room = 0  # for the answer, of the turn that is under way
 
     @property
@@ -144,6 +150,9 @@ class _Fetching:
         """Read whatever comes until it is enough, or the time is up."""
         context = self._context
         broker = context.broker
+        self._may_wait = True
+        if self._forget_files():
+            await run(self.read_all())
         with context.groups.polls.waiting(context.client, seconds):
             while not self.is_enough() and not broker.stopping.is_set():
                 awaited = [
@@ -153,6 +162,18 @@ class _Fetching:
                 ]
                 await broker.wait_any(awaited)
                 await run(self.read_all())
+
+    def _forget_files(self) -> bool:
+        """Forget what is to be sent from files, which nobody holds for as long as a client chooses
+        to wait; whether there is any.
+        """
+        found = False
+        for reading in self._readings:
+            if not all_in_memory(reading.parts):
+                reading.parts, reading.size, reading.records = [], 0, 0
+                reading.offset, reading.full, reading.beyond = reading.target.offset, False, 0
+                found = True
+        return found
 
     def read_all(self) -> Steps[None]:
         """Add to every partition what is there, within the limit for the whole answer and what
@@ -167,11 +188,14 @@ class _Fetching:
             self._context.fetch_turn += 1
             first = self._context.fetch_turn
         wanted = min(self._bytes_max - held.size, sum(map(_wanted, readings)))
-        budget = self._context.connection.outbox.budget
+        outbox = self._context.connection.outbox
+        budget = outbox.budget
         if wanted > 0 and budget.is_spent:
             yield budget.some_free()
         with budget.reserve_now(wanted) as room:
             self._room = room.size
+            is_large = room.size >= FETCH_IN_PLACE_BYTES_MIN
+            self._in_place = is_large and outbox.sends_files and not self._may_wait
             turn_bytes = 0
             for number in range(1, len(readings) + 1):
                 reading = readings[(number - 1 + first) % len(readings)]
@@ -214,7 +238,12 @@ class _Fetching:
             wanted = min(max(room, 1), BYTES_PER_TURN)
             fills = self._context.broker.cut_batches if self._cuts and wanted == room else None
             result = yield from read_steps(
-                partition, self._codec, reading.offset, bytes_max=wanted, fills=fills
+                partition,
+                self._codec,
+                reading.offset,
+                bytes_max=wanted,
+                fills=fills,
+                in_place=self._in_place,
             )
             if not result.parts and result.next_offset == reading.offset:
                 return
@@ -240,7 +269,7 @@ class _Fetching:
         limit = room
         if result.size > room:
             if self._cuts and result.as_stored and not reading.parts:
-                limit = self._first_limit(reading, result.parts[0], room)
+                limit = self._first_limit(reading, _first(result), room)
             elif not reading.parts and (self._is_alone or not result.as_stored):
                 limit = result.size
         if result.size <= limit:
@@ -249,7 +278,7 @@ class _Fetching:
             reading.records += result.record_count
             reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
         elif self._cuts and limit > 0:  # One part alone can be larger than what was asked for.
-            reading.parts.append(memoryview(result.parts[0])[:limit])
+            reading.parts.append(memoryview(_first(result))[:limit])
             reading.size += limit
             reading.records += result.record_count * limit // result.size  # about so many
 
@@ -268,10 +297,18 @@ class _Fetching:
         return min(message, own_room) if self._is_alone or own_room <= room else 0
 
 
-def _joined(result: ReadResult) -> list[Buffer]:
+def _first(result: ReadResult) -> Buffer:
+    """The first part of what is more than was asked for: what is in a file is never more."""
+    part = result.parts[0]
+    assert not isinstance(part, StoredPart)
+    return part
+
+
+def _joined(result: ReadResult) -> list[Part]:
     """What was read; many small parts as one: each is an object several times as large."""
     parts = result.parts
-    if len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES:
+    is_small = len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES
+    if is_small and all_in_memory(parts):
         return [b"".join(parts)]
     return parts
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from broker.server.endings import ProtocolError
 from protocols.reader import BigEndianReader
-from storage.codecs.api import Buffer
+from storage.codecs.api import Buffer, Part, StoredPart
 
 Value = Any  # What a field holds: its table knows.
 
@@ -96,12 +96,12 @@ class Writer:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._parts: list[Buffer] = []
+        self._parts: list[Part] = []
         self.small = bytearray()
 
-    def piece(self, data: Buffer) -> None:
+    def piece(self, data: Part) -> None:
         """Bytes that are not copied if there are many: they must stay as they are."""
-        if len(data) < PIECE_BYTES_MIN:
+        if not isinstance(data, StoredPart) and len(data) < PIECE_BYTES_MIN:
             self.small += data
             return
         if self.small:
@@ -109,7 +109,7 @@ class Writer:
             self.small.clear()
         self._parts.append(data)
 
-    def parts(self) -> list[Buffer]:
+    def parts(self) -> list[Part]:
         """All of it, in order."""
         return [*self._parts, bytes(self.small)] if self.small else self._parts
 

@@ -20,7 +20,7 @@ from protocols.kafka.messages import (
 )
 from protocols.kafka.tables import API_VERSIONS_KEY, APIS, SERVED
 from protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
-from storage.codecs.api import Buffer
+from storage.codecs.api import Buffer, Part
 
 SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
@@ -78,7 +78,7 @@ class KafkaMachine:
             return Request(correlation_id, client_id, by_hand(reader), version)
         return Request(correlation_id, client_id, _by_table(reader, api_key, version), version)
 
-    def encode(self, correlation_id: int, reply: Reply) -> list[Buffer]:
+    def encode(self, correlation_id: int, reply: Reply) -> list[Part]:
         """The answer to the last request, as parts of one frame; message sets are not copied."""
         api_key, version = self._kind
         if self._kind in DECODERS:

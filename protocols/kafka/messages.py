@@ -14,7 +14,7 @@ from typing import TypeVar
 from protocols.kafka.admin_messages import AdminReply, AdminRequest
 from protocols.kafka.group_messages import GroupReply, GroupRequest
 from protocols.kafka.sasl_messages import SaslReply, SaslRequest
-from storage.codecs.api import Buffer
+from storage.codecs.api import Part
 
 T = TypeVar("T")
 ByPartition = Mapping[bytes | None, Mapping[int, T]]  # topic name -> partition number -> T
@@ -191,7 +191,7 @@ class Fetched:
 
     error: int
     high_watermark: int
-    parts: Sequence[Buffer] = ()
+    parts: Sequence[Part] = ()
     size: int = 0
     log_start_offset: int = -1
 

@@ -44,7 +44,7 @@ from protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.connection import Connection
-    from storage.codecs.api import Buffer
+    from storage.codecs.api import Part
 
 Result = Answer | None
 Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
@@ -188,7 +188,7 @@ class KafkaSession:
         parts = self._machine.encode(request.correlation_id, answer.reply)
         self._send(request, answer, parts)
 
-    def _send(self, request: messages.Request, answer: Answer, parts: list[Buffer]) -> None:
+    def _send(self, request: messages.Request, answer: Answer, parts: list[Part]) -> None:
         # What was sent before with acks 0 can be read by everybody once this is answered.
         ticket, written = answer.ticket, self._context.written_ticket
         self._outbox.answer(parts, ticket if ticket > written else written)

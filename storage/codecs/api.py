@@ -3,6 +3,7 @@
 A codec is pure: bytes and records in, bytes and records out; it knows no file, clock or socket.
 """
 
+import abc
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,30 @@ from storage.codecs.record import Record
 from storage.errors import BodyError
 
 Buffer = bytes | bytearray | memoryview
+
+
+class StoredPart(abc.ABC):
+    """A part of an answer that is not in memory: only what sends it looks into it."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Its bytes."""
+
+    @abc.abstractmethod
+    def read(self, start: int = 0) -> bytes:
+        """The bytes from the one numbered `start` on. Raises OSError."""
+
+    @abc.abstractmethod
+    def send(self, sock_fd: int) -> int:
+        """Have a non-blocking socket take as many bytes as it does now; returns how many.
+
+        Raises OSError.
+        """
+
+
+Part = Buffer | StoredPart
 
 RECORDS_MAX = 1 << 30  # "all of them", for decode
 BYTES_MAX = 1 << 40  # "all of them", for decode

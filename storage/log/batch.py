@@ -230,3 +230,22 @@ def peek(
     if fields[4] != partition_id or fields[6] != base_offset:
         return None
     return base_offset + fields[7] + 1, fields[17] + fields[18], fields[19]
+
+
+def unpack_place(
+    view: Buffer, salt: int, partition_id: int, base_offset: int, body_format: int
+) -> tuple[int, int, int] | None:
+    """Of the batch expected in these 128 bytes: the offset after it, its records and the bytes of
+    its body, which follows at once.  # hot
+
+    None if its header is not good, or it has another format or a positions table.
+    """
+    magic, crc = PREFIX.unpack_from(view)
+    if magic != MAGIC or crc32c(view[PREFIX.size :], salt) != crc:
+        return None
+    fields = REST.unpack_from(view, PREFIX.size)
+    if fields[0] != VERSION or fields[20] or fields[3] & FLAGS_UNKNOWN or fields[17]:
+        return None
+    if fields[4] != partition_id or fields[6] != base_offset or fields[2] != body_format:
+        return None
+    return base_offset + fields[7] + 1, fields[8], fields[18]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from storage.log.file_system import FileSystem
+from storage.log.page_cache import PageCache
 from storage.log.sync_queue import AioQueue, SyncQueue
 
 Buffer = bytes | bytearray | memoryview
@@ -15,6 +16,8 @@ class Disk:
     """The system calls, one method each, raising OSError. Paths are passed so that a test's
     replacement can say what happened.
     """
+
+    _page_cache = PageCache()
 
     def open(self, path: str, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
@@ -30,6 +33,15 @@ class Disk:
 
     def read_cached(self, path: str, fd: int, into: memoryview, pos: int) -> int:
         return os.preadv(fd, [into], pos, os.RWF_NOWAIT)
+
+    def is_cached(self, path: str, fd: int, size: int, pos: int) -> bool:
+        return self._page_cache.holds(fd, pos, size)
+
+    def duplicate(self, path: str, fd: int) -> int:
+        return os.dup(fd)
+
+    def send(self, path: str, fd: int, sock_fd: int, size: int, pos: int) -> int:
+        return os.sendfile(sock_fd, fd, pos, size)
 
     def truncate(self, path: str, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

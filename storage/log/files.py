@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
 from storage.log.disk import Buffer, Disk
+from storage.log.file_part import Leases
 from storage.log.file_system import FileSystem
 from storage.log.read_buffers import ReadBuffers
 from storage.log.sync_queue import SyncQueue
 
-# Descriptors kept open while nobody uses them. Half of the usual soft limit of 1024, sockets need
-# the rest.
+# Idle descriptors kept open: half of the usual soft limit of 1024, sockets need the rest.
 HANDLES_MAX = 512
 
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
@@ -230,6 +230,7 @@ class Files:
         self.disk = disk if disk is not None else Disk()
         self.reads_cached = True
         self.read_buffers = ReadBuffers()
+        self.leases = Leases(self.disk)
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._handles_max = handles_max
         self._open_count = 0

@@ -11,6 +11,7 @@ from storage.errors import LogClosed, OffsetOutOfRange
 from storage.log.batch import Batch
 from storage.log.compacted_view import CompactedView
 from storage.log.files import FileGone
+from storage.log.in_place import PlacedRun, PlacedWant
 from storage.log.places import place_of_offset
 from storage.log.reading import Want
 from storage.log.recovery import LogIdentity, RecoveryReport
@@ -81,6 +82,18 @@ class ReadableLog:
                 raise fault.damage() from None
             except FileGone:  # Retention took it: the log start is above the offset now.
                 self._check_open()
+
+    def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
+        """Batches of that format from the one that begins with `offset`, as places in the file
+        that a socket can take them from: they were checked and are in memory.
+
+        None where any of that does not hold, they are small, or too few fit `bytes_max`: then
+        `read` has them. Waits for nothing, raises nothing.
+        """
+        stop = self.high_watermark
+        if not self.log_start_offset <= offset < stop or not self._segments.view.segments:
+            return None
+        return self._segments.read_in_place(offset, PlacedWant(body_format, stop, bytes_max))
 
     @property
     def view(self) -> CompactedView | None:

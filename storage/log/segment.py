@@ -14,6 +14,8 @@ from struct import Struct
 from crc32c import crc32c
 
 from storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
+from storage.log.checked_places import CheckedPlaces
+from storage.log.file_part import Leases
 from storage.log.files import File, Files
 from storage.log.index import SparseIndex
 from storage.log.segment_names import BASE_DIGITS, SegmentName
@@ -135,6 +137,8 @@ class Segment:
         self.last_append_us = 0  # Of a segment from before this start: when the file was changed.
         self._files = files
         self._index: SparseIndex | None = None
+        self._appended_from = -1  # Where the first batch is that this process wrote.
+        self._checked: CheckedPlaces | None = None  # Most segments of many are never read.
         self.indexed_pos = SEGMENT_HEADER_BYTES  # Where the last entry's batch begins.
         self.index_is_lost = False  # Neither whole in its file nor kept up.
         self.building_index = threading.Lock()
@@ -285,8 +289,30 @@ class Segment:
         file_pos = self.size
         self.file.write_held(parts, file_pos, size)
         self.size = file_pos + size
+        if self._appended_from < 0:
+            self._appended_from = file_pos
         self.note(append_us, time_us)
         return file_pos
+
+    @property
+    def leases(self) -> Leases:
+        """Where a caller that holds the file gets a lease on it."""
+        return self._files.leases
+
+    def note_checked(self, start_pos: int, end_pos: int) -> None:
+        """Remember that the bodies between two places were found good."""
+        if not 0 <= self._appended_from <= start_pos:
+            if self._checked is None:
+                self._checked = CheckedPlaces()
+            self._checked.note(start_pos, end_pos)
+
+    def checked_end(self, file_pos: int) -> int:
+        """Up to where the bodies from a place on are known to be good: this process found them so,
+        or wrote them. The place itself where that is not known.
+        """
+        if 0 <= self._appended_from <= file_pos:
+            return self.size
+        return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
     def note(self, append_us: int, time_us: int) -> None:
         """Note the times of a batch that was written, or found at the end by recovery."""

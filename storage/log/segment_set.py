@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.log.batch import Batch
+from storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
 from storage.log.index import BadIndex
 from storage.log.places import first_at_or_after, place_of_offset
 from storage.log.reading import Want, read_batches
@@ -95,8 +96,25 @@ class SegmentSet:
         if not batches:
             raise Fault(segment, segment.size, want.offset, "the records are missing")
         last = batches[-1]
-        self.remember(last.next_offset, segment, last.file_pos + last.header.stored_bytes)
+        end_pos = last.file_pos + last.header.stored_bytes
+        self.remember(last.next_offset, segment, end_pos)
+        if last.header.body_bytes >= IN_PLACE_BYTES_MIN:  # They follow one another, all checked.
+            segment.note_checked(batches[0].file_pos, end_pos)
         return batches
+
+    def read_in_place(self, offset: int, want: PlacedWant) -> PlacedRun | None:
+        """Large batches whose bodies need not be read, from the one that begins with `offset`;
+        often there are none, then `read` has it. Waits for nothing, raises nothing.
+        """
+        view = self.view
+        segment = view.segments[view.number_of(offset)]
+        place = self._known(segment, offset)
+        if place is None and offset == segment.base_offset:
+            place = offset, SEGMENT_HEADER_BYTES
+        run = None if place is None else run_in_place(segment, *place, want)
+        if run is not None:
+            self.remember(run.next_offset, segment, run.end_pos)
+        return run
 
     def offset_at_or_after(self, time_us: int) -> int | None:
         """Base offset of the first batch of that time or later. Raises Fault, FileGone."""

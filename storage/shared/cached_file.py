@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 
 from storage.errors import DamagedLog, StorageFull, WouldBlock
+from storage.log.file_part import Leases
 from storage.log.files import File, FileGone, Files, storage_error
 from storage.shared.layout import BadObject
 from storage.shared.object_store import ObjectMissing, ObjectStore
@@ -176,6 +177,8 @@ class CachedFiles(Files):
 
     def __init__(self, root: str, objects: ObjectStore, cache: Cache) -> None:
         super().__init__(root)
+        # A cached file has holes, and is emptied while an answer may be on its way.
+        self.leases = Leases(self.disk, are_given=False)
         self.cache = cache
         self.objects = objects
         self.indexes: dict[str, Piece] = {}  # By the path of the index file.

@@ -1,0 +1,146 @@
+"""Stored bytes that go to a socket without a copy of ours: places in an open file.
+
+What is below a segment's size never changes, so a place stays good for as long as its file is open:
+also where retention removes the file. Knows no batch and no protocol.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+from storage.codecs.api import Buffer, Part, StoredPart
+
+if TYPE_CHECKING:
+    from storage.log.disk import Disk
+
+# What sendfile(2) says of the file; all else is of the socket.
+DISK_ERRORS = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN}
+
+
+# Descriptors that answers have of the files which they are sent from, while they are made: never
+# while they wait for their clients. One for each partition or megabyte; beyond, bodies are copied.
+LEASES_MAX = 64
+
+
+class OpenFile(Protocol):
+    """What is known of a file that is held (`files.File`)."""
+
+    path: str
+    fd: int
+
+
+class LostBytes(OSError):
+    """A file does not have the bytes that were there, or the disk cannot read them."""
+
+
+class FileLease:
+    """A descriptor of its own for one file: closed with the last part that needs it."""
+
+    __slots__ = ("_leases", "disk", "fd", "path")
+
+    def __init__(self, leases: Leases, file: OpenFile) -> None:
+        """Duplicates the descriptor of a file that is held. Raises OSError."""
+        self.disk = leases.disk
+        self.path = file.path
+        self._leases = leases
+        self.fd = -1
+        self.fd = self.disk.duplicate(file.path, file.fd)
+        leases.count += 1
+
+    def __del__(self) -> None:  # No lock here: it may run in the middle of anything.
+        if self.fd >= 0:
+            self._leases.count -= 1
+            self.disk.close(self.path, self.fd)
+
+    def lost(self, reason: str) -> LostBytes:
+        """The error for bytes that are not there. The file is read from now on, which tells what is
+        wrong with it.
+        """
+        self._leases.lost.add(self.path)
+        return LostBytes(f"{self.path}: {reason}")
+
+
+class Leases:
+    """The leases on all files of one root."""
+
+    def __init__(self, disk: Disk, *, are_given: bool = True) -> None:
+        """None yet."""
+        self.disk = disk
+        self.count = 0
+        self.lost: set[str] = set()  # Files that did not have their bytes: few, or the disk is bad.
+        self._can_tell = are_given  # Until the kernel does not tell what is in memory.
+
+    def offers(self, file: OpenFile) -> bool:
+        """Whether `take` is worth a try."""
+        return self._can_tell and self.count < LEASES_MAX and file.path not in self.lost
+
+    def take(self, file: OpenFile, size: int, pos: int) -> FileLease | None:
+        """A lease on a file that is held; None where these bytes are not all in memory now."""
+        try:
+            is_cached = self.disk.is_cached(file.path, file.fd, size, pos)
+        except OSError:
+            self._can_tell = False
+            return None
+        return FileLease(self, file) if is_cached else None
+
+
+class FilePart(StoredPart):
+    """Bytes of a file as a part of an answer: some places in it, one behind the other."""
+
+    __slots__ = ("_lease", "_places", "_size")
+
+    def __init__(self, lease: FileLease, places: Sequence[tuple[int, int]], size: int) -> None:
+        """`places` are (position, bytes), `size` bytes together."""
+        self._lease = lease
+        self._places = places
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, start: int = 0) -> bytes:
+        """See `StoredPart`. They were in memory lately, so this seldom waits for the disk. Raises
+        LostBytes.
+        """
+        lease, pieces = self._lease, []
+        for pos, size in self._places:
+            if start < size:
+                try:
+                    piece = lease.disk.read(lease.path, lease.fd, size - start, pos + start)
+                except OSError as error:
+                    raise lease.lost(error.strerror or str(error)) from error
+                if len(piece) < size - start:
+                    raise lease.lost(f"it ends before byte {pos + size}")
+                pieces.append(piece)
+            start = max(start - size, 0)
+        return b"".join(pieces)
+
+    def send(self, sock_fd: int) -> int:  # hot: see make bench
+        """See `StoredPart`. The kernel sends its pages, which nobody writes to again. Raises
+        LostBytes, and OSError of the socket.
+        """
+        lease, sent = self._lease, 0
+        send, path, fd = lease.disk.send, lease.path, lease.fd
+        for pos, size in self._places:
+            left = size
+            while left:
+                try:
+                    taken = send(path, fd, sock_fd, left, pos + size - left)
+                except BlockingIOError:
+                    return sent
+                except OSError as error:
+                    if error.errno not in DISK_ERRORS:
+                        raise
+                    raise lease.lost(error.strerror or str(error)) from error
+                if not taken:
+                    raise lease.lost(f"it ends before byte {pos + size}")
+                sent += taken
+                left -= taken
+        return sent
+
+
+def all_in_memory(parts: Sequence[Part]) -> TypeGuard[list[Buffer]]:
+    """Whether none of these parts is in a file."""
+    return FilePart not in map(type, parts)

@@ -1,0 +1,99 @@
+"""Reading batches without their bodies: where large ones lie that a socket can take from the file.
+
+Only what costs little to find and was checked before: all else is left to `reading.py`, which says
+what is wrong where something is.
+"""
+
+from dataclasses import dataclass
+
+from storage.errors import StorageError
+from storage.log.batch import HEADER_BYTES, unpack_place
+from storage.log.file_part import FilePart
+from storage.log.files import FileGone
+from storage.log.reading import READ_BATCHES_MAX
+from storage.log.segment import Segment
+
+# Larger bodies are sent from the file once they are checked; to copy smaller ones costs no more
+# than the system calls for each.
+IN_PLACE_BYTES_MIN = 16 * 1024
+
+# Fewer bytes together are copied: to have the kernel say what is in memory, and a descriptor for as
+# long as they are sent, costs as much.
+IN_PLACE_RUN_BYTES_MIN = 256 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class PlacedWant:
+    """What a reader takes in place: batches of one format that end at or below `stop` and whose
+    bodies fit `bytes_max` together.
+    """
+
+    body_format: int
+    stop: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class PlacedRun:
+    """Batches one behind the other whose bodies were not read."""
+
+    bodies: FilePart
+    record_count: int
+    next_offset: int
+    last_bytes: int  # of the last body
+    end_pos: int  # behind them in the file
+
+
+def run_in_place(segment: Segment, offset: int, pos: int, want: PlacedWant) -> PlacedRun | None:
+    """Batches from `pos` on, where the one that begins with `offset` is, up to the first that
+    cannot be had in place; None if they are too few.
+
+    All of them are in memory now. The kernel may drop pages before they are sent, when memory is
+    short, and some may still be on their way from the disk: sending then waits for it.
+    """
+    if want.bytes_max < IN_PLACE_RUN_BYTES_MIN or not segment.leases.offers(segment.file):
+        return None
+    end_pos = segment.checked_end(pos)
+    if end_pos - pos < HEADER_BYTES + IN_PLACE_RUN_BYTES_MIN or segment.header is None:
+        return None
+    try:
+        fd = segment.file.hold_to_read()
+    except (FileGone, StorageError):
+        return None
+    try:
+        return _run(segment, fd, (offset, pos, end_pos), want)
+    except OSError:
+        return None
+    finally:
+        segment.file.release()
+
+
+def _run(
+    segment: Segment, fd: int, place: tuple[int, int, int], want: PlacedWant
+) -> PlacedRun | None:  # hot: see make bench
+    offset, start_pos, end_pos = place
+    leases, path, salt = segment.leases, segment.path, segment.salt
+    read_cached = leases.disk.read_cached
+    body_format, stop, left = want.body_format, want.stop, want.bytes_max
+    places: list[tuple[int, int]] = []
+    pos, records, size = start_pos, 0, 0
+    head = memoryview(bytearray(HEADER_BYTES))
+    while pos < end_pos and left >= IN_PLACE_BYTES_MIN and len(places) < READ_BATCHES_MAX:
+        if read_cached(path, fd, head, pos) < HEADER_BYTES:
+            break
+        found = unpack_place(head, salt, segment.partition_id, offset, body_format)
+        if found is None or found[0] > stop or not IN_PLACE_BYTES_MIN <= found[2] <= left:
+            break
+        offset, count, size = found
+        pos += HEADER_BYTES
+        places.append((pos, size))
+        pos += size
+        records += count
+        left -= size
+    total = want.bytes_max - left
+    if total < IN_PLACE_RUN_BYTES_MIN:
+        return None
+    lease = leases.take(segment.file, pos - start_pos, start_pos)
+    if lease is None:
+        return None
+    return PlacedRun(FilePart(lease, places, total), records, offset, size, pos)

@@ -1,0 +1,225 @@
+"""Large stored sets go from the file to the socket: the same bytes as by copying."""
+
+import errno
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from broker.limits import OUTPUT_BYTES_ALL_MAX
+from protocols.kafka import messages as m
+from storage.log.file_part import LEASES_MAX, Leases
+from tests.protocols.kafka.frames import Client, fetch, message_set, produce
+from tests.protocols.kafka.layouts import parse_set
+from tests.protocols.kafka.talk import (
+    FOO,
+    FOO_NAME,
+    OpenClient,
+    another,
+    fetch_one,
+    produce_one,
+)
+from tests.protocols.kafka.test_later_versions import batch_of, fetch_v
+from tests.waiting import until
+
+SETS = 30
+
+
+class Watched:
+    """The leases of a broker, and how often a socket was given a file."""
+
+    def __init__(self, broker: Broker) -> None:
+        log = broker.topics.partition(FOO_NAME, 0).log
+        self.leases: Leases = log._files.leases
+        self.sends = 0
+        disk = self.leases.disk
+        self._send = disk.send
+        disk.send = self._counted  # type: ignore[method-assign]
+        disk.is_cached = lambda *_: True  # type: ignore[method-assign]
+
+    def _counted(self, *arguments: Any) -> int:
+        self.sends += 1
+        return self._send(*arguments)
+
+    @contextmanager
+    def none_left(self) -> Iterator[None]:
+        """All leases are taken: bodies are copied."""
+        self.leases.count += LEASES_MAX
+        yield
+        self.leases.count -= LEASES_MAX
+
+
+def random_values(random_: random.Random, number: int) -> list[bytes]:
+    """Of a set of 20 to 100 KB, now and then of a few bytes."""
+    if number % 9 == 4:
+        return [b"small"]
+    size = random_.choice((600, 2000))
+    return [random_.randbytes(random_.randrange(size)) for _ in range(random_.randrange(140, 200))]
+
+
+@pytest.fixture
+def watched(broker: Broker, client: Client) -> Watched:
+    return Watched(broker)
+
+
+async def fill(client: Client, make: Callable[..., bytes], seed: int) -> int:
+    """Produce the sets; where the log ends."""
+    random_ = random.Random(seed)
+    for number in range(SETS):
+        await produce_one(client, make(*random_values(random_, number)))
+    return (await fetch_one(client, 0, 1)).high_watermark
+
+
+def data_of(fetched: m.Fetched) -> bytes:
+    return b"".join(bytes(part) for part in fetched.parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+async def test_old_fetches_get_the_same_bytes_both_ways(
+    client: Client, watched: Watched, seed: int
+) -> None:
+    end = await fill(client, message_set, seed)
+    random_ = random.Random(seed)
+    for number in range(10):
+        offset = random_.randrange(end) if number % 2 else 0
+        bytes_max = random_.choice((1 << 21, random_.randrange(1 << 22))) if number else 1 << 21
+        for _ in range(2):  # The second one knows the places.
+            in_place = await fetch_one(client, offset, bytes_max)
+        with watched.none_left():
+            copied = await fetch_one(client, offset, bytes_max)
+        assert data_of(in_place) == data_of(copied), (offset, bytes_max)
+        assert in_place.high_watermark == copied.high_watermark == end
+    assert watched.sends
+    assert watched.leases.count == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [2, 3, 4, 7, 11])
+async def test_later_fetches_get_the_same_bytes_both_ways(
+    client: Client, watched: Watched, version: int
+) -> None:
+    make = message_set if version < 4 else batch_of
+    end = await fill(client, make, version)
+    random_ = random.Random(version)
+    for number in range(8):
+        target = (random_.randrange(end), random_.randrange(1 << 21)) if number else (0, 1 << 21)
+        bytes_max = random_.randrange(1 << 21) if number else 1 << 24
+        for _ in range(2):
+            in_place = await fetch_v(client, version, target, bytes_max)
+        with watched.none_left():
+            copied = await fetch_v(client, version, target, bytes_max)
+        assert data_of_v(in_place) == data_of_v(copied), (target, bytes_max)
+    assert watched.sends
+    assert watched.leases.count == 0
+
+
+def data_of_v(fetched: m.Fetched) -> bytes:
+    return bytes(fetched.parts)  # type: ignore[arg-type]  # As the tables read it.
+
+
+@pytest.mark.slow
+async def test_a_reader_walks_through_everything_in_place(client: Client, watched: Watched) -> None:
+    """As consumers do: from where the last answer ended, until the end."""
+    end = await fill(client, message_set, 7)
+    with watched.none_left():
+        whole = data_of(await fetch_one(client, 0, 1 << 24))
+    for bytes_max in (1 << 21, 5 << 19):
+        offset, found = 0, []
+        while offset < end:
+            entries = parse_set(data_of(await fetch_one(client, offset, bytes_max)))
+            found += entries
+            offset = entries[-1][0] + 1
+        assert found == parse_set(whole)
+    assert watched.sends
+
+
+async def test_several_partitions_share_an_answer(broker: Broker, client: Client) -> None:
+    broker.topics.partition(FOO_NAME, 0)
+    await client.call(m.MetadataRequest([b"bar"]))
+    watched = Watched(broker)
+    end = await fill(client, message_set, 8)
+    await client.call(produce(b"bar", {0: message_set(b"other")}))
+    request = m.FetchRequest(
+        -1, 0, 1, {FOO: {0: m.FetchTarget(0, 1 << 20)}, b"bar": {0: m.FetchTarget(0, 1 << 20)}}
+    )
+    for _ in range(2):
+        reply = await client.call(request)
+    assert isinstance(reply, m.FetchReply)
+    with watched.none_left():
+        copied = await client.call(request)
+    assert isinstance(copied, m.FetchReply)
+    for name in (FOO, b"bar"):
+        assert data_of(reply.topics[name][0]) == data_of(copied.topics[name][0])
+    assert watched.sends
+    assert end
+
+
+@pytest.mark.slow
+async def test_a_fetch_that_waits_holds_no_file(
+    broker: Broker, client: Client, watched: Watched, open_client: OpenClient
+) -> None:
+    """Its client says for how long; what it gets then is all that is there, once."""
+    await fill(client, message_set, 9)
+    wanted = data_of(await fetch_one(client, 0, 1 << 22))
+    waiting = await another(open_client)
+    await waiting.send(fetch(FOO, {0: (0, 1 << 22)}, wait_ms=60_000, bytes_min=len(wanted) + 1))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert watched.leases.count == 0
+    await produce_one(client, message_set(b"last"))
+    reply = await waiting.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert data_of(reply.topics[FOO][0]).startswith(wanted)
+    assert parse_set(data_of(reply.topics[FOO][0]))[-1][1].endswith(b"last")
+
+
+@pytest.mark.slow
+async def test_clients_that_do_not_read_hold_no_files_and_no_more_than_the_budget(
+    broker: Broker, client: Client, watched: Watched, open_client: OpenClient
+) -> None:
+    await fill(client, message_set, 10)
+    peers = [await another(open_client) for _ in range(200)]
+    for peer in peers:
+        await peer.send(*[fetch(FOO, {0: (0, 1 << 21)})] * 3)
+    await trio.testing.wait_all_tasks_blocked(0.05)
+    assert watched.sends
+    assert watched.leases.count == 0
+    assert broker.output.used <= OUTPUT_BYTES_ALL_MAX
+    for peer in peers:
+        await peer.stream.aclose()
+    await until(lambda: broker.output.used == 0)
+
+
+async def test_a_deleted_topic_is_not_read(
+    broker: Broker, client: Client, watched: Watched
+) -> None:
+    await fill(client, message_set, 11)
+    await fetch_one(client, 0, 1 << 21)
+    partition = broker.topics.partition(FOO_NAME, 0)
+    partition.remove()
+    assert (await fetch_one(client, 0)).error == 3
+    assert watched.leases.count == 0
+
+
+async def test_a_disk_that_fails_in_the_middle_ends_the_connection_and_is_read_from_then_on(
+    client: Client, watched: Watched, open_client: OpenClient
+) -> None:
+    await fill(client, message_set, 12)
+    with watched.none_left():
+        wanted = data_of(await fetch_one(client, 0, 1 << 21))
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "bad block")
+
+    watched._send = fail
+    victim = await another(open_client)
+    await fetch_one(client, 0, 1)
+    await victim.send(fetch(FOO, {0: (0, 1 << 21)}))
+    received = b"".join([bytes(data) async for data in victim.stream])
+    assert len(received) < len(wanted)
+    assert data_of(await fetch_one(client, 0, 1 << 21)) == wanted

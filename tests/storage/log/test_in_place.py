@@ -1,0 +1,148 @@
+"""Batches read without their bodies: the same bytes as by reading, or nothing."""
+
+import random
+
+import pytest
+
+from storage.log.in_place import IN_PLACE_BYTES_MIN, IN_PLACE_RUN_BYTES_MIN
+from tests.storage.log.logs import FORMAT, OneLog
+from tests.storage.log.test_file_part import WarmDisk
+
+LARGE = IN_PLACE_RUN_BYTES_MIN
+
+
+def bodies(seed, count, most=3 * IN_PLACE_BYTES_MIN):
+    random_ = random.Random(seed)
+    return [random_.randbytes(random_.randrange(IN_PLACE_BYTES_MIN, most)) for _ in range(count)]
+
+
+@pytest.fixture
+def one(tmp_path):
+    return OneLog(tmp_path, WarmDisk())
+
+
+def restarted(one):
+    one.stop()
+    return OneLog(one.path, WarmDisk(), segment_bytes=one.settings.segment_bytes)
+
+
+def in_place(one, offset, bytes_max=1 << 20, body_format=FORMAT):
+    return one.log.read_in_place(offset, bytes_max, body_format)
+
+
+def test_what_was_appended_is_had_in_place(one):
+    written = bodies(1, 20)
+    one.fill(written, 3)
+    one.log.read(0, 0)  # So that the place of offset 3 is known.
+    run = in_place(one, 3)
+    count = run.record_count // 3
+    assert run.bodies.read() == b"".join(written[1 : 1 + count])
+    assert run.next_offset == 3 + run.record_count
+    assert run.last_bytes == len(written[count])
+    assert LARGE <= len(run.bodies) <= 1 << 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_mix_of_both_ways_gives_the_same_bytes(tmp_path, seed):
+    """Small and large batches, restarts, and as many bytes at once as comes."""
+    random_ = random.Random(seed)
+    one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20)
+    written = bodies(seed, 40)
+    for number in random_.sample(range(40), 4):
+        written[number] = b"small"
+    one.fill(written[:20])
+    if seed % 2:
+        one = restarted(one)
+    one.fill(written[20:])
+    found = 0
+    for _ in range(2):
+        given, offset = [], 0
+        while offset < 40:
+            run = in_place(one, offset, random_.randrange(LARGE, 1 << 20))
+            if run is None:
+                batch = one.log.read(offset, 0)[0]
+                given.append(bytes(batch.body))
+                offset = batch.next_offset
+            else:
+                given.append(run.bodies.read())
+                offset, found = run.next_offset, found + 1
+        assert b"".join(given) == b"".join(written)
+    assert found
+
+
+def test_what_was_there_before_the_start_is_checked_once(tmp_path):
+    one = OneLog(tmp_path, WarmDisk())
+    one.fill(bodies(2, 12))
+    one = restarted(one)
+    one.log.read(0, 0)
+    assert in_place(one, 1) is None
+    one.log.read(1, 1 << 20)
+    assert in_place(one, 1) is not None
+
+
+def test_a_damaged_body_that_was_not_checked_is_never_given(tmp_path):
+    one = OneLog(tmp_path, WarmDisk())
+    written = bodies(3, 30)
+    one.fill(written)
+    place = one.log.read(15, 0)[0].file_pos
+    one = restarted(one)
+    path = one.log._segments.last.path
+    with open(path, "r+b") as file:
+        file.seek(place + 1000)
+        file.write(b"\0damage\0")
+    one.log.read(0, 0)
+    one.log.read(1, 1 << 24)  # Ends before it.
+    offset = 1
+    while run := in_place(one, offset):
+        offset = run.next_offset
+    assert 1 < offset <= 15
+
+
+def test_a_damaged_header_ends_the_run_before_it(one):
+    one.fill(bodies(4, 30))
+    batch = one.log.read(14, 0)[0]
+    with open(one.log._segments.last.path, "r+b") as file:
+        file.seek(batch.file_pos + 20)
+        file.write(b"\xff")
+    one.log.read(0, 0)
+    run = in_place(one, 1, 1 << 24)
+    assert run.next_offset == 14
+
+
+def test_nothing_is_given_above_the_watermark_or_of_another_format(one):
+    written = bodies(5, 30)
+    one.fill(written[:15])
+    one.fill(written[15:], commit=False)
+    one.log.read(0, 0)
+    assert in_place(one, 1, 1 << 24).next_offset == 15
+    assert in_place(one, 15) is None
+    assert in_place(one, 1, body_format=FORMAT + 1) is None
+    for offset in (-1, 99):
+        assert in_place(one, offset) is None
+
+
+def test_few_bytes_are_not_worth_it(one):
+    one.fill(bodies(6, 20))
+    one.log.read(0, 0)
+    assert in_place(one, 1, LARGE - 1) is None
+    assert in_place(one, 1, LARGE + 3 * IN_PLACE_BYTES_MIN) is not None
+
+
+def test_no_descriptor_stays_where_nothing_is_given(one):
+    one.fill([*bodies(7, 3), b"small", *bodies(8, 3)])
+    one.log.read(0, 0)
+    assert in_place(one, 1) is None
+    assert one.files.leases.count == 0
+
+
+def test_retention_between_reading_and_sending_takes_nothing_away(tmp_path):
+    one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20, retention_bytes=1)
+    written = bodies(9, 60)
+    one.fill(written)
+    one.log.read(0, 0)
+    run = in_place(one, 1)
+    one.log.retain(1 << 60)
+    one.commit()
+    assert one.log.log_start_offset >= run.next_offset
+    assert run.bodies.read() == b"".join(written[1 : run.next_offset])
+    assert in_place(one, 1) is None
