@@ -123,6 +123,26 @@ def test_deadlines_are_kept_while_clients_are_always_ready():
     run(work)
 
 
+def test_a_deadline_that_a_served_socket_moves_is_kept():
+    async def work(poller):
+        with trio.CancelScope(deadline=trio.current_time() + 60) as scope:
+
+            def hurry():
+                scope.deadline = trio.current_time() + 0.001
+                return False
+
+            peer = Peer(poller, hurry)
+            sender = threading.Timer(0.001, peer.ask, (1,))
+            sender.start()
+            await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert trio.current_time() < scope.deadline + 30
+        sender.join()
+        peer.close()
+
+    run(work)
+
+
 def test_what_trio_waits_for_by_itself_wakes_it():
     async def work(poller):
         peer = Peer(poller)
