@@ -38,6 +38,7 @@ def test_ready_file_names_every_listener_and_output_says_how_to_connect(tmp_path
     assert '"stopped"' in broker.log()
 
 
+@pytest.mark.skipif("coverage" in sys.modules, reason="coverage takes memory of its own")
 def test_an_idle_broker_with_every_listener_open_is_small(tmp_path):
     with RunningBroker(tmp_path) as broker:
         with urlopen(f"{broker.url}/healthz") as answer:  # Imports its server after the start.
