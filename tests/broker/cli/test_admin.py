@@ -67,7 +67,7 @@ class FakeHandler(BaseHTTPRequestHandler):
         if status != 204:
             self.wfile.write(answer if isinstance(answer, bytes) else json.dumps(answer).encode())
 
-    do_GET = do_PUT = do_PATCH = do_DELETE = answer
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def log_message(self, *_: object) -> None:
         """Nothing: the tests look at `asked`."""
