@@ -72,7 +72,8 @@ async def test_a_topic_is_compacted_on_request(ask, broker):
     await ask("PUT", TOPIC, status=204)
     assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "NOT_RUN"
     await ask("PUT", f"{TOPIC}/compaction", status=204)
-    assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "RUNNING"
+    found = (await ask("GET", f"{TOPIC}/compaction")).json["status"]
+    assert found in ("RUNNING", "SUCCESS")  # It may be quick.
 
 
 async def test_retention_by_namespace_and_topic(ask, broker):
