@@ -7,7 +7,6 @@ with 0.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
@@ -25,10 +24,10 @@ from broker.access.first_admin import make_first_admin
 from broker.broker import Broker
 from broker.config import logging as logs
 from broker.config.settings import Config, ConfigError
-from broker.limits import KIB
 from broker.server.adapters import has_start, is_framed, is_serving
 from broker.server.connection import address_text
 from broker.server.garbage import no_searches, search_regularly, short_searches
+from broker.server.heap import bound_heap, trim_heap
 from broker.server.listener import Listener, accept, make_listeners
 from broker.server.loop_clock import LoopClock
 from storage.codecs import quick
@@ -38,12 +37,6 @@ if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # Their numbers in glibc's malloc.h.
-# glibc begins with 128 KiB for both. A read of the log and an answer are made in pieces of some
-# 100 to 500 KiB, and the kernel clears such a piece each time: a seventh of the processor
-# time of Pulsar's batches for Kafka.
-MMAP_THRESHOLD_BYTES, TRIM_THRESHOLD_BYTES = 512 * KIB, 1024 * KIB
 
 OVER_TLS = "over TLS, with a login where [access] requires one: docs/security.md shows clients"
 
@@ -69,7 +62,7 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
             os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
-    _give_memory_back()
+    bound_heap()
     _take_descriptors()
     with short_searches():
         clock = LoopClock()
@@ -82,18 +75,6 @@ def _take_descriptors() -> None:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _give_memory_back() -> None:
-    """Have large pieces of memory go back to the kernel as soon as they are free.
-
-    glibc raises its own bound with each large piece that is freed, up to 32 MiB: then a burst of
-    answers leaves a heap full of holes, which stays (mallopt(3), M_MMAP_THRESHOLD).
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # Other C libraries have nothing to set.
-        libc.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
-        libc.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
 
 
 async def serve_listeners(
@@ -164,6 +145,7 @@ async def _run(
             if shared is not None:
                 await _take_part(broker, listeners, root)
             root.start_soon(search_regularly)
+            root.start_soon(trim_heap)
             await serve_listeners(
                 broker, listeners, lambda: _announce(broker, listeners, ready_file)
             )

@@ -149,6 +149,31 @@ def subscription_flood(broker: RunningBroker, size: Size) -> None:
 
 
 Scenario = Callable[[RunningBroker, Size], None]
+
+
+def many_names(broker: RunningBroker, size: Size) -> None:
+    """Fetches that name as much as they may, all at once; then some that wait for many topics."""
+    name = kafka.string(TOPIC.encode())
+    head = struct.pack(">iii", -1, 10_000, 1) + struct.pack(">i", 1) + name
+    partitions = b"".join(struct.pack(">iqi", index, 0, 1000) for index in range(45_000))
+    large = kafka_request(1, 0, head + struct.pack(">i", 45_000) + partitions)
+    topics = [f"named-{number}" for number in range(size.names)]
+    with KafkaWire(broker.address("kafka")) as wire:
+        for topic in topics:
+            wire.create(topic)
+    one = struct.pack(">iiqi", 1, 0, 0, 1000)
+    body = struct.pack(">iiii", -1, 10_000, 1, len(topics))
+    waiting = kafka_request(
+        1, 0, body + b"".join(kafka.string(topic.encode()) + one for topic in topics)
+    )
+    with ExitStack() as held:
+        for frame, peers in ((large, size.peers // 3), (waiting, size.peers)):
+            for _ in range(peers):
+                stream = held.enter_context(_connected(broker, "kafka"))
+                _push(stream, frame)
+        time.sleep(size.hold_s)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "half frames": half_frames,
     "peers that never read": silent_readers,
@@ -157,7 +182,13 @@ SCENARIOS: dict[str, Scenario] = {
     "connection churn": churn,
     "topic flood": topic_flood,
     "subscription flood": subscription_flood,
+    "many names": many_names,
 }
+
+
+# What a scenario may leave at its first time, if it is more than others may: Python keeps pools of
+# small objects in which one is left, here of 50,000 names that are served at a time.
+GROWTH_OF = {"many names": 150 << 20}
 
 
 # They take a client's patience or a long time: not part of the short form.

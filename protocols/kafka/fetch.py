@@ -19,6 +19,7 @@ from broker.server.output_budget import Reservation
 from broker.steps import Steps, run
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
+from protocols.kafka.large_requests import large_requests
 from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
 from protocols.kafka.names import PROTOCOL
 from storage.codecs.api import Buffer, Codec, Part, StoredPart
@@ -147,13 +148,16 @@ class _Fetching:
         return size >= self._bytes_min or not self._readings
 
     async def wait(self, seconds: float) -> None:
-        """Read whatever comes until it is enough, or the time is up."""
+        """Read whatever comes until it is enough, the time is up, or large requests need room."""
         context = self._context
         broker = context.broker
         self._may_wait = True
         if self._forget_files():
             await run(self.read_all())
-        with context.groups.polls.waiting(context.client, seconds):
+        with (
+            large_requests().waiting_fetch(len(self._readings)),
+            context.groups.polls.waiting(context.client, seconds),
+        ):
             while not self.is_enough() and not broker.stopping.is_set():
                 awaited = [
                     (one.partition, one.partition.high_watermark if one.full else one.offset)

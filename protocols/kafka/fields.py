@@ -20,11 +20,13 @@ Value = Any  # What a field holds: its table knows.
 
 LATEST = 1 << 15  # "and every later version"
 
-# A request names at most so many topics, partitions and other things: ten times what one broker is
+# A request names at most so many topics, partitions and other things: five times what one broker is
 # meant to hold. Without it a frame full of empty names would become gigabytes of objects.
-ENTRIES_MAX = 100_000
+ENTRIES_MAX = 50_000
 # With more than these a request is decoded, and answered, in a thread: it takes ten milliseconds.
 ENTRIES_INLINE_MAX = 5000
+# A request with more is large: what all such requests name is counted (`large_requests.py`).
+ENTRIES_FEW_MAX = 100
 
 # A shorter piece of a message set is copied into the bytes around it: cheaper than its own part.
 PIECE_BYTES_MIN = 4096
@@ -34,13 +36,13 @@ INT32 = struct.Struct(">i")
 
 
 class ManyEntries(Exception):
-    """The request names more topics and partitions than may be decoded in the loop."""
+    """The request names more topics and partitions than its reader takes."""
 
 
 class FieldReader(BigEndianReader):
     """Kafka's strings and arrays on top of its integers."""
 
-    __slots__ = ("_entries", "_inline_max")
+    __slots__ = ("_inline_max", "named")
 
     def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
         """Begin to read a request at byte `pos` of its frame.
@@ -50,7 +52,7 @@ class FieldReader(BigEndianReader):
         self._view = view
         self._pos = pos
         self._end = len(view)
-        self._entries = 0
+        self.named = 0  # topics, partitions and other entries of arrays so far
         self._inline_max = inline_max
 
     def string(self) -> bytes | None:
@@ -80,9 +82,9 @@ class FieldReader(BigEndianReader):
 
     def add_entries(self, count: int) -> None:
         """Count topics or partitions that follow. Raises ProtocolError, ManyEntries."""
-        self._entries += count
-        if self._entries > self._inline_max:
-            if self._entries > ENTRIES_MAX:
+        self.named += count
+        if self.named > self._inline_max:
+            if self.named > ENTRIES_MAX:
                 raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
             raise ManyEntries
 

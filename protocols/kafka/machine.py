@@ -42,6 +42,7 @@ class KafkaMachine:
         self.needs_login = needs_login  # Nothing but a login is taken.
         self.is_raw = False  # Frames hold messages of a SASL mechanism, and no request.
         self._prefix = LengthPrefix(SIZE, REQUEST_BYTES_MIN, frame_bytes_max)
+        self.entries = 0  # that the last request names
         self._kind = (0, 0)  # of the request that is being served
 
     def frame_size(self, view: memoryview) -> int | None:
@@ -74,9 +75,9 @@ class KafkaMachine:
         client_id = reader.string()
         self._kind = kind
         by_hand = DECODERS.get(kind)
-        if by_hand is not None:
-            return Request(correlation_id, client_id, by_hand(reader), version)
-        return Request(correlation_id, client_id, _by_table(reader, api_key, version), version)
+        body = by_hand(reader) if by_hand else _by_table(reader, api_key, version)
+        self.entries = reader.named
+        return Request(correlation_id, client_id, body, version)
 
     def encode(self, correlation_id: int, reply: Reply) -> list[Part]:
         """The answer to the last request, as parts of one frame; message sets are not copied."""

@@ -25,10 +25,11 @@ from protocols.kafka.configs import alter_configs, describe_configs, incremental
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.epochs import offsets_for_epochs
 from protocols.kafka.fetch import fetch
-from protocols.kafka.fields import ENTRIES_INLINE_MAX, ManyEntries
+from protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_INLINE_MAX, ManyEntries
 from protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
 from protocols.kafka.group_table import groups_of
 from protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
+from protocols.kafka.large_requests import large_requests
 from protocols.kafka.login import Login
 from protocols.kafka.machine import SIZE, KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
@@ -99,6 +100,8 @@ COMMANDS: Mapping[type, Command] = {
 }
 
 
+# They may wait for minutes, and what members say has a limit of its own.
+COUNTED_BY_GROUPS = frozenset((g.JoinGroupRequest, g.SyncGroupRequest))
 LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest))
 
 
@@ -142,7 +145,7 @@ class KafkaSession:
         if machine.is_raw:
             return self._handle_raw(bytes(frame[SIZE.size :]))
         try:
-            request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
+            request = machine.decode(frame, inline_max=ENTRIES_FEW_MAX)
         except ManyEntries:
             return begin(self._serve_large(frame))
         result = self._call(request)
@@ -152,8 +155,23 @@ class KafkaSession:
         return begin(self._finish(request, result, is_large=False))
 
     def _serve_large(self, frame: memoryview) -> Steps[None]:
-        request = yield run_in_thread(self._machine.decode, frame)
-        yield from self._finish(request, self._call(request), is_large=True)
+        """Serve a request that names many things, as soon as others leave room for it."""
+        machine, large = self._machine, large_requests()
+        held = large.enter_now(len(frame))
+        if not held:
+            held = yield large.enter(len(frame))
+        try:
+            is_large = False
+            try:
+                request = machine.decode(frame, inline_max=ENTRIES_INLINE_MAX)
+            except ManyEntries:
+                request = yield run_in_thread(machine.decode, frame)
+                is_large = True
+            is_counted = type(request.body) not in COUNTED_BY_GROUPS
+            held = large.keep(held, machine.entries if is_counted else 0)
+            yield from self._finish(request, self._call(request), is_large=is_large)
+        finally:
+            large.keep(held, 0)
 
     def _call(
         self, request: messages.Request
