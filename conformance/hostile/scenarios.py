@@ -167,7 +167,7 @@ def many_names(broker: RunningBroker, size: Size) -> None:
         1, 0, body + b"".join(kafka.string(topic.encode()) + one for topic in topics)
     )
     with ExitStack() as held:
-        for frame, peers in ((large, size.peers // 3), (waiting, size.peers)):
+        for frame, peers in ((large, size.peers // 6), (waiting, size.peers)):
             for _ in range(peers):
                 stream = held.enter_context(_connected(broker, "kafka"))
                 _push(stream, frame)
