@@ -1,8 +1,8 @@
 """How much may be in memory of requests that name many topics and partitions.
 
-A megabyte that names 100,000 of them becomes a hundred of objects for as long as it is served, and
-a fetch may wait for half a minute. So what large requests name is counted, all connections
-together, from before they are decoded until they are answered. Knows no request's meaning.
+A megabyte that names 45,000 of them becomes thirty of objects for as long as it is served, and a
+fetch may wait for half a minute. So what large requests name is counted, all connections together,
+from before they are decoded until they are answered. Knows no request's meaning.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import trio
 
+from broker.server.gate import Gate
 from protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_MAX
 
 # All large requests together; each entry takes up to 2 KB while it is served.
@@ -25,42 +26,32 @@ class LargeRequests:
 
     def __init__(self) -> None:
         """None yet."""
-        self.held = 0
-        self._turn = trio.StrictFIFOLock()
-        self._freed = trio.lowlevel.ParkingLot()
+        self._gate = Gate(LARGE_ENTRIES_MAX, self._end_waits)
         self._fetches: dict[trio.CancelScope, int] = {}  # that wait for records
-        self._wanted = 0  # by the one whose turn it is
+
+    @property
+    def held(self) -> int:
+        """Entries of all that are under way."""
+        return self._gate.held
 
     def enter_now(self, frame_bytes: int) -> int:
         """Begin with a large request, of whose frame only the size is known; how many entries it
         is counted as, 0 if there is no room: use `enter`. Give them back with `keep`.
         """
         count = _most_entries(frame_bytes)
-        if self._turn.locked() or self.held + count > LARGE_ENTRIES_MAX:
-            return 0
-        self.held += count
-        return count
+        return count if self._gate.enter_now(count) else 0
 
     async def enter(self, frame_bytes: int) -> int:
         """The same once there is room; requests come in order. Fetches that wait for records are
         answered for it, the largest first.
         """
         count = _most_entries(frame_bytes)
-        async with self._turn:
-            self._wanted = count
-            try:
-                self._end_waits()
-                while self.held + count > LARGE_ENTRIES_MAX:
-                    await self._freed.park()
-            finally:
-                self._wanted = 0
-            self.held += count
+        await self._gate.enter(count)
         return count
 
     def keep(self, held: int, count: int) -> int:
         """Of `held` entries only `count` are held from now on; returns that."""
-        self.held -= held - count
-        self._freed.unpark_all()
+        self._gate.leave(held - count)
         return count
 
     @contextmanager
@@ -78,14 +69,14 @@ class LargeRequests:
                 self._fetches.pop(scope, None)
 
     def _end_waits(self) -> None:
-        missing = self.held + self._wanted - LARGE_ENTRIES_MAX
-        if not self._wanted or missing <= 0:
+        missing = self._gate.missing
+        if not missing:
             return
         for scope in sorted(self._fetches, key=self._fetches.__getitem__, reverse=True):
-            if missing <= 0:
-                return
             missing -= self._fetches.pop(scope)
             scope.cancel()
+            if missing <= 0:
+                return
 
 
 def _most_entries(frame_bytes: int) -> int:

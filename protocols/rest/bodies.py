@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 import trio
 from starlette.requests import Request
 
+from broker.server.gate import Gate
 from protocols.rest.errors import (
     BAD_BODY,
     BAD_QUERY,
@@ -26,7 +27,13 @@ from protocols.rest.errors import (
     TOO_BUSY,
     Refused,
 )
-from protocols.rest.limits import BODIES_BYTES_ALL_MAX, BODY_BYTES_SMALL
+from protocols.rest.limits import (
+    BODIES_BYTES_ALL_MAX,
+    BODY_BYTES_SMALL,
+    SERVED_BYTES_MAX,
+    SERVED_BYTES_SMALL,
+    SERVED_WAIT_S,
+)
 from protocols.rest.messages import BadBody, Encoding, decode
 from protocols.rest.ordinary import WHOLE_BODY
 from storage.metadata.names import (
@@ -54,6 +61,7 @@ class BodyBudget:
 
     def __init__(self) -> None:
         self._left = BODIES_BYTES_ALL_MAX
+        self._served = Gate(SERVED_BYTES_MAX)
 
     def take(self, request: Request, have: int, more: int) -> bool:
         """Count a piece of a body until its request has ended; whether there is room for it."""
@@ -67,6 +75,21 @@ class BodyBudget:
 
     def _give_back(self, size: int) -> None:
         self._left += size
+
+    async def turn_of(self, request: Request, size: int) -> bool:
+        """Wait for the turn of a whole body, which lasts until its request has ended; False if it
+        does not come.
+        """
+        if size <= SERVED_BYTES_SMALL:
+            return True
+        counted = min(size, SERVED_BYTES_MAX)
+        if not self._served.enter_now(counted):
+            with trio.move_on_after(SERVED_WAIT_S) as waiting:
+                await self._served.enter(counted)
+            if waiting.cancelled_caught:
+                return False
+        request.scope["exchange"].at_end.append(partial(self._served.leave, counted))
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +132,10 @@ class BodyReader:
         declared = request.headers.get("content-length", "0")
         if int(declared) > self.bytes_max:  # Digits only: Hypercorn has checked.
             raise self._too_large()
-        return await self._take(request)
+        body = await self._take(request)
+        if not await self.budget.turn_of(request, len(body)):
+            raise Refused(TOO_BUSY, "too many large requests at the same time")
+        return body
 
     async def _take(self, request: Request) -> bytes:
         if self.stopping.is_set():

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 import trio
@@ -14,6 +16,7 @@ from protocols.rest.bodies import (
     topic_name,
 )
 from protocols.rest.errors import Refused
+from protocols.rest.limits import SERVED_WAIT_S
 from protocols.rest.options import RestOptions
 from tests.protocols.rest.asgi import scope_of
 
@@ -216,3 +219,27 @@ def test_a_senseless_page_size_is_refused(limit):
     with pytest.raises(Refused) as caught:
         page_limit(asking(f"limit={limit}"))
     assert caught.value.wire.code == "bad_query"
+
+
+async def test_large_bodies_are_served_as_others_end(autojump_clock, monkeypatch):
+    """JSON becomes twenty times its size in objects, so that bodies in memory are no measure."""
+    monkeypatch.setattr("protocols.rest.bodies.SERVED_BYTES_SMALL", 5)
+    monkeypatch.setattr("protocols.rest.bodies.SERVED_BYTES_MAX", 20)
+    bodies, body = reader(), b'{"number": 5}'
+    first, second, small = request_of(body), request_of(body), request_of(b"{}")
+    for request in (first, second):
+        request.scope["exchange"] = SimpleNamespace(at_end=[])
+    assert await bodies.read(first, Wanted) == Wanted(5)
+    assert await bodies.read(small, Wanted) == Wanted(0)
+    begun_at = trio.current_time()
+    assert await refused(request_of(body), bodies) == "limit_exceeded"
+    assert trio.current_time() - begun_at >= SERVED_WAIT_S
+
+    async def end_first():
+        await trio.sleep(1)
+        for ended in first.scope["exchange"].at_end:
+            ended()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_first)
+        assert await bodies.read(second, Wanted) == Wanted(5)
