@@ -82,14 +82,7 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
             yield fetching.wait(request.wait_ms_max / 1000)
-        for number, reading in enumerate(readings, 1):
-            _settle(context, reading)
-            if number % PARTITIONS_PER_TURN == 0:
-                yield trio.lowlevel.checkpoint()
-    fetched = {
-        name: {index: _fetched(reading) for index, reading in partitions.items()}
-        for name, partitions in topics.items()
-    }
+        fetched = yield from _settle_all(context, topics)
     return Answer(FetchReply(fetched))
 
 
@@ -336,6 +329,23 @@ def _close(reading: Reading, partition: Partition) -> None:
 def _count_beyond(reading: Reading, partition: Partition) -> None:
     """What cannot be added counts for whoever waits for more bytes. Raises BrokerError."""
     reading.beyond = partition.bytes_between(reading.offset, partition.high_watermark)
+
+
+def _settle_all(
+    context: Context, topics: dict[bytes | None, dict[int, Reading]]
+) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
+    """What was read of each partition, which is over."""
+    fetched: dict[bytes | None, dict[int, Fetched]] = {}
+    number = 0
+    for name, partitions in topics.items():
+        found = fetched[name] = {}
+        for index, reading in partitions.items():
+            _settle(context, reading)
+            found[index] = _fetched(reading)
+            number += 1
+            if number % PARTITIONS_PER_TURN == 0:
+                yield trio.lowlevel.checkpoint()
+    return fetched
 
 
 def _settle(context: Context, reading: Reading) -> None:
