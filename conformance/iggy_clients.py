@@ -55,7 +55,8 @@ class NoClient(Exception):
 
 def folder_of(client: IggyClient) -> Path:
     """Where the client is installed, now if it was not. Raises NoClient."""
-    folder = cache_folder() / f"{client.package}-{client.version}"
+    series = client.python or "{}.{}".format(*sys.version_info)
+    folder = cache_folder() / f"{client.package}-{client.version}-{series}"
     if folder.is_dir():
         return folder
     being_filled = folder.with_suffix(f".{os.getpid()}")

@@ -371,6 +371,7 @@ class DataDir:
         try:
             committer.commit()
             sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
+            self.files.close_idle()
             at_once = _sealed_at_once()
             for number, one in enumerate(sealed, 1):
                 try:
@@ -402,7 +403,13 @@ def _sealed_at_once() -> int:
     and one that gets no descriptor would be walked by the next start.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most // 4 if most > 0 else sys.maxsize
+    if most < 0:
+        return sys.maxsize
+    try:
+        most -= len(os.listdir("/proc/self/fd"))  # What others have open.
+    except OSError:  # Not every system tells.
+        most //= 2
+    return max(most // 4, 1)
 
 
 def _content(one: NewPartition) -> TopicFile:

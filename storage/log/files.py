@@ -422,9 +422,7 @@ class Files:
             ) from error
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """A queue that syncs files without a thread and counts each in the eventfd; None where
-        there is none.
-        """
+        """A queue that syncs files without a thread and counts each in the eventfd, or None."""
         try:
             return self.disk.sync_queue(eventfd)
         except OSError:
@@ -438,17 +436,19 @@ class Files:
             raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
 
     def adopt(self, folder: str) -> None:
-        """Note a folder that files will be written in: on another file system than the root's,
-        `sync_all` is off.
-        """
+        """Note a folder to write in: on another file system than the root `sync_all` is off."""
         self._file_system.adopt(folder)
 
     def close(self) -> None:
         """Close every idle descriptor; held ones go with their holders."""
+        self.close_idle()
+        self._file_system.close()
+
+    def close_idle(self) -> None:
+        """Close every descriptor that nobody is using; files are opened again when they are."""
         with self._lock:
             while self._idle:
                 self._close(self._idle.popitem()[0])
-        self._file_system.close()
 
     def _open(
         self, path: str, flags: int, doing: str, *, or_read_only: bool = False

@@ -231,8 +231,11 @@ def test_a_stop_does_nothing_for_a_log_that_was_not_used(tmp_path):
 
 
 def test_a_stop_makes_do_with_few_descriptors(tmp_path):
-    """Every log gets its index, though there are not as many descriptors as logs."""
+    """Every log gets its index, though there are not as many descriptors as logs, and others have
+    some of them open.
+    """
     one = OneLog(tmp_path, **SETTINGS)
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
     try:
@@ -241,4 +244,6 @@ def test_a_stop_makes_do_with_few_descriptors(tmp_path):
         one.stop()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for other in others:
+            os.close(other)
     assert [log.folder for log in logs if not os.path.exists(f"{log.folder}/{FIRST}.index")] == []
