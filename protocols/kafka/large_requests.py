@@ -13,10 +13,11 @@ from contextlib import contextmanager
 import trio
 
 from broker.server.gate import Gate
-from protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_MAX
+from protocols.kafka.fields import ENTRIES_FEW_MAX
 
-# All large requests together; each entry takes up to 2 KB while it is served.
-LARGE_ENTRIES_MAX = ENTRIES_MAX
+# All large requests together; each entry takes up to 2 KB while it is served. One that names more
+# is alone.
+LARGE_ENTRIES_MAX = 20_000
 # The fewest bytes of a frame that name something: a partition's number.
 ENTRY_BYTES_MIN = 4
 
@@ -80,7 +81,7 @@ class LargeRequests:
 
 
 def _most_entries(frame_bytes: int) -> int:
-    return min(frame_bytes // ENTRY_BYTES_MIN, ENTRIES_MAX)
+    return min(frame_bytes // ENTRY_BYTES_MIN, LARGE_ENTRIES_MAX)
 
 
 _requests: trio.lowlevel.RunVar[LargeRequests] = trio.lowlevel.RunVar("large_requests")

@@ -5,7 +5,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.broker import Broker
 from protocols.kafka import messages as m
-from protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_MAX
+from protocols.kafka.fields import ENTRIES_FEW_MAX
 from protocols.kafka.large_requests import (
     ENTRY_BYTES_MIN,
     LARGE_ENTRIES_MAX,
@@ -59,8 +59,8 @@ async def test_one_that_leaves_while_it_waits_holds_up_nobody() -> None:
 
 async def test_no_frame_is_counted_as_more_than_one_may_name() -> None:
     requests = LargeRequests()
-    assert requests.enter_now(1 << 30) == ENTRIES_MAX
-    assert requests.keep(ENTRIES_MAX, 7) == 7
+    assert requests.enter_now(1 << 30) == LARGE_ENTRIES_MAX
+    assert requests.keep(LARGE_ENTRIES_MAX, 7) == 7
     assert requests.held == 7
 
 
