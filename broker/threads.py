@@ -31,8 +31,8 @@ async def run_in_thread(
     def attempt() -> None:
         try:
             done.append(work(*arguments))
-        except Exception as error:
-            failed.append(error)  # Not returned: frames below this one would hold it.
+        except Exception as error:  # Raised again below. Returned, frames below would hold it.
+            failed.append(error)
 
     await trio.to_thread.run_sync(attempt, limiter=limiter, abandon_on_cancel=abandon_on_cancel)
     if done:

@@ -63,7 +63,7 @@ def _memory_given_back(broker: RunningBroker, verdict: Verdict) -> int:
         found = broker.resident_bytes()
         if found - verdict.memory_before <= verdict.growth_max or time.monotonic() >= until:
             return found
-        time.sleep(1.0)
+        time.sleep(LOOK_S)
 
 
 def log_size(broker: RunningBroker) -> int:

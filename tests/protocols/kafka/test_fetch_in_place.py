@@ -39,8 +39,8 @@ class Watched:
         self.sends = 0
         disk = self.leases.disk
         self._send = disk.send
-        disk.send = self._counted  # type: ignore[method-assign]
-        disk.is_cached = lambda *_: True  # type: ignore[method-assign]
+        disk.send = self._counted  # type: ignore[method-assign]  # Of this disk alone.
+        disk.is_cached = lambda *_: True  # type: ignore[method-assign]  # The same.
 
     def _counted(self, *arguments: Any) -> int:
         self.sends += 1
@@ -76,7 +76,7 @@ async def fill(client: Client, make: Callable[..., bytes], seed: int) -> int:
 
 
 def data_of(fetched: m.Fetched) -> bytes:
-    return b"".join(bytes(part) for part in fetched.parts)  # type: ignore[arg-type]
+    return b"".join(bytes(part) for part in fetched.parts)  # type: ignore[arg-type]  # As decoded.
 
 
 @pytest.mark.slow
