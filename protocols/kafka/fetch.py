@@ -52,8 +52,8 @@ class Reading:
 
     target: FetchTarget
     offset: int  # where to read on
-    partition: Partition | None = None  # None: nothing to read, see `code`
-    code: int = Code.NONE
+    partition: Partition
+    code: int = Code.NONE  # why it could not be read
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     records: int = 0
@@ -68,17 +68,24 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     """
     if context.has_own_writes:
         yield context.own_writes()
-    topics: dict[bytes | None, dict[int, Reading]] = {}
+    topics: dict[bytes | None, dict[int, Reading | Fetched]] = {}
     readings: list[Reading] = []
+    refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 that do not exist
+    number = 0
     for name, targets in request.topics.items():
         found = topics[name] = {}
         for index, target in targets.items():
-            found[index] = reading = _begin(context, name, index, target)
-            readings.append(reading)
-            if len(readings) % PARTITIONS_PER_TURN == 0:
+            try:
+                found[index] = reading = _begin(context, name, index, target)
+                readings.append(reading)
+            except BrokerError as error:
+                code = context.refused(error)
+                found[index] = refused.setdefault(code, Fetched(code, -1))
+            number += 1
+            if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
     with Reservation(context.connection.outbox.budget, 0) as held:
-        fetching = _Fetching(context, request, readings, held)
+        fetching = _Fetching(context, request, readings, held, is_refused=bool(refused))
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
             yield fetching.wait(request.wait_ms_max / 1000)
@@ -87,19 +94,15 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
 
 
 def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget) -> Reading:
-    reading = Reading(target, target.offset)
-    try:
-        partition = context.partition(name, index)
-        if target.bytes_max < 0:
-            raise InvalidRequest(f"{target.bytes_max} bytes asked for")
-    except BrokerError as error:
-        reading.code = context.refused(error)
-        return reading
-    reading.partition = partition
+    """Raises BrokerError."""
+    partition = context.partition(name, index)
+    if target.bytes_max < 0:
+        raise InvalidRequest(f"{target.bytes_max} bytes asked for")
+    offset = target.offset
     walked = context.walked.get(partition.partition_id)
-    if walked is not None and walked[0] == target.offset:
-        reading.offset = walked[1]
-    return reading
+    if walked is not None and walked[0] == offset:
+        offset = walked[1]
+    return Reading(target, offset, partition)
 
 
 class _Fetching:
@@ -111,11 +114,16 @@ class _Fetching:
         request: FetchRequest,
         readings: Sequence[Reading],
         held: Reservation,
+        *,
+        is_refused: bool,
     ) -> None:
-        """`held` is what the answer holds of the budget for output."""
+        """`held` is what the answer holds of the budget for output, `is_refused` whether there is
+        a partition that cannot be read at all.
+        """
         version = context.version
         self._context = context
         self._readings = readings
+        self._is_refused = is_refused
         self._held = held
         self._bytes_min = request.bytes_min
         self._codec: Codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
@@ -133,6 +141,8 @@ class _Fetching:
 
     def is_enough(self) -> bool:
         """Whether to answer now: for an error, for enough bytes, or where nothing is asked for."""
+        if self._is_refused:
+            return True
         size = 0
         for reading in self._readings:
             if reading.code != Code.NONE:
@@ -155,7 +165,6 @@ class _Fetching:
                 awaited = [
                     (one.partition, one.partition.high_watermark if one.full else one.offset)
                     for one in self._readings
-                    if one.partition is not None
                 ]
                 await broker.wait_any(awaited)
                 await run(self.read_all())
@@ -199,7 +208,7 @@ class _Fetching:
                 if turn_bytes >= BYTES_PER_TURN or number % PARTITIONS_PER_TURN == 0:
                     yield trio.lowlevel.checkpoint()
                     turn_bytes = 0
-                if reading.partition is None or reading.code != Code.NONE:
+                if reading.code != Code.NONE:
                     continue
                 before = reading.size
                 yield from self._read_on(reading, reading.partition)
@@ -313,7 +322,7 @@ def _joined(result: ReadResult) -> list[Part]:
 def _wanted(reading: Reading) -> int:
     """Bytes that could be added to what was read of a partition."""
     partition = reading.partition
-    if partition is None or reading.full or reading.offset == partition.high_watermark:
+    if reading.full or reading.offset == partition.high_watermark:
         return 0
     return max(reading.target.bytes_max - reading.size, 0)
 
@@ -332,16 +341,18 @@ def _count_beyond(reading: Reading, partition: Partition) -> None:
 
 
 def _settle_all(
-    context: Context, topics: dict[bytes | None, dict[int, Reading]]
+    context: Context, topics: dict[bytes | None, dict[int, Reading | Fetched]]
 ) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
     """What was read of each partition, which is over."""
     fetched: dict[bytes | None, dict[int, Fetched]] = {}
     number = 0
     for name, partitions in topics.items():
         found = fetched[name] = {}
-        for index, reading in partitions.items():
-            _settle(context, reading)
-            found[index] = _fetched(reading)
+        for index, one in partitions.items():
+            if isinstance(one, Reading):
+                _settle(context, one)
+                one = _fetched(one)
+            found[index] = one
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
@@ -350,8 +361,6 @@ def _settle_all(
 
 def _settle(context: Context, reading: Reading) -> None:
     """Count what is handed out, and keep how far a fruitless walk came for the next fetch."""
-    if reading.partition is None:
-        return
     if reading.size:
         name = reading.partition.topic.name.full
         context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)
@@ -362,7 +371,7 @@ def _settle(context: Context, reading: Reading) -> None:
 
 
 def _fetched(reading: Reading) -> Fetched:
-    if reading.code != Code.NONE or reading.partition is None:
+    if reading.code != Code.NONE:
         return Fetched(reading.code, -1)
     partition = reading.partition
     return Fetched(
