@@ -33,18 +33,20 @@ class CutBatches:
         if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction takes records out.
             self._kept.append((partition.partition_id, batch))
 
-    def take(self, partition: Partition, offset: int) -> Sequence[Batch] | None:
+    def take(self, partition: Partition, offset: int) -> Batch | None:
         """The batch with that offset, which is kept no longer. Raises as `Partition.read_warm`
         where the partition is no more.
         """
+        if not self._kept:
+            return None
         partition.check_here()
-        if not self._kept or partition.wants_keys or offset < partition.log_start_offset:
+        if partition.wants_keys or offset < partition.log_start_offset:
             return None
         for number, (partition_id, batch) in enumerate(self._kept):
             is_there = batch.base_offset <= offset < batch.next_offset
             if is_there and partition_id == partition.partition_id:
                 del self._kept[number]
-                return (batch,)
+                return batch
         return None
 
 

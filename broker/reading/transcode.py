@@ -169,6 +169,11 @@ class Reader(abc.ABC):
         result = self.result
         self._partition.check_readable(self._asked_offset, self._format)
         try:
+            if self.fills is not None:  # What was cut is where a next read begins.
+                kept = self.fills.take(self._partition, self._asked_offset)
+                if kept is not None:
+                    yield from self._take(kept)
+                    self._learn((kept,))
             while not self.is_full and (yield from self._take_next()):
                 pass  # One after the other, in `_take_next`.
         except BrokerError:
@@ -208,29 +213,28 @@ class Reader(abc.ABC):
     def _take_next(self) -> Steps[bool]:
         """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
         offset, wanted = self.result.next_offset, self.bytes_wanted
-        batches: Sequence[Batch] | None = None
-        if self.fills is not None:
-            batches = self.fills.take(self._partition, offset)
-        if batches is None and self.in_place and self._take_in_place(offset, wanted):
+        if self.in_place and self._take_in_place(offset, wanted):
             return True
+        beyond = None if self.fills is None else self._bytes_beyond(wanted)
+        batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond)
         if batches is None:
-            beyond = None if self.fills is None else self._bytes_beyond(wanted)
-            batches = self._partition.read_warm(offset, wanted, beyond)
-            if batches is None:
-                batches = yield self._partition.read(offset, wanted, beyond)
+            batches = yield self._partition.read(offset, wanted, beyond)
         for batch in batches:
             yield from self._take(batch)
             if self.is_full:
                 break
         if batches:
             self._expect_more_like(batches[-1])
-            self._last_bytes = len(batches[-1].body)
-            walked = sum(len(batch.body) for batch in batches)
-            piece = walked // len(batches) * READ_PARTS_MAX
-            self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
+            self._learn(batches)
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
+
+    def _learn(self, batches: Sequence[Batch]) -> None:
+        """What follows is most likely as large as what was read."""
+        self._last_bytes = len(batches[-1].body)
+        piece = sum(len(batch.body) for batch in batches) // len(batches) * READ_PARTS_MAX
+        self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
 
     def _take_in_place(self, offset: int, wanted: int) -> bool:
         """Add large batches that need not be read; False where none comes first."""

@@ -48,7 +48,7 @@ async def test_a_kept_batch_is_for_its_own_partition_and_offsets_and_for_one_rea
     kept.keep(three, batch)
     assert kept.take(three, 3) is None
     assert kept.take(three, 8) is None
-    assert kept.take(three, 5) == (batch,)
+    assert kept.take(three, 5) == batch
     assert kept.take(three, 5) is None
 
 
@@ -67,7 +67,7 @@ async def test_few_are_kept(three):
     for _ in range(CUT_BATCHES_MAX + 3):
         kept.keep(three, batch)
     found = [kept.take(three, 5) for _ in range(CUT_BATCHES_MAX + 1)]
-    assert found == [(batch,)] * CUT_BATCHES_MAX + [None]
+    assert found == [batch] * CUT_BATCHES_MAX + [None]
 
 
 async def test_nothing_below_the_log_start_or_of_a_deleted_partition_is_given(three):
@@ -76,7 +76,7 @@ async def test_nothing_below_the_log_start_or_of_a_deleted_partition_is_given(th
     kept.keep(three, batch)
     three.log.log_start_offset = 6
     assert kept.take(three, 5) is None
-    assert kept.take(three, 6) == (batch,)
+    assert kept.take(three, 6) == batch
     kept.keep(three, batch)
     three.remove()
     with pytest.raises(TopicNotFound):
