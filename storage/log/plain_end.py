@@ -1,21 +1,25 @@
 """The end of a log as a clean stop or a plain kill leaves it, told from a few small reads.
 
-A start opens thousands of logs, and nearly all of them end so: the last batch ends where the slot
-says that all is durable, and the index knows a place shortly before. What is here takes half the
-time of a recovery. Whatever is not so, or cannot be read, is left to `recovery.py`, which looks at
-all of it anew; nothing was changed then. FORMAT.md section 7.
+A start opens thousands of logs, and nearly all of them end so: good batches up to the end of the
+last file, the last one ending where the slot says that all is durable, or a few behind it that no
+round had marked before the kill; and the index knows a place shortly before. What is here takes
+half the time of a recovery. Whatever is not so, or cannot be read, is left to `recovery.py`, which
+looks at all of it anew; nothing was changed then. FORMAT.md section 7.
 """
 
 from collections.abc import Sequence
 
+from crc32c import crc32c
+
 from storage.errors import StorageFailed, StorageFull
-from storage.log.batch import BatchHeader
+from storage.log.batch import HEADER_BYTES, BatchHeader
 from storage.log.files import FileGone, Files
 from storage.log.index import BadIndex
 from storage.log.recovery import LogIdentity, Recovered, RecoveryReport
 from storage.log.scan import LEAP_BYTES, Fault, header_at
 from storage.log.segment import LOG_SUFFIX, SEGMENT_HEADER_BYTES, BadSegment, Segment
 from storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
+from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
 # Behind what the index knows: a few batches, or one that is not small. The index of a log in use
@@ -36,7 +40,7 @@ def plain_end(
     names: Sequence[str],
 ) -> Recovered | None:
     """What `recover` gives for a log with nothing unusual, None for any other; `names` are the
-    files in its folder, sorted.
+    files in its folder, sorted. Raises: StorageFailed where the tail cannot be written again.
     """
     bases = _plain_bases(names)
     proven = slot.durable_offset
@@ -49,20 +53,23 @@ def plain_end(
     try:
         for segment in segments[:-1]:
             segment.stat()
-        walked = _look_at_end(files, segments[-1], proven, interval_bytes)
+        behind = _look_at_end(files, segments[-1], proven, interval_bytes)
     except UNUSUAL:
         return None
-    if walked is None:
+    if behind is None:
         return None
+    log_end = max(behind[-1][1].next_offset, proven) if behind else proven
+    if log_end > proven:
+        _write_tail_again(segments[-1], proven, behind)
     return Recovered(
         segments=segments,
         log_start_offset=max(slot.log_start_offset, bases[0]),
-        log_end_offset=proven,
+        log_end_offset=log_end,
         durable_offset=proven,
-        unsynced=[],
+        unsynced=segments[-1:] if log_end > proven else [],
         below_start=[],
         takes_appends=True,
-        report=RecoveryReport(identity.folder, batches_walked=walked),
+        report=RecoveryReport(identity.folder, batches_walked=len(behind)),
     )
 
 
@@ -80,9 +87,20 @@ def _plain_bases(names: Sequence[str]) -> list[int]:
     return bases
 
 
-def _look_at_end(files: Files, segment: Segment, proven: int, interval_bytes: int) -> int | None:
-    """Make the last segment ready for appends, which go on at the offset `proven`; how many batches
-    lie behind what its index knows. None where the file does not end there. Raises `UNUSUAL`.
+def _write_tail_again(
+    segment: Segment, proven: int, behind: Sequence[tuple[int, BatchHeader]]
+) -> None:
+    tail = UnprovenTail(proven)
+    for file_pos, header in behind:
+        tail.add(segment, file_pos, header)
+    tail.write_again([segment])
+
+
+def _look_at_end(
+    files: Files, segment: Segment, proven: int, interval_bytes: int
+) -> list[tuple[int, BatchHeader]] | None:
+    """Make the last segment ready for appends; (file_pos, header) of the batches behind what its
+    index knows. None where they are not good up to the end of the file. Raises `UNUSUAL`.
     """
     head, found = files.look_into(segment.path, LEAP_BYTES)
     segment.take_facts(found)
@@ -106,7 +124,7 @@ def _look_at_end(files: Files, segment: Segment, proven: int, interval_bytes: in
         before_us = segment.max_time_us
         segment.note(header.append_us, header.time_us)
         segment.note_in_index(header.base_offset, file_pos, before_us, interval_bytes)
-    return len(behind)
+    return behind
 
 
 def _indexed_place(segment: Segment, proven: int) -> tuple[int, int] | None:
@@ -122,8 +140,8 @@ def _indexed_place(segment: Segment, proven: int) -> tuple[int, int] | None:
 def _behind(
     segment: Segment, head: bytes, file_pos: int, offset: int, proven: int
 ) -> list[tuple[int, BatchHeader]] | None:
-    """(file_pos, header) of the batches from a place on, None if they do not end where the file
-    does, with `proven` the offset behind them. Raises Fault.
+    """(file_pos, header) of the batches from a place on, None if they are not good up to the end of
+    the file, or end below `proven`. Bodies are checked above that. Raises Fault.
     """
     end_pos = segment.size
     found: list[tuple[int, BatchHeader]] = []
@@ -135,10 +153,15 @@ def _behind(
             data = segment.file.read_at(end_pos - file_pos, file_pos)
             view, view_pos = memoryview(data), file_pos
         while file_pos < end_pos:
-            header = header_at(segment, view[file_pos - view_pos :], file_pos, offset, end_pos)
-            if header.durable_offset > proven:
-                return None
-            found.append((file_pos, header))
+            batch = view[file_pos - view_pos :]
+            header = header_at(segment, batch, file_pos, offset, end_pos)
             offset = header.next_offset
+            if header.durable_offset > offset:
+                return None
+            if offset > proven:
+                body = batch[HEADER_BYTES : header.stored_bytes]
+                if crc32c(body) != header.body_crc:
+                    return None
+            found.append((file_pos, header))
             file_pos += header.stored_bytes
-    return found if offset == proven else None
+    return found if offset >= proven else None

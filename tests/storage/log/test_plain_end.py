@@ -141,7 +141,7 @@ def test_harm_is_left_to_the_recovery_or_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     "harm",
-    ["no segment", "0 bytes", "foreign", "another's salt", "slot", "left over", "behind the slot"],
+    ["no segment", "0 bytes", "foreign", "another's salt", "left over", "behind the slot", "body"],
 )
 def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
     one = OneLog(tmp_path / "data", **SETTINGS)
@@ -162,14 +162,40 @@ def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
             file.seek(64)
             into.seek(64)
             into.write(file.read())
-    elif harm == "slot":
-        os.unlink(one.file("watermark"))
     elif harm == "left over":
         open(one.file("topic.new"), "wb").close()
+    elif harm == "body":  # Of the last batch, which nothing proves.
+        os.unlink(one.file("watermark"))
+        flip(log, os.path.getsize(log) - 1)
     else:
         with open(log, "ab") as file:
             file.write(b"torn")
     assert ends(one.folder)[0] is None
+
+
+@pytest.mark.parametrize("slot", ["behind", "missing"])
+def test_what_the_slot_does_not_prove_is_written_and_synced_again(tmp_path, slot):
+    """As the recovery does it: the same bytes in the same places."""
+    one = OneLog(tmp_path / "data", **SETTINGS)
+    one.fill([b"x" * 100] * 5)
+    one.append(b"y" * 100)
+    one.append(b"z" * 100)
+    one.crash()
+    if slot == "missing":
+        os.unlink(one.file("watermark"))
+    plain, whole = ends(one.folder)
+    assert plain == whole
+    assert plain["to do"][0] == 1 and plain["offsets"][1:] == (7, 5 if slot == "behind" else 0)
+    written = []
+    for look in (plain_end, recover):
+        disk = RecordingDisk()
+        files = Files(one.folder, disk)
+        slot_now = read_watermark(one.folder, 1)
+        identity = LogIdentity(one.folder, KIND_PARTITION, 1)
+        assert look(files, identity, slot_now, INTERVAL_BYTES, files.names(one.folder))
+        written.append([call for call in disk.calls if call.name == "write"])
+        files.close()
+    assert written[0] == written[1] and written[0]
 
 
 @pytest.mark.parametrize("index", ["missing", "empty", "flipped"])
