@@ -17,6 +17,7 @@ from conformance.hostile.rows_kafka import kafka_request
 from conformance.hostile.rows_pulsar import pulsar_command
 from conformance.hostile.scenarios_http import (
     idle_consumers,
+    large_bodies,
     slow_requests,
     streams_that_hold_up,
     waiting_consumers,
@@ -183,6 +184,7 @@ SCENARIOS: dict[str, Scenario] = {
     "topic flood": topic_flood,
     "subscription flood": subscription_flood,
     "many names": many_names,
+    "large bodies": lambda broker, size: large_bodies(broker, size.peers // 5),
 }
 
 

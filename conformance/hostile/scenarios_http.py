@@ -16,6 +16,8 @@ from conformance.server import RunningBroker
 READ_BYTES = 1 << 16
 GONE_S = 60.0  # A connection that is not ended by then is a finding.
 WAIT_MS = 60_000
+MESSAGES = 10_000  # The most that a request may have.
+ANSWERS = (b"HTTP/1.1 200 ", b"HTTP/1.1 429 ")
 
 
 def idle_consumers(broker: RunningBroker, count: int) -> None:
@@ -62,6 +64,22 @@ def slow_requests(broker: RunningBroker, peers: int) -> None:
             for stream in streams:
                 stream.sendall(b"x")
             time.sleep(0.2)
+
+
+def large_bodies(broker: RunningBroker, peers: int) -> None:
+    """Bodies that become a hundred times as large in memory, all at once: each is answered."""
+    topic = "large-bodies"  # Others may have a schema.
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(topic)
+    messages = [{"value": ""}] * MESSAGES
+    body = request("POST", f"/topics/public/default/{topic}", {"messages": messages})
+    with ExitStack() as held:
+        streams = [held.enter_context(_connected(broker)) for _ in range(peers)]
+        for stream in streams:
+            stream.sendall(body)
+        for stream in streams:
+            answer = stream.recv(READ_BYTES)
+            assert answer.startswith(ANSWERS), answer[:100]
 
 
 def streams_that_hold_up(broker: RunningBroker, peers: int) -> None:
