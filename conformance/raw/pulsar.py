@@ -12,6 +12,7 @@ Fields = list[tuple[int, Value]]
 CONNECT, SUBSCRIBE, PRODUCER, SEND, RECEIPT, MESSAGE, ACK, FLOW = 2, 4, 5, 6, 7, 9, 10, 11
 SUCCESS, ERROR, PING, PONG, SEND_ERROR = 13, 14, 18, 19, 8
 UNSUBSCRIBE, CLOSE_CONSUMER, REDELIVER, SEEK, ACTIVE, ACK_RESPONSE = 12, 16, 20, 28, 31, 38
+LOOKUP, LOOKED_UP = 23, 24
 
 
 def varint(number: int) -> bytes:
@@ -116,6 +117,12 @@ class PulsarWire(Wire):
         found, fields, _ = self.take_command()
         assert found == kind, f"command {found} {fields}, expected {kind}"
         return fields
+
+    def look_up(self, topic: str) -> None:
+        """As every client does first: Pulsar serves no topic that nobody has asked for."""
+        name = f"persistent://public/default/{topic}".encode()
+        self.command(LOOKUP, [(1, name), (2, 0)])
+        self.expect(LOOKED_UP)
 
     def open_producer(self, topic: str) -> None:
         """Producer 0."""
