@@ -29,6 +29,8 @@ from protocols.kafka.messages import (
 
 PRODUCE_HEAD = struct.Struct(">hi")  # required acks, timeout in ms
 PRODUCE_TARGET = struct.Struct(">ii")  # partition, bytes of the message set
+ONE_TOPIC = struct.Struct(">hiih")  # The same head, number of topics, size of the first one's name.
+ONE_SET = struct.Struct(">iii")  # Number of partitions, the first one, bytes of its message set.
 FETCH_HEAD = struct.Struct(">iii")  # replica id, longest wait in ms, bytes wanted at least
 FETCH_TARGET = struct.Struct(">iqi")  # partition, offset, bytes at most
 OFFSETS_TARGET = struct.Struct(">iqi")  # partition, time in ms, offsets at most
@@ -55,6 +57,28 @@ class RequestReader(FieldReader):
                 partition, value = target(self)
                 topics.setdefault(name, {})[partition] = value
         return topics
+
+    def one_set(self) -> tuple[int, int, bytes, int, memoryview] | None:  # hot: see make bench
+        """What a Produce with one set has from `PRODUCE_HEAD` on: required acks, timeout, topic,
+        partition, the set. None, with nothing read, for any other, and for one that is cut short.
+        """
+        view, pos, end = self._view, self._pos, self._end
+        if end - pos < ONE_TOPIC.size + ONE_SET.size:
+            return None
+        acks, timeout_ms, topics, name_size = ONE_TOPIC.unpack_from(view, pos)
+        name_pos = pos + ONE_TOPIC.size
+        target_pos = name_pos + name_size
+        set_pos = target_pos + ONE_SET.size
+        if topics != 1 or name_size < 0 or set_pos > end:
+            return None
+        partitions, partition, set_size = ONE_SET.unpack_from(view, target_pos)
+        set_end = set_pos + set_size
+        if partitions != 1 or set_size < 0 or set_end > end:
+            return None
+        self.add_entries(2)
+        self._pos = set_end
+        name = bytes(view[name_pos:target_pos])
+        return acks, timeout_ms, name, partition, view[set_pos:set_end]
 
 
 def decode_produce(reader: RequestReader) -> ProduceRequest:
@@ -143,15 +167,19 @@ DECODERS: Mapping[tuple[int, int], Callable[[RequestReader], RequestBody]] = {
 def _produce(
     reader: RequestReader, transactional_id: bytes | None, *, is_null_taken: bool
 ) -> ProduceRequest:  # hot: see make bench
+    one = reader.one_set()
+    if one is not None:
+        acks, timeout_ms, name, partition, message_set = one
+        return ProduceRequest(acks, timeout_ms, {name: {partition: message_set}}, transactional_id)
     acks, timeout_ms = reader.unpack(PRODUCE_HEAD)
     topics: dict[bytes | None, dict[int, memoryview]] = {}
     for _ in range(reader.count()):
-        name = reader.string()
+        topic = reader.string()
         for _ in range(reader.count()):
             partition, size = reader.unpack(PRODUCE_TARGET)
             if size == -1 and is_null_taken:
                 size = 0
-            topics.setdefault(name, {})[partition] = reader.take(size)
+            topics.setdefault(topic, {})[partition] = reader.take(size)
     return ProduceRequest(acks, timeout_ms, topics, transactional_id)
 
 

@@ -51,7 +51,7 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
         parts = ENCODERS[type(reply)](reply)
     size = sum(map(len, parts)) + INT32.size
     head = FRAME_HEAD.pack(size, correlation_id)
-    if len(parts) == 1 and not isinstance(parts[0], StoredPart):
+    if len(parts) == 1 and type(parts[0]) is bytes:
         return [head + parts[0]]
     return [head, *parts]
 

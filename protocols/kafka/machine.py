@@ -71,10 +71,11 @@ class KafkaMachine:
         reader = RequestReader(frame, SIZE.size, inline_max=inline_max)
         api_key, version, correlation_id = reader.unpack(HEADER)
         kind = (api_key, version)
-        _check_kind(kind)
+        by_hand = DECODERS.get(kind)
+        if by_hand is None:
+            _check_kind(kind)
         client_id = reader.string()
         self._kind = kind
-        by_hand = DECODERS.get(kind)
         body = by_hand(reader) if by_hand else _by_table(reader, api_key, version)
         self.entries = reader.named
         return Request(correlation_id, client_id, body, version)
