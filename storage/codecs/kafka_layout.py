@@ -69,9 +69,7 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
     found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
     if found:
         places = memoryview(found).cast("q")
-        number = start_offset - step(data)[0]  # Where nothing is missing and nothing is packed.
-        if number >= len(places) or step(data, places[number])[0] != start_offset:
-            number = bisect_left(places, start_offset, key=lambda at: step(data, at)[0])
+        number = bisect_left(places, start_offset, key=lambda at: step(data, at)[0])
         pos = places[number] if number < len(places) else end
         return pos, int(step(data, places[number - 1])[0])
     while end - pos >= ENTRY_MIN:  # hot: see make bench
