@@ -24,9 +24,9 @@ PROPERTIES_BYTES_INLINE = 64 * KIB  # Larger ones of a message are counted befor
 # All request bodies in memory at the same time; a body up to the small size is always taken.
 BODIES_BYTES_ALL_MAX = 64 * MIB
 BODY_BYTES_SMALL = 64 * KIB
-# Bodies served at the same time, small ones aside: JSON becomes twenty times its size in objects.
-# Others wait for so long before they are refused.
-SERVED_BYTES_MAX, SERVED_WAIT_S = 4 * MIB, 20.0
+# Bodies served at the same time, small ones aside: JSON becomes thirty times its size in objects,
+# and Python keeps half of what a burst took. Others wait for so long before they are refused.
+SERVED_BYTES_MAX, SERVED_WAIT_S = 2 * MIB, 20.0
 SERVED_BYTES_SMALL = 16 * KIB
 # Reads and fetches that wait for records, apart from the requests that work.
 WAITING_MAX = 5000
