@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from storage.errors import StorageFull, StoreUnanswered
+from storage.errors import DamagedLog, StorageFull, StoreUnanswered
 from storage.log.batch import ABSENT_US
 from storage.log.files import FileGone, Files
 from storage.log.places import build_index, stored_index
@@ -17,6 +17,7 @@ from storage.log.scan import Fault, load_checked
 from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from storage.shared.layout import (
     KIND_PACK,
+    BadObject,
     ObjectHeader,
     SliceEntry,
     joined,
@@ -35,7 +36,7 @@ from storage.shared.ledger import (
     SegmentRow,
     State,
 )
-from storage.shared.object_store import ObjectStore
+from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Located, SegmentPieces, whole_segment
 from storage.shared.points import Slice, read_whole
 from storage.shared.publisher import NoWatch, Patience, Watch, gather, pauses, put_surely
@@ -134,7 +135,19 @@ class Packer:
         self.watch: Watch = NoWatch()
 
     def carry_out(self, todo: Plan) -> None:
-        """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged."""
+        """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged; where an
+        object is missing or wrong, DamagedLog, ObjectMissing or BadObject.
+        """
+        try:
+            self._carry_out(todo)
+        except (DamagedLog, ObjectMissing, BadObject) as error:
+            session = todo.shard.owned.session
+            state, _ = surely(lambda: self._ledger.session_state(session), self._patience)
+            if state is not State.LIVE:  # The next owner has packed it, and a sweep deleted it.
+                raise Fenced(f"session {session} was ended") from error
+            raise
+
+    def _carry_out(self, todo: Plan) -> None:
         # First: a pack leaves out what lies below a new start, which must be true by then.
         for partition_id, start in todo.starts.items():
             self._raise_start(todo.shard, partition_id, start)

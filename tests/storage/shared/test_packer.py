@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.errors import DamagedLog
 from storage.log.files import FileGone
 from storage.shared.layout import SliceEntry
+from storage.shared.ledger import Fenced
+from storage.shared.object_store import ObjectMissing
 from storage.shared.packer import PackerSettings, in_packs
 from storage.shared.points import Slice
 from tests.storage.shared.shared_dirs import Life, SharedStore
@@ -75,3 +78,21 @@ def test_a_pack_before_one_that_cannot_be_made_is_taken_back(store, life):
     life.pack()
     assert len(store.names("packs/")) == 2
     life.stop()
+
+
+def test_what_the_next_owner_has_deleted_is_no_damage(store):
+    """A broker that hung goes on packing before it knows that its session was ended."""
+    first = Life(store)
+    first.append(*BODIES)
+    first.crash()
+    second = Life(store)
+    directory = second.directory
+    for name in store.names("rounds/"):
+        store.objects.delete(name)
+    (todo,) = (one for one in directory.plans(lambda: directory.publisher.round) if one.uploads)
+    with pytest.raises((DamagedLog, ObjectMissing)):
+        directory.carry_out(todo)
+    assert store.ledger.fence(todo.shard.owned.session, -1)
+    with pytest.raises(Fenced):
+        directory.carry_out(todo)
+    second.crash()
