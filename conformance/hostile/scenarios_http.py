@@ -67,7 +67,7 @@ def slow_requests(broker: RunningBroker, peers: int) -> None:
 
 
 def large_bodies(broker: RunningBroker, peers: int) -> None:
-    """Bodies that become a hundred times as large in memory, all at once: each is answered."""
+    """Bodies that become thirty times as large in memory, all at once: each is answered."""
     topic = "large-bodies"  # Others may have a schema.
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(topic)

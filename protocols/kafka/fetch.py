@@ -80,7 +80,9 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
                 readings.append(reading)
             except BrokerError as error:
                 code = context.refused(error)
-                found[index] = refused.setdefault(code, Fetched(code, -1))
+                if code not in refused:
+                    refused[code] = Fetched(code, -1)
+                found[index] = refused[code]
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()

@@ -43,9 +43,8 @@ async def test_what_a_failed_wait_held_goes_without_a_search_for_garbage():
     gc.collect()
     gc.disable()
     try:
-        with suppress(
-            Unpackable
-        ):  # `pytest.raises` would hold the error, and all in its traceback.
+        # `pytest.raises` would hold the error, and all in its traceback.
+        with suppress(Unpackable):
             await handler()
         assert seen[0]() is None
     finally:

@@ -42,6 +42,16 @@ async def test_what_follows_a_cut_is_read_once(three):
     assert b"".join(again.parts) == rest
 
 
+async def test_all_that_follows_a_kept_batch_comes_with_one_read(broker, three):
+    """The batch in which the answer ends too: they are most likely as large as the kept one."""
+    await append(broker, three._partition, "kafka", [bytes(100)] * 4)
+    kept, bytes_max = CutBatches(), size_of(three, 8)
+    await run(read_steps(three, KAFKA, 0, bytes_max=size_of(three, 6), fills=kept))
+    three.reads = 0
+    found = await run(read_steps(three, KAFKA, 6, bytes_max=bytes_max, fills=kept))
+    assert (found.size, three.reads) == (bytes_max, 1)
+
+
 async def test_a_kept_batch_is_for_its_own_partition_and_offsets_and_for_one_read(three):
     kept = CutBatches()
     (batch, *_) = three.read_warm(4, 1)

@@ -57,6 +57,22 @@ async def test_set_is_cut_at_max_bytes_wherever_that_falls(client: Client) -> No
         assert fetched.high_watermark == 2
 
 
+async def test_partitions_that_are_not_there_share_one_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request may name fifty thousand of them."""
+    made: list[m.Fetched] = []
+
+    def fetched(error: int, high_watermark: int) -> m.Fetched:
+        made.append(m.Fetched(error, high_watermark))
+        return made[-1]
+
+    monkeypatch.setattr("protocols.kafka.fetch.Fetched", fetched)
+    reply = await client.call(fetch(FOO, dict.fromkeys(range(10, 90), (0, 100))))
+    assert reply == m.FetchReply({FOO: {index: m.Fetched(3, -1, []) for index in range(10, 90)}})
+    assert len(made) == 1
+
+
 async def test_negative_max_bytes_is_an_error(client: Client) -> None:
     assert await fetch_one(client, 0, -1) == m.Fetched(-1, -1, [])
 

@@ -84,6 +84,19 @@ def test_random_bytes_raise_protocol_error_and_nothing_else(seed: int) -> None:
             pass
 
 
+def test_what_a_produce_names_is_counted_however_it_is_read() -> None:
+    machine = KafkaMachine(FRAME_BYTES_MAX)
+    head = struct.pack(">hhih", 0, 0, 1, 0) + struct.pack(">hiih", 1, 0, 1, 3) + b"foo"
+    for sets, named in ((1, 2), (2, 3)):
+        body = (
+            head
+            + struct.pack(">i", sets)
+            + b"".join(struct.pack(">ii", index, 0) for index in range(sets))
+        )
+        machine.decode(memoryview(struct.pack(">i", len(body)) + body))
+        assert machine.entries == named
+
+
 def test_answer_carries_the_correlation_id_as_it_came() -> None:
     reply = ConsumerMetadataReply(15, BrokerAddress(-1, b"", -1))
     frame = b"".join(MACHINE.encode(-5, reply))

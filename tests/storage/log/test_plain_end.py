@@ -141,12 +141,26 @@ def test_harm_is_left_to_the_recovery_or_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     "harm",
-    ["no segment", "0 bytes", "foreign", "another's salt", "left over", "behind the slot", "body"],
+    [
+        "no segment",
+        "0 bytes",
+        "foreign",
+        "another's salt",
+        "left over",
+        "behind the slot",
+        "body",
+        "durable ahead",
+    ],
 )
 def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
     one = OneLog(tmp_path / "data", **SETTINGS)
     one.fill([b"x" * 100] * 5)
-    one.stop()
+    if harm == "durable ahead":  # A batch says that what is not there was durable.
+        one.log.durable_offset = 99
+        one.append(b"x" * 100)
+        one.crash()
+    else:
+        one.stop()
     log = one.file(f"{FIRST}.log")
     if harm == "no segment":
         os.unlink(log)
@@ -167,7 +181,7 @@ def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
     elif harm == "body":  # Of the last batch, which nothing proves.
         os.unlink(one.file("watermark"))
         flip(log, os.path.getsize(log) - 1)
-    else:
+    elif harm == "behind the slot":
         with open(log, "ab") as file:
             file.write(b"torn")
     assert ends(one.folder)[0] is None
