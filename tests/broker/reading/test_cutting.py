@@ -43,7 +43,7 @@ async def test_what_follows_a_cut_is_read_once(three):
 
 
 async def test_all_that_follows_a_kept_batch_comes_with_one_read(broker, three):
-    """The batch in which the answer ends too: they are most likely as large as the kept one."""
+    """The batch in which the answer ends too."""
     await append(broker, three._partition, "kafka", [bytes(100)] * 4)
     kept, bytes_max = CutBatches(), size_of(three, 8)
     await run(read_steps(three, KAFKA, 0, bytes_max=size_of(three, 6), fills=kept))
