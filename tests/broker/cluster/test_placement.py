@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cluster.placement import Owner, Placement
+from broker.cluster.placement import ClusterPlacement, Owner, Placement
 from broker.errors import OwnedElsewhere
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
@@ -10,11 +10,11 @@ from tests.broker.metadata_fakes import House
 ORDERS = TopicName("public", "default", "orders")
 
 
-class Elsewhere(Placement):
+def elsewhere():
     """Broker 2 owns every topic."""
-
-    def owner(self, name):
-        return Owner(2, {"kafka": ("other", 9092)})
+    placement = ClusterPlacement(1, lambda name: 0)
+    placement.show({0: Owner(2, {"kafka": ("other", 9092)})}, [])
+    return placement
 
 
 def test_one_broker_owns_every_topic():
@@ -26,7 +26,7 @@ def test_one_broker_owns_every_topic():
 async def test_partitions_of_topics_elsewhere_are_not_handed_out():
     house = House()
     await house.topics.create(ORDERS, 1)
-    house.topics.get(ORDERS).placement = Elsewhere()
+    house.topics.get(ORDERS).placement = elsewhere()
     assert house.topics.find(ORDERS) is not None
     with pytest.raises(OwnedElsewhere, match="broker 2") as raised:
         house.topics.partition(ORDERS, 0)
