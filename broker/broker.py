@@ -172,7 +172,6 @@ class Broker:
             defaults=self._topic_defaults(),
             now_us=self.now_us,
             report=self.durability.report_storage_error,
-            placement=self.placement,
         )
 
     def _topic_defaults(self) -> TopicDefaults:

@@ -128,9 +128,9 @@ class ClusterBroker(Broker):
             defaults=self._topic_defaults(),
             now_us=self.now_us,
             report=self.durability.report_storage_error,
-            placement=self.placement,
         )
         shared = self.shared
+        topics.placement = self.placement
         topics.is_owner = self._is_owner
         topics.ask, topics.spread = self._ask, self.spread
         topics.holds = lambda name: shared.holds(shared.shard_of(name.full))

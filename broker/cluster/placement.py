@@ -60,10 +60,10 @@ class Placement:
         return self.owner(name) is None
 
     def check(self, name: TopicName) -> None:
-        """Raises OwnedElsewhere for a topic of another broker, before anything is changed.
-
-        Asked for each request; a single broker, which has nothing to look up, looks nothing up.
-        """
+        """Raises OwnedElsewhere for a topic of another broker, before anything is changed."""
+        owner = self.owner(name)
+        if owner is not None:
+            raise elsewhere(str(name), owner)
 
 
 class ClusterPlacement(Placement):
@@ -94,12 +94,6 @@ class ClusterPlacement(Placement):
     def owner(self, name: TopicName) -> Owner | None:
         """As `Placement.owner`; NOBODY where no broker has the topic's shard now."""
         return self._owner_of(self._shard_of(name.full))
-
-    def check(self, name: TopicName) -> None:
-        """As `Placement.check`."""
-        owner = self.owner(name)
-        if owner is not None:
-            raise elsewhere(str(name), owner)
 
     def owner_of_name(self, name: bytes) -> Owner | None:
         """As `Placement.owner_of_name`."""

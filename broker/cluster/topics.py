@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.topics.namespaces import Namespaces
-from broker.topics.topic import Topic, TopicEvent
+from broker.topics.topic import PlacedTopic, Topic, TopicEvent
 from broker.topics.topics import Topics
 from storage.metadata.catalogue_records import Setting, TopicMeta
 from storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
+    from broker.cluster.placement import Placement
     from broker.topics.partition import Partition
     from storage.shared.catalogue import Touched
 
@@ -42,6 +43,10 @@ class ClusterTopics(Topics):
     holds: Callable[[TopicName], bool]  # Whether this broker keeps the records of a topic.
     ask: Ask
     spread: Spread
+    placement: Placement
+
+    def _topic(self, meta: TopicMeta) -> PlacedTopic:
+        return PlacedTopic(meta, self.placement)
 
     # Changing, as `Topics`; everywhere else than at the owner another broker does it.
 

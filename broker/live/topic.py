@@ -14,7 +14,7 @@ from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from broker.delivery.failover import choose_active
 from broker.delivery.key_slots import KeyPolicy
 from broker.errors import LimitExceeded, SubscriptionBusy, TopicNotFound
-from broker.topics.topic import Topic
+from broker.topics.topic import PlacedTopic
 from storage.metadata.catalogue_records import TopicMeta
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LIVE_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
 LIVE_SUBSCRIPTIONS_MAX: Final = 1000
 
 
-class LiveTopic(Topic):
+class LiveTopic(PlacedTopic):
     """A topic without partitions, or one partition of a live topic that has some.
 
     It has no log and no `partitions`; producers and subscriptions are on the topic itself.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from broker import errors
-from broker.cluster.placement import Placement
 from broker.commit.storage_errors import Report, as_broker_errors
 from broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
 from broker.topics.catalogue import LocalCatalogue
@@ -61,7 +60,6 @@ class Topics:
         defaults: TopicDefaults,
         now_us: Callable[[], int],
         report: Report,
-        placement: Placement,
     ) -> None:
         """`report` is called with each error of storage before the broker error is raised."""
         self.defaults = defaults
@@ -71,7 +69,6 @@ class Topics:
         self._factory = factory
         self._now_us = now_us
         self._report = report
-        self._placement = placement
         self._topics: dict[TopicName, Topic] = {}
         self._partition_count = 0
         self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are being made, by name.
@@ -308,9 +305,12 @@ class Topics:
                     await self._alter_partitions(topic, topic.settings)
         return ticket
 
+    def _topic(self, meta: TopicMeta) -> Topic:
+        return Topic(meta)
+
     def _named(self, meta: TopicMeta) -> Topic:
         """A topic with the settings of its namespace."""
-        topic = Topic(meta, self._placement)
+        topic = self._topic(meta)
         namespace = self._catalogue.state.namespace(meta.name.tenant, meta.name.namespace)
         if namespace is not None:
             topic.inherited = namespace.settings

@@ -2,7 +2,6 @@
 
 import trio
 
-from broker.cluster.placement import Placement
 from broker.subscriptions.subscriptions import Subscriptions
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.namespaces import Namespaces
@@ -74,7 +73,6 @@ class House:
         state = Catalogue(self.catalogue_journal, now_us=NOW_US)
         self.catalogue = LocalCatalogue(state, use_reserve=lambda act: act(), report=report)
         self.cursors = CursorStore(self.cursor_journal)
-        self.placement = Placement()
         self.topics = Topics(
             self.catalogue,
             self.cursors,
@@ -82,7 +80,6 @@ class House:
             defaults=TopicDefaults(**defaults),
             now_us=lambda: NOW_US,
             report=report,
-            placement=self.placement,
         )
         self.topics.open_all()
         self.namespaces = Namespaces(self.catalogue, lambda: NOW_US)

@@ -4,6 +4,7 @@ import pytest
 
 from broker.cluster.placement import ClusterPlacement, Owner, Placement
 from broker.errors import OwnedElsewhere
+from broker.topics.topic import PlacedTopic
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
 
@@ -25,8 +26,8 @@ def test_one_broker_owns_every_topic():
 
 async def test_partitions_of_topics_elsewhere_are_not_handed_out():
     house = House()
+    house.topics._topic = lambda meta: PlacedTopic(meta, elsewhere())
     await house.topics.create(ORDERS, 1)
-    house.topics.get(ORDERS).placement = elsewhere()
     assert house.topics.find(ORDERS) is not None
     with pytest.raises(OwnedElsewhere, match="broker 2") as raised:
         house.topics.partition(ORDERS, 0)

@@ -4,6 +4,7 @@ import pytest
 
 from broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
 from broker.cluster.siblings import Siblings
+from broker.topics.topic import PlacedTopic
 from protocols.pulsar import resolving
 from protocols.pulsar.machine import Type
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
@@ -40,9 +41,8 @@ class Several(Siblings):
 
 @pytest.fixture
 async def moved(broker):
-    topic = await broker.topics.create(NAME, 1)
-    topic.placement = Elsewhere()
-    return topic
+    broker.topics._topic = lambda meta: PlacedTopic(meta, Elsewhere())
+    return await broker.topics.create(NAME, 1)
 
 
 @pytest.mark.parametrize("version", ["Pulsar-CPP-v4.2.0", "Pulsar-Node-v1.15.0"])
