@@ -107,8 +107,8 @@ READ_BYTES_MIN = 64 * KIB  # Reading less at once costs as much.
 # What an answer begins with; the size of the batches found says how much is asked for next, so that
 # nothing is read for nothing where batches are small.
 READ_FIRST_BYTES = 1 * MIB
-# Batches kept because an answer had room for a part of them, in the memory that they were read
-# into: half of what reads use again. With more readers such batches are read twice.
+# Ends of batches kept because an answer had room for the beginnings only, in the memory that they
+# were read into: half of what reads use again. With more readers such batches are read twice.
 CUT_BATCHES_MAX = 4
 CUT_READ_BYTES_MAX = 2 * MIB  # Of the memory behind each: a stored set may have 100 MiB.
 READ_PARTS_MAX = 16_384  # Batches in one answer, however small: some ms to send, in all.

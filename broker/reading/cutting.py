@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
@@ -15,38 +16,52 @@ if TYPE_CHECKING:
     from storage.log.batch import Batch
 
 
+@dataclass(slots=True)
+class Rest:
+    """What is still to be handed out of a stored batch whose offsets have no holes."""
+
+    offset: int  # of its first record
+    next_offset: int  # behind the batch
+    body: memoryview  # whole entries
+    batch_bytes: int  # of the body that it is the end of
+
+
 class CutBatches:
-    """Batches that were handed out in part. The next read begins in the middle of each: it is not
-    read and checked again.
+    """What is left of batches that were handed out in part, by where the next read begins: it is
+    not read and checked again.
     """
 
     def __init__(self) -> None:
         """None yet."""
-        self._kept: deque[tuple[int, Batch]] = deque(maxlen=CUT_BATCHES_MAX)
+        self._kept: deque[tuple[int, Rest]] = deque(maxlen=CUT_BATCHES_MAX)
 
-    def keep(self, partition: Partition, batch: Batch) -> None:
-        """Remember it, if it stays as it is and little memory with it, in the place of the one that
-        was kept longest.
+    def keep(self, partition: Partition, codec: Codec, rest: Rest, given: int) -> None:
+        """Remember what there is behind the whole entries among the first `given` bytes, if it
+        stays as it is and little memory with it, in the place of the one that was kept longest.
         """
-        with memoryview(batch.body.obj) as memory:  # All that was read with it.
+        body = rest.body
+        with memoryview(body.obj) as memory:  # All that was read with it.
             size = memory.nbytes
         if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction takes records out.
-            self._kept.append((partition.partition_id, batch))
+            offset, pos = codec.start_before(body, rest.offset, given)
+            left = Rest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
+            self._kept.append((partition.partition_id, left))
 
-    def take(self, partition: Partition, offset: int) -> Batch | None:
-        """The batch with that offset, which is kept no longer. Raises as `Partition.read_warm`
+    def take(self, partition: Partition, offset: int) -> Rest | None:
+        """What begins with that offset, which is kept no longer. Raises as `Partition.read_warm`
         where the partition is no more.
         """
-        if not self._kept:
+        kept = self._kept
+        if not kept:
             return None
-        partition.check_here()
-        if partition.wants_keys or offset < partition.log_start_offset:
-            return None
-        for number, (partition_id, batch) in enumerate(self._kept):
-            is_there = batch.base_offset <= offset < batch.next_offset
-            if is_there and partition_id == partition.partition_id:
-                del self._kept[number]
-                return batch
+        sought = partition.partition_id
+        for number, (partition_id, rest) in enumerate(kept):
+            if rest.offset == offset and partition_id == sought:
+                partition.check_here()
+                if partition.wants_keys or offset < partition.log_start_offset:
+                    return None
+                del kept[number]
+                return rest
         return None
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.delivery.entries import record_places
-from broker.reading.transcode import Reader, ReadResult
+from broker.reading.reader import Reader
+from broker.reading.result import ReadResult
 from broker.steps import run
 from storage.codecs.api import Decoded
 from storage.codecs.record import Record

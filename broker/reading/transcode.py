@@ -9,84 +9,26 @@ chunk.
 
 from __future__ import annotations
 
-import abc
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
-from broker.errors import BrokerError, UnreadableRecord
-from broker.limits import (
-    CONVERTED_BYTES_MAX,
-    CONVERTED_RECORDS_MAX,
-    DECODE_BYTES_MAX,
-    DECODE_INLINE_BYTES,
-    DECODE_INLINE_RECORDS,
-    DECODE_RECORDS_MAX,
-    DECODE_RECORDS_MIN,
-    READ_BYTES_MAX,
-    READ_BYTES_MIN,
-    READ_FIRST_BYTES,
-    READ_PARTS_MAX,
-    READ_PIECE_BYTES,
-    READ_TURN_BATCHES,
-    WALK_BYTES_MAX,
-)
-from broker.reading.chunks import join_chunks
-from broker.reading.cutting import CutBatches, cut_body
-from broker.reading.unopened import Passed, cannot_decode, marked, settle
-from broker.reading.unpacking import run_unpacking
+from broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
+from broker.reading.cutting import CutBatches, Rest, cut_body
+from broker.reading.reader import Reader
+from broker.reading.result import ReadResult
+from broker.reading.unopened import marked
 from broker.steps import Steps, run
-from broker.threads import run_in_thread
-from storage.codecs.api import (
-    BatchFlag,
-    Buffer,
-    Codec,
-    Decoded,
-    Part,
-    without_frames,
-)
+from storage.codecs.api import Buffer, Codec, Decoded, Part
 from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
 from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, UnreadableBody
-from storage.log.batch import HEADER_BYTES
 from storage.log.settings import UncarriedRecords
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.log.batch import Batch
-
-
-@dataclass(slots=True)
-class ReadResult:
-    """Records in the reader's format: `parts`, `size` bytes together, are whole entries in
-    order.
-    """
-
-    first_offset: int  # of the first record given; where the read began if there is none
-    next_offset: int  # where the next read goes on, past records left out
-    parts: list[Part] = field(default_factory=list)
-    size: int = 0
-    record_count: int = 0
-    left_out: int = 0  # records walked over that this format cannot carry, or that were skipped
-    as_stored: bool = False  # whether the first part is stored in the format asked for
-
-    @property
-    def in_memory(self) -> list[Buffer]:
-        """The parts, of a read that is not `in_place`."""
-        # None of them is a StoredPart then, which no type says.
-        return self.parts  # type: ignore[return-value]
-
-    def add(self, body: Part, record_count: int, first_offset: int) -> None:
-        """Put records behind those that are there."""
-        if not self.parts:
-            self.first_offset = first_offset
-        self.parts.append(body)
-        self.size += len(body)
-        self.record_count += record_count
 
 
 async def read_as(
@@ -131,245 +73,11 @@ def read_steps(
     With `in_place` large batches may be given as places in files, to be sent soon.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
-    reader.fills = fills
+    if fills is not None:
+        reader.fill_from(fills)
     reader.in_place = in_place and records_max is None and not partition.wants_keys
     yield from reader.steps()
     return reader.result
-
-
-class Reader(abc.ABC):
-    """One read under way. Subclasses say what is made of the records that were decoded."""
-
-    def __init__(
-        self,
-        partition: Partition,
-        body_format: int,
-        result: ReadResult,
-        bytes_max: int,
-        records_max: int | None,
-    ) -> None:
-        """`body_format` is that of bodies that need no decoding; 0: there is none."""
-        self.result = result
-        self._partition = partition
-        self._format = body_format
-        self._bytes_max = bytes_max
-        self._records_max = records_max
-        self._asked_offset = result.next_offset
-        self._walked_bytes = 0  # stored in other formats
-        self._record_bytes = 0  # of a record that was made for this reader lately
-        self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
-        self._last_bytes = 0  # of the batch that was read last
-        self._ended = False
-        self.fills: CutBatches | None = None  # See `read_steps`.
-        self.in_place = False  # See `read_steps`.
-        self.passed: list[Passed] = []
-
-    def steps(self) -> Steps[None]:
-        """Read until it is over. Raises BrokerError where there is nothing to be given before."""
-        result = self.result
-        self._partition.check_readable(self._asked_offset, self._format)
-        try:
-            if self.fills is not None:  # What was cut is where a next read begins.
-                kept = self.fills.take(self._partition, self._asked_offset)
-                if kept is not None:
-                    yield from self._take(kept)
-                    self._learn((kept,))
-            while not self.is_full and (yield from self._take_next()):
-                pass  # One after the other, in `_take_next`.
-        except BrokerError:
-            if not result.record_count:
-                raise
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the read is over."""
-        result = self.result
-        if self._ended or self._records_left <= 0:
-            return True
-        if result.record_count:
-            return result.size >= self._bytes_max or len(result.parts) >= READ_PARTS_MAX
-        return self._walked_bytes >= WALK_BYTES_MAX
-
-    @property
-    def bytes_wanted(self) -> int:
-        """Stored bytes to ask the log for next: no more than the records wanted are likely to
-        take.
-        """
-        if self._walked_bytes and not self.result.record_count:
-            return max(self._bytes_max, READ_PIECE_BYTES)
-        room = min(self._bytes_max - self.result.size, self._piece_bytes)
-        if self._records_max is None:
-            return room
-        log = self._partition.log
-        record_bytes = log.size_bytes // max(log.log_end_offset - log.log_start_offset, 1) + 1
-        return min(room, max(self._records_left * record_bytes, READ_BYTES_MIN))
-
-    @property
-    def _records_left(self) -> int:
-        if self._records_max is None:
-            return DECODE_RECORDS_MAX
-        return self._records_max - self.result.record_count
-
-    def _take_next(self) -> Steps[bool]:
-        """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
-        offset, wanted = self.result.next_offset, self.bytes_wanted
-        if self.in_place and self._take_in_place(offset, wanted):
-            return True
-        beyond = None if self.fills is None else self._bytes_beyond(wanted)
-        batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond)
-        if batches is None:
-            batches = yield self._partition.read(offset, wanted, beyond)
-        for batch in batches:
-            yield from self._take(batch)
-            if self.is_full:
-                break
-        if batches:
-            self._expect_more_like(batches[-1])
-            self._learn(batches)
-        if len(batches) >= READ_TURN_BATCHES:
-            yield trio.lowlevel.checkpoint()
-        return bool(batches)
-
-    def _learn(self, batches: Sequence[Batch]) -> None:
-        """What follows is most likely as large as what was read."""
-        self._last_bytes = len(batches[-1].body)
-        piece = sum(len(batch.body) for batch in batches) // len(batches) * READ_PARTS_MAX
-        self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
-
-    def _take_in_place(self, offset: int, wanted: int) -> bool:
-        """Add large batches that need not be read; False where none comes first."""
-        run = self._partition.read_in_place(offset, wanted, self._format)
-        if run is None:
-            return False
-        result = self.result
-        result.as_stored = result.as_stored or not result.parts
-        result.add(run.bodies, run.record_count, offset)
-        result.next_offset = run.next_offset
-        self._last_bytes = run.last_bytes
-        if self.fills is None:  # As in `_expect_more_like`.
-            self._ended |= result.size + run.last_bytes > self._bytes_max
-        return True
-
-    def _bytes_beyond(self, wanted: int) -> int:
-        """How far the batch in which so many bytes end reaches beyond them, if all are as large as
-        the last one.
-        """
-        if not self._last_bytes:
-            return 0
-        count = -(-wanted // self._last_bytes)
-        return count * (self._last_bytes + HEADER_BYTES) - wanted
-
-    def _expect_more_like(self, batch: Batch) -> None:
-        """End the read where a batch as large as the last one finds no room: what follows is most
-        likely no smaller, and would be read for nothing.
-        """
-        if batch.header.body_format == self._format and self.result.parts and self.fills is None:
-            self._ended |= self.result.size + len(batch.body) > self._bytes_max
-
-    def _take(self, batch: Batch) -> Steps[None]:
-        """Add what the batch has for this reader, from `next_offset` on."""
-        header = batch.header
-        if header.flags & BatchFlag.GAP:
-            self.result.next_offset = batch.next_offset
-        elif header.body_format == self._format:
-            self._take_stored(batch)
-        else:
-            yield from self._take_foreign(batch)
-
-    @abc.abstractmethod
-    def _take_stored(self, batch: Batch) -> None:
-        """Add what a batch of the reader's own format has."""
-
-    @abc.abstractmethod
-    def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add the decoded records that there is room for, and continue behind them."""
-
-    def _take_foreign(self, batch: Batch) -> Steps[None]:
-        self._walked_bytes += len(batch.body)
-        policy = self._partition.log.settings.unreadable_records
-        while self.result.next_offset < batch.next_offset and not self.is_full:
-            decoded = yield from self._decode(batch)
-            passed = settle(policy, batch, decoded)
-            if passed is not None:
-                self.passed.append(passed)
-            if not decoded.records and decoded.failed is None and passed is None:
-                self.result.next_offset = batch.next_offset
-                continue
-            self._give(batch, decoded)
-            if passed is not None and not passed.is_raw and self.result.next_offset >= passed.end:
-                self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
-
-    def _decode(self, batch: Batch) -> Steps[Decoded]:
-        """The next records of a body, whole messages in the place of their last chunks."""
-        try:
-            stored = codec_for(batch.header.body_format)
-        except UnreadableBody as error:
-            return cannot_decode(batch, self.result.next_offset, error)
-        decoded: Decoded = yield self._decode_piece(stored, batch)
-        if batch.header.flags & BatchFlag.CHUNK:
-            yield self._join(stored, batch, decoded)
-        return decoded
-
-    async def _decode_piece(self, stored: Codec, batch: Batch) -> Decoded:
-        """The next piece of a body; in a thread where that takes long, since it may inflate.
-
-        What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
-        with the loop, and holds it up for longer than it works.
-        """
-        is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
-        wanted = self._records_wanted(batch, is_compressed)
-
-        def decode() -> Decoded:
-            return stored.decode(
-                batch.body,
-                batch.base_offset,
-                batch.header.append_us,
-                start_offset=self.result.next_offset,
-                records_max=wanted,
-                bytes_max=DECODE_BYTES_MAX,
-            )
-
-        if is_compressed and len(batch.body) > DECODE_INLINE_BYTES:
-            return await run_unpacking(decode)
-        if len(batch.body) > READ_PIECE_BYTES:
-            return await run_in_thread(decode)
-        await trio.lowlevel.checkpoint()
-        return decode()
-
-    def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
-        """Records of the batch to decode next: as many as are likely to find room."""
-        stored = len(batch.body) // max(batch.header.record_count, 1)
-        room = max(self._bytes_max - self.result.size, 0)
-        wanted = min(room, READ_PIECE_BYTES) // max(stored, self._record_bytes, 1) + 1
-        piece = DECODE_RECORDS_MAX if is_compressed else DECODE_INLINE_RECORDS
-        return min(max(wanted, DECODE_RECORDS_MIN), piece, self._records_left)
-
-    async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
-        """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
-        whole: list[Record] = []
-        for record in decoded.records:
-            if record.chunk is None:
-                whole.append(record)
-                continue
-            try:
-                joined = await join_chunks(self._partition, stored, batch, record)
-            except BodyError as error:
-                decoded.failed, decoded.failed_offset = without_frames(error), record.offset
-                decoded.next_offset = record.offset
-                break
-            if joined is not None:
-                whole.append(joined)
-        decoded.records = whole
-
-    def _refuse(self, offset: int, error: BodyError) -> None:
-        """End the read before a record that cannot be opened, or refuse it if that is the first."""
-        if not self.result.record_count:
-            partition = self._partition
-            place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
-            text = f"{place}: {error}"
-            partition.unreadable.add(self._asked_offset, self._format, text)
-            raise UnreadableRecord(text)
-        self._ended = True
 
 
 class _FormatReader(Reader):
@@ -390,6 +98,18 @@ class _FormatReader(Reader):
         self._carries_all = getattr(type(codec), "carries", None) is BodyCodec.carries
         # Formats of the same protocol, whose keys are no part of what its readers are shown.
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
+
+    def fill_from(self, fills: CutBatches) -> None:
+        """Fill the answer, beginning with what an earlier one had no room for, if that is kept.
+
+        Raises BrokerError.
+        """
+        self.fills = fills
+        rest = fills.take(self._partition, self._asked_offset)
+        if rest is not None:
+            offsets = rest.offset, rest.next_offset
+            self._add_stored(rest.body, offsets[1] - offsets[0], offsets, rest.batch_bytes)
+            self._learn(rest.batch_bytes, rest.batch_bytes)
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         while self._take_converted(batch):
@@ -421,6 +141,32 @@ class _FormatReader(Reader):
         result.next_offset = made.next_offset
         return True
 
+    def _take_whole(self, batches: Sequence[Batch]) -> int:
+        """As `Reader._take_whole`: those of the reader's format that fit.  # hot: see make bench"""
+        result = self.result
+        if self._records_max is not None:
+            return 0
+        readable, body_format, left = self._codec.readable, self._format, self._bytes_max
+        left -= result.size
+        parts: list[Part] = []
+        next_offset, count = result.next_offset, 0
+        for batch in batches[: READ_PARTS_MAX - len(result.parts)]:
+            header = batch.header
+            if header.body_format != body_format or header.base_offset != next_offset:
+                break
+            body = readable(batch.body)
+            left -= len(body)
+            if left < 0:
+                break
+            parts.append(body)
+            count += header.record_count
+            next_offset += header.last_offset_delta + 1
+        if parts:
+            result.as_stored |= not result.parts
+            result.add_all(parts, count, result.next_offset)
+            result.next_offset = next_offset
+        return len(parts)
+
     def _take_stored(self, batch: Batch) -> None:
         result, count = self.result, batch.header.record_count
         body: Buffer = batch.body
@@ -431,17 +177,27 @@ class _FormatReader(Reader):
             body = self._codec.readable(body)
         else:
             body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
+        self._add_stored(body, count, (start_offset, next_offset), len(batch.body))
+
+    def _add_stored(
+        self, body: memoryview, count: int, offsets: tuple[int, int], batch_bytes: int
+    ) -> None:
+        """Add records of a batch, from one offset up to another: whole, or as far as there is room
+        where the answer is filled.
+        """
+        result, (first_offset, next_offset) = self.result, offsets
         room = self._bytes_max - result.size
-        if self.fills is not None and len(body) > room:
-            self.fills.keep(self._partition, batch)
+        if len(body) > room and self.fills is not None:
+            rest = Rest(first_offset, next_offset, body, batch_bytes)
+            self.fills.keep(self._partition, self._codec, rest, room)
         if result.parts and len(body) > room:
             self._ended = True
             if self.fills is not None:
-                result.add(body[:room], count * room // len(body), start_offset)  # about so many
+                result.add(body[:room], count * room // len(body), first_offset)  # about so many
             return
         if count:
             result.as_stored = result.as_stored or not result.parts
-            result.add(body, count, start_offset)
+            result.add(body, count, first_offset)
         result.next_offset = next_offset
 
     def _give(self, batch: Batch, decoded: Decoded) -> None:

@@ -318,7 +318,10 @@ class Outbox:
             taken += sent
             self.sent_bytes += sent
             self._unsent_bytes -= sent
-            _drop(unsent, sent)
+            if self._unsent_bytes:
+                _drop(unsent, sent)
+            else:
+                unsent.clear()
         return taken
 
 

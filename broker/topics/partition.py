@@ -82,7 +82,7 @@ class Partition:
         self._has_moved = False
         self.is_terminated = topic.is_terminated
         self._is_closed = self.is_terminated  # It takes no appends.
-        self.unreadable = UnreadablePlaces()  # kept by `broker/reading/transcode.py`
+        self.unreadable = UnreadablePlaces()  # kept by `broker/reading/reader.py`
         self._waiters = waiters
         self._calls = calls
         self._memory = memory

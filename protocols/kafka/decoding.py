@@ -51,9 +51,9 @@ class RequestReader(FieldReader):
         What is named twice is there once, the last one (0.8 builds a map).
         """
         topics: dict[bytes | None, dict[int, T]] = {}
-        for _ in self.entries():
+        for _ in range(self.count()):
             name = self.string()
-            for _ in self.entries():
+            for _ in range(self.count()):
                 partition, value = target(self)
                 topics.setdefault(name, {})[partition] = value
         return topics

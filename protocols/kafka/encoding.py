@@ -111,7 +111,7 @@ def _fetch(reply: FetchReply) -> list[Part]:
         for index, fetched in partitions.items():
             small += _fetched_head(index, fetched)
             for piece in fetched.parts:
-                if not isinstance(piece, StoredPart) and len(piece) < PIECE_BYTES_MIN:
+                if len(piece) < PIECE_BYTES_MIN and not isinstance(piece, StoredPart):
                     small += piece
                     continue
                 if small:

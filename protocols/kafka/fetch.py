@@ -28,7 +28,7 @@ from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.kafka_layout import entry_bytes
 
 if TYPE_CHECKING:
-    from broker.reading.transcode import ReadResult
+    from broker.reading.result import ReadResult
     from broker.topics.partition import Partition
 
 # Bytes read of a partition before others get their turn: a quarter of a millisecond.

@@ -103,7 +103,7 @@ class Writer:
 
     def piece(self, data: Part) -> None:
         """Bytes that are not copied if there are many: they must stay as they are."""
-        if not isinstance(data, StoredPart) and len(data) < PIECE_BYTES_MIN:
+        if len(data) < PIECE_BYTES_MIN and not isinstance(data, StoredPart):
             self.small += data
             return
         if self.small:

@@ -164,6 +164,9 @@ class Codec(Protocol):
         Pulsar's batched entry are one start each, with the offset of their first record.
         """
 
+    def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
+        """(offset, pos) of the last start, as `split` has them, at or before a place in a body."""
+
     def readable(self, body: Buffer) -> memoryview:
         """What a reader of this very format is handed of a stored or encoded body.
 

@@ -95,6 +95,15 @@ class BodyCodec(abc.ABC):
         """As `Codec.split`."""
         return list(islice(self.starts(body, base_offset, start_offset), starts_max))
 
+    def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
+        """As `Codec.start_before`."""
+        found = (base_offset, 0)
+        for one in self.starts(body, base_offset, 0):
+            if one[1] > pos:
+                break
+            found = one
+        return found
+
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
         """What `readable` gives of the wanted records of a body of another format once they are
         encoded in this one, without records in between: as many as fit into `bytes_max`, and none

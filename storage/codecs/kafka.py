@@ -32,6 +32,7 @@ from storage.codecs.kafka_layout import (
     SIZE,
     count_messages,
     entry,
+    entry_before,
     inner_set,
     open_wrapper,
     plain_value,
@@ -76,6 +77,11 @@ class KafkaCodec(BodyCodec):
             offset = OFFSET.unpack_from(data, pos)[0]
             yield first if attributes & CODEC_BITS else offset, pos
             first, pos = offset + 1, stop
+
+    def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
+        """As `Codec.start_before`: the offset is that behind the entry before."""
+        start, before = entry_before(body, pos)
+        return base_offset if before is None else before + 1, start
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
         """Messages as records. Format 0 has no times: append_us is all that they get."""

@@ -3,7 +3,7 @@ meaning and changes nothing. Layout: Kafka 0.8 protocol guide, "Message sets".
 """
 
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from storage.codecs import compression
@@ -76,6 +76,27 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
         offset, size = step(data, pos)
         stop = pos + head + size
         if offset >= start_offset or size < MESSAGE_MIN or stop > end:
+            break
+        before, pos = offset, stop
+    return pos, before
+
+
+def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
+    """Where the last entry of a set begins that does so at or before a place in it, and the offset
+    of the entry before that one, None if there is none.
+    """
+    step, head = ENTRY.unpack_from, ENTRY.size
+    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
+    if found:
+        places = memoryview(found).cast("q")
+        number = bisect_right(places, pos_max) - 1
+        return (places[number], int(step(data, places[number - 1])[0])) if number > 0 else (0, None)
+    pos, end = 0, len(data)
+    before: int | None = None
+    while end - pos >= ENTRY_MIN:  # hot: see make bench
+        offset, size = step(data, pos)
+        stop = pos + head + size
+        if stop > pos_max or size < MESSAGE_MIN:
             break
         before, pos = offset, stop
     return pos, before

@@ -24,6 +24,7 @@ from storage.log.segment import Segment
 SLACK_BYTES = 16 * 1024
 # Batches of one read, however small they are: each takes the reader some microseconds.
 READ_BATCHES_MAX = 2048
+NONE = memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -86,11 +87,11 @@ def read_run(
                 break
             view, view_pos = fill(segment, min(SLACK_BYTES, end_pos - pos), pos, at, want)
             start = 0
-        header = header_at(segment, view[start : start + HEADER_BYTES], pos, at, end_pos)
-        if header.next_offset > want.stop:
+        header = header_at(segment, view, pos, at, end_pos, start)
+        next_offset, stored_bytes = header.next_offset, header.stored_bytes
+        if next_offset > want.stop:
             break
-        stored_bytes = header.stored_bytes
-        if header.next_offset > want.offset:
+        if next_offset > want.offset:
             is_last = header.body_bytes > budget
             if batches and is_last and (want.beyond_bytes is None or budget <= 0):
                 break
@@ -106,11 +107,12 @@ def read_run(
             if crc32c(content) != header.body_crc:
                 raise Fault(segment, pos, at, "body checksum is wrong")
             split = header.positions_bytes
-            batches.append(Batch(header, content[:split], content[split:], pos))
+            positions, body = (content[:split], content[split:]) if split else (NONE, content)
+            batches.append(Batch(header, positions, body, pos))
             budget -= header.body_bytes
             if len(batches) >= READ_BATCHES_MAX or is_last:
                 break
-        at = header.next_offset
+        at = next_offset
         pos += stored_bytes
     return batches
 

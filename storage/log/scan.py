@@ -127,11 +127,11 @@ def is_foreign(segment: Segment) -> bool:
 
 
 def header_at(
-    segment: Segment, view: memoryview, file_pos: int, offset: int, end_pos: int
+    segment: Segment, view: memoryview, file_pos: int, offset: int, end_pos: int, pos: int = 0
 ) -> BatchHeader:
-    """The good header that `view` begins with, for the batch expected there. Raises Fault."""
+    """The good header at `pos` of `view`, for the batch expected there. Raises Fault."""
     try:
-        header = unpack(view, segment.salt)
+        header = unpack(view, segment.salt, pos)
     except BadHeader as error:
         raise Fault(segment, file_pos, offset, str(error)) from None
     if header.partition_id != segment.partition_id:

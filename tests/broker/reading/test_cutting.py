@@ -4,7 +4,7 @@ import pytest
 
 from broker.errors import TopicNotFound
 from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
-from broker.reading.cutting import CutBatches
+from broker.reading.cutting import CutBatches, Rest
 from broker.reading.transcode import read_steps
 from broker.steps import run
 from storage.codecs.kafka import KAFKA
@@ -52,42 +52,52 @@ async def test_all_that_follows_a_kept_batch_comes_with_one_read(broker, three):
     assert (found.size, three.reads) == (bytes_max, 1)
 
 
-async def test_a_kept_batch_is_for_its_own_partition_and_offsets_and_for_one_read(three):
+def rest_of(partition, offset):
+    """The whole batch that begins with an offset, and the bytes of its first two messages."""
+    batch, *_ = partition.read_warm(offset, 1)
+    return Rest(offset, batch.next_offset, batch.body, len(batch.body)), len(batch.body) // 2
+
+
+async def test_what_is_left_is_for_its_own_partition_and_offset_and_for_one_read(three):
     kept = CutBatches()
-    (batch, *_) = three.read_warm(4, 1)
-    kept.keep(three, batch)
-    assert kept.take(three, 3) is None
-    assert kept.take(three, 8) is None
-    assert kept.take(three, 5) == batch
+    rest, half = rest_of(three, 4)
+    kept.keep(three, KAFKA, rest, half + 10)
+    other = CountingPartition(three)
+    other.partition_id = three.partition_id + 1
+    assert kept.take(other, 6) is None
     assert kept.take(three, 5) is None
+    assert kept.take(three, 7) is None
+    assert kept.take(three, 6) == Rest(6, 8, rest.body[half:], len(rest.body))
+    assert kept.take(three, 6) is None
 
 
 async def test_one_of_much_memory_is_not_kept(broker):
     partition = await make_partition(broker)
     await append(broker, partition, "kafka", [bytes(CUT_READ_BYTES_MAX)])
     kept = CutBatches()
-    (large,) = partition.read_warm(0, 1)
-    kept.keep(partition, large)
+    rest, _ = rest_of(partition, 0)
+    kept.keep(partition, KAFKA, rest, 10)
     assert kept.take(partition, 0) is None
 
 
 async def test_few_are_kept(three):
     kept = CutBatches()
-    (batch, *_) = three.read_warm(4, 1)
+    rest, half = rest_of(three, 4)
     for _ in range(CUT_BATCHES_MAX + 3):
-        kept.keep(three, batch)
-    found = [kept.take(three, 5) for _ in range(CUT_BATCHES_MAX + 1)]
-    assert found == [batch] * CUT_BATCHES_MAX + [None]
+        kept.keep(three, KAFKA, rest, half)
+    found = [kept.take(three, 6) is not None for _ in range(CUT_BATCHES_MAX + 1)]
+    assert found == [True] * CUT_BATCHES_MAX + [False]
 
 
 async def test_nothing_below_the_log_start_or_of_a_deleted_partition_is_given(three):
     kept = CutBatches()
-    (batch, *_) = three.read_warm(4, 1)
-    kept.keep(three, batch)
+    rest, half = rest_of(three, 4)
+    kept.keep(three, KAFKA, rest, half)
+    three.log.log_start_offset = 7
+    assert kept.take(three, 6) is None
     three.log.log_start_offset = 6
-    assert kept.take(three, 5) is None
-    assert kept.take(three, 6) == batch
-    kept.keep(three, batch)
+    assert kept.take(three, 6) is not None
+    kept.keep(three, KAFKA, rest, half)
     three.remove()
     with pytest.raises(TopicNotFound):
         kept.take(three, 6)
@@ -99,8 +109,8 @@ class Compacted(CountingPartition):
 
 async def test_what_compaction_may_change_is_not_kept(three):
     kept = CutBatches()
-    (batch, *_) = three.read_warm(4, 1)
-    kept.keep(Compacted(three), batch)
-    assert kept.take(three, 5) is None
-    kept.keep(three, batch)
-    assert kept.take(Compacted(three), 5) is None
+    rest, half = rest_of(three, 4)
+    kept.keep(Compacted(three), KAFKA, rest, half)
+    assert kept.take(three, 6) is None
+    kept.keep(three, KAFKA, rest, half)
+    assert kept.take(Compacted(three), 6) is None

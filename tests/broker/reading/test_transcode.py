@@ -62,6 +62,17 @@ async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition)
     assert result.as_stored
 
 
+async def test_a_read_gives_no_more_parts_than_one_answer_may_have(broker, partition, monkeypatch):
+    monkeypatch.setattr("broker.reading.reader.READ_PARTS_MAX", 3)
+    monkeypatch.setattr("broker.reading.transcode.READ_PARTS_MAX", 3)
+    for _ in range(5):
+        await append(broker, partition, "kafka", [b"a", b"b"])
+    first = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    assert (len(first.parts), first.record_count, first.next_offset) == (3, 6, 6)
+    second = await read_as(partition, KAFKA, 6, bytes_max=ALL)
+    assert (len(second.parts), second.record_count, second.next_offset) == (2, 4, 10)
+
+
 async def test_a_read_begins_in_the_middle_of_a_batch_and_stops_at_records_max(broker, partition):
     await append(broker, partition, "iggy", [b"v%d" % number for number in range(10)])
     records, result = await read_values(partition, "iggy", 4, bytes_max=ALL, records_max=3)

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from broker.broker import Broker
-from broker.reading.transcode import ReadResult
+from broker.reading.result import ReadResult
 from protocols.kafka import messages as m
 from protocols.kafka.fetch import _joined
 from storage.codecs.kafka import KAFKA

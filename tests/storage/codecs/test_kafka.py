@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from storage.codecs import compression
 from storage.codecs.api import BatchFlag, Decoded, Prepared
+from storage.codecs.base import BodyCodec
 from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_layout import EQUAL_SET_MIN
 from storage.codecs.kafka_prepare import check_pieces, prepare, stamp
@@ -260,6 +261,22 @@ def test_split_begins_at_the_entry_that_holds_the_offset(codec: int) -> None:
             rest = KAFKA.decode(body[starts[0][1] :], 100, 5).records
             assert [r.offset for r in rest] == list(range(max(offset, 100), 104))
     assert KAFKA.split(body, 100, start_offset=104) == []
+
+
+@pytest.mark.parametrize("codec", [0, *PACK])
+def test_the_last_start_before_a_place_is_that_of_split(codec: int) -> None:
+    sets = [
+        b"".join(entry(n, message(None, b"%d" % n)) for n in range(first, first + 3))
+        for first in (100, 103, 106)
+    ]
+    sets[1] = wrapper(sets[1], codec, 105) if codec else sets[1]
+    body = b"".join(sets)
+    starts = KAFKA.split(body, 100)
+    assert starts[-1][0] == 108
+    for pos in range(len(body)):
+        found = KAFKA.start_before(body, 100, pos)
+        assert found == [start for start in starts if start[1] <= pos][-1]
+        assert found == BodyCodec.start_before(KAFKA, body, 100, pos)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -94,7 +94,7 @@ def test_checked_messages_are_stamped_again(in_python):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_place_of_an_offset_in_sets_sound_and_mutated(seed, in_python):
+def test_places_in_sets_sound_and_mutated(seed, in_python):
     chance = random.Random(seed)
     for _ in range(ROUNDS):
         records = [
@@ -107,6 +107,9 @@ def test_the_place_of_an_offset_in_sets_sound_and_mutated(seed, in_python):
         for offset in range(-1, 42):
             ours = kafka_layout.skip_below(data, offset)
             assert ours == in_python(kafka_layout, kafka_layout.skip_below, data, offset), seed
+        for pos in range(len(data)):
+            ours = kafka_layout.entry_before(data, pos)
+            assert ours == in_python(kafka_layout, kafka_layout.entry_before, data, pos), seed
 
 
 def keyed_entry(chance):

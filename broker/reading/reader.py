@@ -1,0 +1,283 @@
+"""One read of a partition under way: what to ask the log for next, and when the read is over.
+
+What is made of the records is for those who inherit from it to say. Knows formats only through the
+codec interface.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import trio
+
+from broker.errors import BrokerError, UnreadableRecord
+from broker.limits import (
+    DECODE_BYTES_MAX,
+    DECODE_INLINE_BYTES,
+    DECODE_INLINE_RECORDS,
+    DECODE_RECORDS_MAX,
+    DECODE_RECORDS_MIN,
+    READ_BYTES_MAX,
+    READ_BYTES_MIN,
+    READ_FIRST_BYTES,
+    READ_PARTS_MAX,
+    READ_PIECE_BYTES,
+    READ_TURN_BATCHES,
+    WALK_BYTES_MAX,
+)
+from broker.reading.chunks import join_chunks
+from broker.reading.cutting import CutBatches
+from broker.reading.result import ReadResult
+from broker.reading.unopened import Passed, cannot_decode, settle
+from broker.reading.unpacking import run_unpacking
+from broker.steps import Steps
+from broker.threads import run_in_thread
+from storage.codecs.api import BatchFlag, Codec, Decoded, without_frames
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_for
+from storage.errors import BodyError, UnreadableBody
+from storage.log.batch import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+
+
+class Reader(abc.ABC):
+    """One read under way. Subclasses say what is made of the records that were decoded."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        body_format: int,
+        result: ReadResult,
+        bytes_max: int,
+        records_max: int | None,
+    ) -> None:
+        """`body_format` is that of bodies that need no decoding; 0: there is none."""
+        self.result = result
+        self._partition = partition
+        self._format = body_format
+        self._bytes_max = bytes_max
+        self._records_max = records_max
+        self._asked_offset = result.next_offset
+        self._walked_bytes = 0  # stored in other formats
+        self._record_bytes = 0  # of a record that was made for this reader lately
+        self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
+        self._last_bytes = 0  # of the batch that was read last
+        self._ended = False
+        self.fills: CutBatches | None = None  # See `read_steps`.
+        self.in_place = False  # See `read_steps`.
+        self.passed: list[Passed] = []
+
+    def steps(self) -> Steps[None]:
+        """Read until it is over. Raises BrokerError where there is nothing to be given before."""
+        result = self.result
+        self._partition.check_readable(self._asked_offset, self._format)
+        try:
+            while not self.is_full and (yield from self._take_next()):
+                pass  # One after the other, in `_take_next`.
+        except BrokerError:
+            if not result.record_count:
+                raise
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the read is over."""
+        result = self.result
+        if self._ended or self._records_left <= 0:
+            return True
+        if result.record_count:
+            return result.size >= self._bytes_max or len(result.parts) >= READ_PARTS_MAX
+        return self._walked_bytes >= WALK_BYTES_MAX
+
+    @property
+    def bytes_wanted(self) -> int:
+        """Stored bytes to ask the log for next: no more than the records wanted are likely to
+        take.
+        """
+        if self._walked_bytes and not self.result.record_count:
+            return max(self._bytes_max, READ_PIECE_BYTES)
+        room = min(self._bytes_max - self.result.size, self._piece_bytes)
+        if self._records_max is None:
+            return room
+        log = self._partition.log
+        record_bytes = log.size_bytes // max(log.log_end_offset - log.log_start_offset, 1) + 1
+        return min(room, max(self._records_left * record_bytes, READ_BYTES_MIN))
+
+    @property
+    def _records_left(self) -> int:
+        if self._records_max is None:
+            return DECODE_RECORDS_MAX
+        return self._records_max - self.result.record_count
+
+    def _take_next(self) -> Steps[bool]:
+        """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
+        offset, wanted = self.result.next_offset, self.bytes_wanted
+        if self.in_place and self._take_in_place(offset, wanted):
+            return True
+        beyond = None if self.fills is None else self._bytes_beyond(wanted)
+        batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond)
+        if batches is None:
+            batches = yield self._partition.read(offset, wanted, beyond)
+        taken = self._take_whole(batches)
+        for batch in islice(batches, taken, None):
+            if self.is_full:
+                break
+            yield from self._take(batch)
+        if batches:
+            last = batches[-1]
+            self._expect_more_like(last)
+            size = last.file_pos + last.header.stored_bytes - batches[0].file_pos
+            self._learn(len(last.body), size // len(batches) - HEADER_BYTES)
+        if len(batches) >= READ_TURN_BATCHES:
+            yield trio.lowlevel.checkpoint()
+        return bool(batches)
+
+    def _learn(self, last_bytes: int, mean_bytes: int) -> None:
+        """What follows is most likely as large as what was read: the last batch, and all."""
+        self._last_bytes = last_bytes
+        piece = mean_bytes * READ_PARTS_MAX
+        self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
+
+    def _take_in_place(self, offset: int, wanted: int) -> bool:
+        """Add large batches that need not be read; False where none comes first."""
+        run = self._partition.read_in_place(offset, wanted, self._format)
+        if run is None:
+            return False
+        result = self.result
+        result.as_stored = result.as_stored or not result.parts
+        result.add(run.bodies, run.record_count, offset)
+        result.next_offset = run.next_offset
+        self._last_bytes = run.last_bytes
+        if self.fills is None:  # As in `_expect_more_like`.
+            self._ended |= result.size + run.last_bytes > self._bytes_max
+        return True
+
+    def _bytes_beyond(self, wanted: int) -> int:
+        """How far the batch in which so many bytes end reaches beyond them, if all are as large as
+        the last one.
+        """
+        if not self._last_bytes:
+            return 0
+        count = -(-wanted // self._last_bytes)
+        return count * (self._last_bytes + HEADER_BYTES) - wanted
+
+    def _expect_more_like(self, batch: Batch) -> None:
+        """End the read where a batch as large as the last one finds no room: what follows is most
+        likely no smaller, and would be read for nothing.
+        """
+        if batch.header.body_format == self._format and self.result.parts and self.fills is None:
+            self._ended |= self.result.size + len(batch.body) > self._bytes_max
+
+    def _take(self, batch: Batch) -> Steps[None]:
+        """Add what the batch has for this reader, from `next_offset` on."""
+        header = batch.header
+        if header.flags & BatchFlag.GAP:
+            self.result.next_offset = batch.next_offset
+        elif header.body_format == self._format:
+            self._take_stored(batch)
+        else:
+            yield from self._take_foreign(batch)
+
+    def _take_whole(self, batches: Sequence[Batch]) -> int:
+        """Add those of the first batches that need no look at what is in them; how many."""
+        return 0
+
+    @abc.abstractmethod
+    def _take_stored(self, batch: Batch) -> None:
+        """Add what a batch of the reader's own format has."""
+
+    @abc.abstractmethod
+    def _give(self, batch: Batch, decoded: Decoded) -> None:
+        """Add the decoded records that there is room for, and continue behind them."""
+
+    def _take_foreign(self, batch: Batch) -> Steps[None]:
+        self._walked_bytes += len(batch.body)
+        policy = self._partition.log.settings.unreadable_records
+        while self.result.next_offset < batch.next_offset and not self.is_full:
+            decoded = yield from self._decode(batch)
+            passed = settle(policy, batch, decoded)
+            if passed is not None:
+                self.passed.append(passed)
+            if not decoded.records and decoded.failed is None and passed is None:
+                self.result.next_offset = batch.next_offset
+                continue
+            self._give(batch, decoded)
+            if passed is not None and not passed.is_raw and self.result.next_offset >= passed.end:
+                self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
+
+    def _decode(self, batch: Batch) -> Steps[Decoded]:
+        """The next records of a body, whole messages in the place of their last chunks."""
+        try:
+            stored = codec_for(batch.header.body_format)
+        except UnreadableBody as error:
+            return cannot_decode(batch, self.result.next_offset, error)
+        decoded: Decoded = yield self._decode_piece(stored, batch)
+        if batch.header.flags & BatchFlag.CHUNK:
+            yield self._join(stored, batch, decoded)
+        return decoded
+
+    async def _decode_piece(self, stored: Codec, batch: Batch) -> Decoded:
+        """The next piece of a body; in a thread where that takes long, since it may inflate.
+
+        What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
+        with the loop, and holds it up for longer than it works.
+        """
+        is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
+        wanted = self._records_wanted(batch, is_compressed)
+
+        def decode() -> Decoded:
+            return stored.decode(
+                batch.body,
+                batch.base_offset,
+                batch.header.append_us,
+                start_offset=self.result.next_offset,
+                records_max=wanted,
+                bytes_max=DECODE_BYTES_MAX,
+            )
+
+        if is_compressed and len(batch.body) > DECODE_INLINE_BYTES:
+            return await run_unpacking(decode)
+        if len(batch.body) > READ_PIECE_BYTES:
+            return await run_in_thread(decode)
+        await trio.lowlevel.checkpoint()
+        return decode()
+
+    def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
+        """Records of the batch to decode next: as many as are likely to find room."""
+        stored = len(batch.body) // max(batch.header.record_count, 1)
+        room = max(self._bytes_max - self.result.size, 0)
+        wanted = min(room, READ_PIECE_BYTES) // max(stored, self._record_bytes, 1) + 1
+        piece = DECODE_RECORDS_MAX if is_compressed else DECODE_INLINE_RECORDS
+        return min(max(wanted, DECODE_RECORDS_MIN), piece, self._records_left)
+
+    async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
+        """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
+        whole: list[Record] = []
+        for record in decoded.records:
+            if record.chunk is None:
+                whole.append(record)
+                continue
+            try:
+                joined = await join_chunks(self._partition, stored, batch, record)
+            except BodyError as error:
+                decoded.failed, decoded.failed_offset = without_frames(error), record.offset
+                decoded.next_offset = record.offset
+                break
+            if joined is not None:
+                whole.append(joined)
+        decoded.records = whole
+
+    def _refuse(self, offset: int, error: BodyError) -> None:
+        """End the read before a record that cannot be opened, or refuse it if that is the first."""
+        if not self.result.record_count:
+            partition = self._partition
+            place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
+            text = f"{place}: {error}"
+            partition.unreadable.add(self._asked_offset, self._format, text)
+            raise UnreadableRecord(text)
+        self._ended = True
