@@ -111,6 +111,13 @@ class Outbox:
         """Whether nobody will get what is put or answered from now on."""
         return self._broken
 
+    @property
+    def has_room(self) -> bool:
+        """Whether neither what waits for the socket nor for the disk is above its limits."""
+        if self._unsent_bytes > OUTPUT_SHARE_BYTES_MIN and self.over_limit:
+            return False
+        return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
+
     def stalled_s(self, now: float) -> float:
         """For how long the peer has taken next to nothing of what waits for it."""
         return now - self._progress_at if self._flushing else 0.0

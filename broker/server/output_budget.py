@@ -34,6 +34,7 @@ class OutputBudget:
         self.read_ahead: set[ReadAhead] = set()
         self._bytes_max = bytes_max
         self._freed = trio.lowlevel.ParkingLot()
+        self._waiting = 0  # for `_freed`
 
     @property
     def is_short(self) -> bool:
@@ -53,7 +54,7 @@ class OutputBudget:
     def charge(self, size: int) -> None:
         """Count this many more bytes as held; fewer if negative."""
         self.used += size
-        if size < 0 and self._freed and not self.is_spent:
+        if size < 0 and self._waiting and not self.is_spent:
             self._freed.unpark_all()
 
     def drop_read_ahead(self) -> None:
@@ -77,7 +78,11 @@ class OutputBudget:
     async def some_free(self) -> None:
         """Wait while everything is used."""
         while self.is_spent:
-            await self._freed.park()
+            self._waiting += 1
+            try:
+                await self._freed.park()
+            finally:
+                self._waiting -= 1
 
     def allowance(self, wanted: int) -> int:
         """How large an answer that is made at once may be."""

@@ -46,6 +46,7 @@ class BufferPool:
         self._free_max = free_max
         self._free: list[memoryview] = []
         self._freed = trio.lowlevel.ParkingLot()
+        self._waiting = 0  # for `_freed`
 
     @property
     def used(self) -> int:
@@ -59,7 +60,11 @@ class BufferPool:
 
     async def freed(self) -> None:
         """Wait until somebody gives a buffer back."""
-        await self._freed.park()
+        self._waiting += 1
+        try:
+            await self._freed.park()
+        finally:
+            self._waiting -= 1
 
     @property
     def free(self) -> int:
@@ -68,10 +73,12 @@ class BufferPool:
 
     def borrow(self) -> memoryview:
         """A buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large ones are lent."""
-        if self.lent >= self._buffers_max or self.used + RECEIVE_BYTES > self.bytes_max:
+        lent = self.lent + 1
+        used = lent * RECEIVE_BYTES + self.grown_bytes + self.small_bytes
+        if lent > self._buffers_max or used > self.bytes_max:
             self.small_bytes += RECEIVE_BYTES_SMALL
             return memoryview(bytearray(RECEIVE_BYTES_SMALL))
-        self.lent += 1
+        self.lent = lent
         return self._free.pop() if self._free else memoryview(bytearray(RECEIVE_BYTES))
 
     def grow(self, old: memoryview, size: int) -> memoryview:
@@ -99,7 +106,7 @@ class BufferPool:
                 self._free.append(buffer)
         else:
             self._count(size, -1)
-        if self._freed:
+        if self._waiting:  # Asked for each receive: the lot itself answers by a call.
             self._freed.unpark_all()
 
     def _count(self, size: int, change: int) -> None:

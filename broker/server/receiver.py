@@ -160,7 +160,7 @@ class Receiver:
             return waiting
         self._stage = _SETTLING
         waiting, outbox = self._session.turn_ended(), self._outbox
-        if waiting is not None or outbox.over_limit or not outbox.has_answers_room:
+        if waiting is not None or not outbox.has_room:
             return self._settle(waiting)
         if not self._frames_left:
             self._inlet.rest()
@@ -252,20 +252,22 @@ class Receiver:
         handle_run = self._handle_run
         self._frames_left = False
         while True:
-            if self._left < TURN_FRAMES_MAX:
+            is_first = self._left == TURN_FRAMES_MAX
+            if not is_first:
                 self.done = self.begun
+            filled = inlet.filled()
+            if not filled:
+                return None
+            if not is_first:
                 if outbox.over_limit:
                     outbox.flush()
                     if outbox.over_limit:
                         return outbox.drained()
                 if self.stopped:  # Nobody will read the answers.
                     return None
-            filled = inlet.filled()
-            if not filled:
-                return None
-            if self._left < TURN_FRAMES_MAX and self._is_turn_over():
-                self._frames_left = True
-                return None
+                if self._is_turn_over():
+                    self._frames_left = True
+                    return None
             size = frames = 0
             if handle_run is not None:
                 size, frames = handle_run(filled, self._left)

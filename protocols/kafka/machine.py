@@ -53,7 +53,8 @@ class KafkaMachine:
         size = prefix.frame_size(view)
         if size is not None and len(view) >= SIZE.size + KIND.size:
             kind = KIND.unpack_from(view, SIZE.size)
-            _check_kind(kind)
+            if kind not in SERVED:
+                _check_kind(kind)
             if self.needs_login and kind[0] not in LOGIN_KEYS:
                 raise ProtocolError(f"api key {kind[0]} before the login", hint=LOGIN_HINT)
         return size
@@ -97,6 +98,7 @@ def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
 
 
 def _check_kind(kind: tuple[int, ...]) -> None:
+    """Raises ProtocolError where neither a request of this kind is served nor all of its key."""
     if kind not in SERVED and kind[0] != API_VERSIONS_KEY:
         api_key, version = kind
         raise ProtocolError(f"api key {api_key} version {version} is not served")

@@ -113,6 +113,7 @@ class KafkaSession:
         host, port = connection.advertised
         self._login = Login(connection, broker.authentication)
         self._machine = KafkaMachine(options.frame_bytes_max, needs_login=self._login.is_needed)
+        self.frame_size = self._machine.frame_size
         self._connection = connection
         self._outbox = connection.outbox
         self._idle_timeout_s = options.idle_timeout_s
@@ -133,10 +134,6 @@ class KafkaSession:
             for kind, command in COMMANDS.items()
         }
 
-    def frame_size(self, view: memoryview) -> int | None:
-        """Whole size of the next request, None until it is known. Raises ProtocolError."""
-        return self._machine.frame_size(view)
-
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
         """Serve one request; what waits is returned. Raises ProtocolError for what cannot be
         parsed: 0.8 closes then.
@@ -150,7 +147,8 @@ class KafkaSession:
             return begin(self._serve_large(frame))
         result = self._call(request)
         if type(result) is Answer and not result.is_large:
-            self._answer(request, result)
+            parts = machine.encode(request.correlation_id, result.reply)
+            self._send(request, result, parts)
             return None
         return begin(self._finish(request, result, is_large=False))
 
@@ -195,15 +193,11 @@ class KafkaSession:
         answer = yield from step_into(result)
         if answer is None:
             return
-        if not is_large and not answer.is_large:
-            self._answer(request, answer)
-            return
         encode = self._machine.encode
-        parts = yield run_in_thread(encode, request.correlation_id, answer.reply)
-        self._send(request, answer, parts)
-
-    def _answer(self, request: messages.Request, answer: Answer) -> None:
-        parts = self._machine.encode(request.correlation_id, answer.reply)
+        if is_large or answer.is_large:
+            parts = yield run_in_thread(encode, request.correlation_id, answer.reply)
+        else:
+            parts = encode(request.correlation_id, answer.reply)
         self._send(request, answer, parts)
 
     def _send(self, request: messages.Request, answer: Answer, parts: list[Part]) -> None:
