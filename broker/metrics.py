@@ -108,6 +108,9 @@ class Number:
         self.value -= 1
 
 
+Pairs = dict[tuple[str, str], tuple[Number, Number]]
+
+
 class Histogram:
     """Counts of values by size, in seconds."""
 
@@ -140,8 +143,10 @@ class Metrics:
         self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # That count by topic.
-        # What `records_in` counts in, by protocol and topic: it is called for each small request.
-        self._stored: dict[tuple[str, str], tuple[Number, Number]] = {}
+        # What `records_in` and `records_out` count in, by protocol and topic: they are called for
+        # each small request.
+        self._stored: Pairs = {}
+        self._given: Pairs = {}
         # Keys of a topic's numbers, as a set that is in order.
         self._of_topic: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {}
         # Gauges of deleted topics that clients still count down.
@@ -186,6 +191,7 @@ class Metrics:
         """A topic was deleted: or clients that make and delete topics would fill the memory."""
         for protocol in self._protocols:
             self._stored.pop((protocol, topic), None)
+            self._given.pop((protocol, topic), None)
         for key in [key for key in self._left if not self._numbers[key].value]:
             self._forget(key)
         for key in tuple(self._of_topic.get(topic, ())):
@@ -234,23 +240,26 @@ class Metrics:
         """A body was stored; `topic` is the full name."""
         found = self._stored.get((protocol, topic))
         if found is None:
-            found = self._numbers_in(protocol, topic)
+            found = self._pair(self._stored, "in", protocol, topic)
         found[0].value += records
         found[1].value += size
 
-    def _numbers_in(self, protocol: str, topic: str) -> tuple[Number, Number]:
+    def _pair(self, kept: Pairs, way: str, protocol: str, topic: str) -> tuple[Number, Number]:
         found = (
-            self.number("braidlog_records_in", protocol, topic),
-            self.number("braidlog_bytes_in", protocol, topic),
+            self.number(f"braidlog_records_{way}", protocol, topic),
+            self.number(f"braidlog_bytes_{way}", protocol, topic),
         )
         if self.has_topic(topic):
-            self._stored[protocol, topic] = found
+            kept[protocol, topic] = found
         return found
 
     def records_out(self, protocol: str, topic: str, records: int, size: int) -> None:
         """Records were handed to a reader; `topic` is the full name."""
-        self.number("braidlog_records_out", protocol, topic).value += records
-        self.number("braidlog_bytes_out", protocol, topic).value += size
+        found = self._given.get((protocol, topic))
+        if found is None:
+            found = self._pair(self._given, "out", protocol, topic)
+        found[0].value += records
+        found[1].value += size
 
     def left_out(self, protocol: str, topic: str, records: int) -> None:
         """Records were left out for a reader whose protocol cannot carry them."""

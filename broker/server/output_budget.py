@@ -101,12 +101,13 @@ class Reservation:
     def __init__(self, budget: OutputBudget, size: int) -> None:
         self._budget = budget
         self.size = size
-        budget.charge(size)
+        budget.used += size
 
     def keep(self, size: int) -> None:
         """Hold this many bytes from now on."""
-        self._budget.charge(size - self.size)
-        self.size = size
+        if size != self.size:
+            self._budget.charge(size - self.size)
+            self.size = size
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import TYPE_CHECKING, NoReturn
 
 import trio
@@ -75,6 +76,8 @@ class Partition:
     ) -> None:
         """`memory` is the partition's own."""
         self.topic = topic  # As the catalogue knows it.
+        # What its topic is called in figures; one string for all of its partitions.
+        self.figures_name = intern(topic.name.full)
         self.index = index
         self.log = log
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`

@@ -48,7 +48,9 @@ def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
         found.commit(context, taken.next_offset, lazy=True)
     elif taken.count and request.consumer.kind is m.ConsumerKind.GROUP:
         found.polled(context, taken.next_offset)
-    context.broker.metrics.records_out(PROTOCOL, topic.name.full, taken.count, taken.size)
+    context.broker.metrics.records_out(
+        PROTOCOL, found.partition.figures_name, taken.count, taken.size
+    )
     head = r.PolledHead(found.index, current_offset(found.partition), taken.count)
     tail = yield from shown(context, found.partition, taken.parts)
     return Answer([head], tail=tail)

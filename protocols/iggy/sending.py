@@ -122,7 +122,7 @@ def _append(
         append_us=append_us,
     )
     context.broker.metrics.records_in(
-        PROTOCOL, topic.name.full, prepared.info.record_count, len(prepared.body)
+        PROTOCOL, partition.figures_name, prepared.info.record_count, len(prepared.body)
     )
     sent = r.SentInfo(
         names.stream_number(context.broker, topic),

@@ -101,9 +101,10 @@ def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget
     if target.bytes_max < 0:
         raise InvalidRequest(f"{target.bytes_max} bytes asked for")
     offset = target.offset
-    walked = context.walked.get(partition.partition_id)
-    if walked is not None and walked[0] == offset:
-        offset = walked[1]
+    if context.walked:
+        walked = context.walked.get(partition.partition_id)
+        if walked is not None and walked[0] == offset:
+            offset = walked[1]
     return Reading(target, offset, partition)
 
 
@@ -261,6 +262,9 @@ class _Fetching:
                 name = partition.topic.name.full
                 self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             room -= max(result.size, reading.size - before)
+            if room <= 0 and reading.size and not self._gives_whole:
+                reading.full = True
+                return
             # A batch that is no smaller than the last one would be read in vain, but where most of
             # the room is left.
             is_last = result.parts and room < len(result.parts[-1]) and room <= reading.size
@@ -364,11 +368,11 @@ def _settle_all(
 def _settle(context: Context, reading: Reading) -> None:
     """Count what is handed out, and keep how far a fruitless walk came for the next fetch."""
     if reading.size:
-        name = reading.partition.topic.name.full
+        name = reading.partition.figures_name
         context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)
     if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
         context.walked[reading.partition.partition_id] = (reading.target.offset, reading.offset)
-    else:
+    elif context.walked:
         context.walked.pop(reading.partition.partition_id, None)
 
 

@@ -302,7 +302,7 @@ class _Producing:
         if appended.ticket > self._ticket:
             self._ticket = appended.ticket
         context.broker.metrics.records_in(
-            PROTOCOL, partition.topic.name.full, info.record_count, len(body)
+            PROTOCOL, partition.figures_name, info.record_count, len(body)
         )
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)
 

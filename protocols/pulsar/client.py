@@ -19,7 +19,6 @@ from protocols.pulsar.lanes import Lanes
 from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State
 from protocols.pulsar.messages import NO_ENTRY
-from protocols.pulsar.names import figures_name
 from protocols.pulsar.watchers import Watchers
 from storage.codecs.pb.PulsarApi_pb2 import ServerError
 
@@ -139,7 +138,7 @@ class Client:
 
     def producers_on(self, partition: Partition | LiveTopic) -> Number:
         """The number of producers of a partition's topic, for tasks that wait for it to change."""
-        protocol, topic = self.connection.protocol, figures_name(partition)
+        protocol, topic = self.connection.protocol, partition.figures_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:

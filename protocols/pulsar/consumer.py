@@ -15,7 +15,7 @@ from broker.delivery.rates import RateMeter, Rates
 from broker.live.topic import LIVE_ID, LiveTopic
 from protocols.pulsar import messages
 from protocols.pulsar.machine import FRAME_BYTES_MAX
-from protocols.pulsar.names import figures_name, partition_number
+from protocols.pulsar.names import partition_number
 from protocols.pulsar.oversize import pieces
 from storage.codecs.api import Buffer
 
@@ -115,7 +115,7 @@ class PulsarConsumer(Consumer):
             return
         owner.outbox.put(frames(self, self.writer, entries))
         records = sum([entry.record_count for entry in entries])
-        owner.sent(figures_name(dispatcher.partition), records, size)
+        owner.sent(dispatcher.partition.figures_name, records, size)
 
     def takes_more(self) -> bool:
         """Whether the socket takes what is sent; the owner wakes the dispatcher when it does."""

@@ -85,8 +85,3 @@ def resource_of(full: str) -> Resource:
     tenant, namespace, topic = full.removeprefix(PERSISTENT).split("/", 2)
     split = split_partition(topic)
     return Resource.of_topic(TopicName(tenant, namespace, split[0] if split else topic))
-
-
-def figures_name(partition: Partition | LiveTopic) -> str:
-    """What its topic is called in figures: all partitions of a persistent one count as one."""
-    return partition.figures_name if isinstance(partition, LiveTopic) else partition.topic.name.full

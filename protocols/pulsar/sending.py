@@ -149,7 +149,7 @@ class Sending:
                 producer.last_sequence = run.accepted
                 client.broker.metrics.records_in(
                     client.connection.protocol,
-                    producer.partition.topic.name.full,
+                    producer.partition.figures_name,
                     run.info.record_count,
                     size,
                 )

@@ -88,7 +88,8 @@ def read_run(
             view, view_pos = fill(segment, min(SLACK_BYTES, end_pos - pos), pos, at, want)
             start = 0
         header = header_at(segment, view, pos, at, end_pos, start)
-        next_offset, stored_bytes = header.next_offset, header.stored_bytes
+        next_offset = at + header.last_offset_delta + 1
+        stored_bytes = HEADER_BYTES + header.positions_bytes + header.body_bytes
         if next_offset > want.stop:
             break
         if next_offset > want.offset:

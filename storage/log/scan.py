@@ -139,7 +139,7 @@ def header_at(
         raise Fault(segment, file_pos, offset, reason, is_foreign=True)
     if header.base_offset != offset:
         raise Fault(segment, file_pos, offset, f"the batch here begins at {header.base_offset}")
-    if file_pos + header.stored_bytes > end_pos:
+    if file_pos + HEADER_BYTES + header.positions_bytes + header.body_bytes > end_pos:
         raise Fault(segment, file_pos, offset, "the batch goes beyond the end of the file")
     return header
 

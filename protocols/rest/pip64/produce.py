@@ -210,7 +210,7 @@ class Producing:
             append_us=broker.now_us(),
         )
         size = sum(map(len, body))
-        broker.metrics.records_in(PROTOCOL, partition.topic.name.full, len(share.records), size)
+        broker.metrics.records_in(PROTOCOL, partition.figures_name, len(share.records), size)
         return appended.base_offset, appended.ticket
 
 

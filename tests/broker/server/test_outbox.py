@@ -104,8 +104,10 @@ async def test_views_of_pending_answers_may_change_too(sender):
 
 async def test_full_socket_starts_one_flusher_and_back_pressure_holds_until_read(sender, nursery):
     outbox = sender.outbox
+    assert outbox.has_room
     while not outbox.over_limit:
         outbox.put([b"z" * 100_000])
+    assert not outbox.has_room
     assert sender.flushers == 1
     drained = trio.Event()
 
@@ -125,6 +127,7 @@ async def test_answers_room_waits_for_the_disk(sender, nursery):
     for _ in range(ANSWERS_MAX):
         sender.outbox.answer([b"."], 1)
     assert not sender.outbox.has_answers_room
+    assert not sender.outbox.has_room
     roomy = trio.Event()
 
     async def wait():

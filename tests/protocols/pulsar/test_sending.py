@@ -37,9 +37,11 @@ class FakeClient:
         metrics = SimpleNamespace(records_in=lambda *counted: self.stored.append(counted))
         self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics)
         self._end = 100
-        topic = SimpleNamespace(name=SimpleNamespace(full="public/default/t"))
         partition = SimpleNamespace(
-            append=self._append, partition_id=7, topic=topic, appended_ticket=0
+            append=self._append,
+            partition_id=7,
+            figures_name="public/default/t",
+            appended_ticket=0,
         )
         self.producers = {
             number: SimpleNamespace(
