@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Rest:
-    """What is still to be handed out of a stored batch whose offsets have no holes."""
+    """What is still to be handed out of a stored batch."""
 
     offset: int  # of its first record
     next_offset: int  # behind the batch

@@ -131,8 +131,8 @@ class Reader(abc.ABC):
         if batches:
             last = batches[-1]
             self._expect_more_like(last)
-            size = last.file_pos + last.header.stored_bytes - batches[0].file_pos
-            self._learn(len(last.body), size // len(batches) - HEADER_BYTES)
+            size = sum([len(batch.body) for batch in batches])
+            self._learn(len(last.body), size // len(batches))
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
