@@ -16,7 +16,6 @@ from conformance.hostile.attack import Sent, attack
 from conformance.hostile.clearing import clear, prepare
 from conformance.hostile.commands import protocols
 from conformance.hostile.judge import (
-    GROWTH_BYTES_MAX,
     Verdict,
     check_log,
     judged,
@@ -25,7 +24,6 @@ from conformance.hostile.judge import (
 )
 from conformance.hostile.rows import Protocol
 from conformance.hostile.scenarios import (
-    GROWTH_OF,
     LONG,
     LONG_SCENARIOS,
     SCENARIOS,
@@ -119,7 +117,7 @@ def _run_scenarios(
     after: list[int] = []
     for turn in (1, 2):
         for name, scenario in scenarios.items():
-            with judged(broker, GROWTH_OF.get(name, GROWTH_BYTES_MAX)) as verdict:
+            with judged(broker) as verdict:
                 scenario(broker, LONG if is_long else SHORT)
             report.played(f"{name}, pass {turn}", verdict)
         if turn == 2 and is_long:

@@ -37,11 +37,9 @@ class Verdict:
 
 
 @contextmanager
-def judged(broker: RunningBroker, growth_max: int = GROWTH_BYTES_MAX) -> Iterator[Verdict]:
-    """Attack inside; raises AssertionError if anything is not as it was before, but for so much
-    memory.
-    """
-    verdict, logged = Verdict(growth_max=growth_max), log_size(broker)
+def judged(broker: RunningBroker) -> Iterator[Verdict]:
+    """Attack inside; raises AssertionError if anything is not as it was before."""
+    verdict, logged = Verdict(), log_size(broker)
     with Healthy(broker) as healthy:
         verdict.files_before = open_files(broker)
         verdict.memory_before = broker.resident_bytes()

@@ -188,11 +188,6 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-# What a scenario may leave at its first time, if it is more than others may: Python keeps pools of
-# small objects in which one is left, here of 50,000 names that are served at a time.
-GROWTH_OF = {"many names": 150 << 20}
-
-
 # They take a client's patience or a long time: not part of the short form.
 LONG_SCENARIOS: dict[str, Scenario] = {
     "idle consumers": lambda broker, size: idle_consumers(broker, 10 * size.peers),

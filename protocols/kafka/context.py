@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from protocols.kafka.presence import Presence
     from storage.metadata.names import TopicName
 
+# Partitions of which a connection keeps how far a fetch came that found nothing for Kafka.
+WALKED_MAX = 1000
+
 
 @dataclass(slots=True)
 class Answer:
@@ -59,6 +62,16 @@ class Context:
     def client(self) -> Client:
         """The client whose request is being served, as admin tools show it."""
         return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
+
+    def note_walked(self, partition: Partition, asked: int, reached: int) -> None:
+        """Have the next fetch that asks for the same offset go on where there is something left to
+        look at.
+        """
+        walked = self.walked
+        walked.pop(partition.partition_id, None)
+        if len(walked) >= WALKED_MAX:
+            del walked[next(iter(walked))]  # The one of the longest ago.
+        walked[partition.partition_id] = (asked, reached)
 
     def topic(self, name: bytes | None) -> Topic:
         """The topic that a request names, whose action is checked.

@@ -371,7 +371,7 @@ def _settle(context: Context, reading: Reading) -> None:
         name = reading.partition.figures_name
         context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)
     if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
-        context.walked[reading.partition.partition_id] = (reading.target.offset, reading.offset)
+        context.note_walked(reading.partition, reading.target.offset, reading.offset)
     elif context.walked:
         context.walked.pop(reading.partition.partition_id, None)
 

@@ -3,12 +3,16 @@
 Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of later versions.
 """
 
+from functools import lru_cache
+
 from storage.metadata.names import TopicName, kafka_legal, split_partition
 
 PROTOCOL = "kafka"
 NAMESPACE_PARTS = 2  # tenant and namespace
-# Names that a connection need not look at again: most clients use few, in every request.
-NAMES_KEPT_MAX = 1000
+# Names that need no second look, of all connections together: clients have them in every request.
+# A connection that kept its own took 200 KB for a thousand of them.
+NAMES_KEPT_MAX = 10_000
+NAMESPACES_KEPT_MAX = 16  # Listeners seldom serve more.
 
 
 class IllegalName(ValueError):
@@ -42,6 +46,14 @@ class NameSpace:
             self._known.clear()
         found = self._known[name] = TopicName(self.tenant, self.namespace, text)
         return found
+
+
+@lru_cache(NAMESPACES_KEPT_MAX)
+def name_space(path: str) -> NameSpace:
+    """The one of all connections to listeners of that namespace, which share the names that it
+    knows. Raises as `NameSpace`.
+    """
+    return NameSpace(path)
 
 
 def visible(name: TopicName) -> bool:

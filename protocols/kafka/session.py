@@ -33,7 +33,7 @@ from protocols.kafka.large_requests import large_requests
 from protocols.kafka.login import Login
 from protocols.kafka.machine import SIZE, KafkaMachine
 from protocols.kafka.metadata import consumer_metadata, metadata
-from protocols.kafka.names import PROTOCOL, NameSpace
+from protocols.kafka.names import PROTOCOL, name_space
 from protocols.kafka.offsets import list_offsets
 from protocols.kafka.options import KafkaOptions
 from protocols.kafka.presence import Presence
@@ -122,7 +122,7 @@ class KafkaSession:
             broker=broker,
             connection=connection,
             options=options,
-            names=NameSpace(options.namespace),
+            names=name_space(options.namespace),
             groups=groups,
             presence=Presence(connection, groups),
             login=self._login,

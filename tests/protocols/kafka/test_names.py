@@ -2,7 +2,8 @@
 
 import pytest
 
-from protocols.kafka.names import IllegalName, NameSpace, visible
+from protocols.kafka import names
+from protocols.kafka.names import IllegalName, NameSpace, name_space, visible
 from storage.metadata.names import TopicName
 
 NAMES = NameSpace("acme/sales")
@@ -38,3 +39,22 @@ def test_topic_that_kafka_cannot_name_is_hidden(topic: str) -> None:
 def test_listener_serves_one_tenant_and_namespace(path: str) -> None:
     with pytest.raises(ValueError, match="tenant/namespace"):
         NameSpace(path)
+
+
+def test_all_connections_share_the_names_that_are_known() -> None:
+    """Each of 500 connections kept a thousand names of its own: 113 MB."""
+    assert name_space("acme/sales") is name_space("acme/sales")
+    known = name_space("acme/sales").topic_name(b"orders")
+    assert name_space("acme/sales").topic_name(bytes(bytearray(b"orders"))) is known
+    assert name_space("acme/other").topic_name(b"orders") != known
+
+
+def test_few_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "NAMES_KEPT_MAX", 3)
+    space = NameSpace("acme/sales")
+    first = space.topic_name(b"t0")
+    for number in range(1, 4):
+        assert space.topic_name(b"t0") is first
+        space.topic_name(b"t%d" % number)
+    assert space.topic_name(b"t0") is not first
+    assert space.topic_name(b"t0") == first
