@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,19 @@ from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
 from storage.log.batch import HEADER_BYTES
+from storage.log.reading import Trusted
 
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.log.batch import Batch
+
+
+@cache  # A format is one byte.
+def trust_of(body_format: int) -> tuple[Trusted, Trusted]:
+    """What readers who check bodies of that format trust; with the second one, the first batch may
+    come cut.
+    """
+    return Trusted(body_format), Trusted(body_format, may_be_cut=True)
 
 
 class Reader(abc.ABC):
@@ -68,9 +78,11 @@ class Reader(abc.ABC):
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
         self._last_bytes = 0  # of the batch that was read last
+        self._is_placed = False  # Whether large batches were taken in place.
         self._ended = False
         self.fills: CutBatches | None = None  # See `read_steps`.
         self.in_place = False  # See `read_steps`.
+        self.trusted: tuple[Trusted, Trusted] | None = None  # See `trust_of`.
         self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
@@ -119,8 +131,12 @@ class Reader(abc.ABC):
         offset, wanted = self.result.next_offset, self.bytes_wanted
         if self.in_place and self._take_in_place(offset, wanted):
             return True
-        beyond = None if self.fills is None else self._bytes_beyond(wanted)
-        batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond)
+        beyond, may_be_cut = None, False
+        if self.fills is not None:
+            may_be_cut = self._is_placed and wanted == self._bytes_max - self.result.size
+            beyond = 0 if may_be_cut else self._bytes_beyond(wanted)
+        trusted = None if self.trusted is None else self.trusted[may_be_cut]
+        batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond, trusted)
         if batches is None:
             batches = yield self._partition.read(offset, wanted, beyond)
         taken = self._take_whole(batches)
@@ -131,8 +147,8 @@ class Reader(abc.ABC):
         if batches:
             last = batches[-1]
             self._expect_more_like(last)
-            size = sum([len(batch.body) for batch in batches])
-            self._learn(len(last.body), size // len(batches))
+            size = sum([batch.header.body_bytes for batch in batches])
+            self._learn(last.header.body_bytes, size // len(batches))
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
@@ -153,6 +169,7 @@ class Reader(abc.ABC):
         result.add(run.bodies, run.record_count, offset)
         result.next_offset = run.next_offset
         self._last_bytes = run.last_bytes
+        self._is_placed = True
         if self.fills is None:  # As in `_expect_more_like`.
             self._ended |= result.size + run.last_bytes > self._bytes_max
         return True

@@ -17,7 +17,7 @@ import trio
 
 from broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
 from broker.reading.cutting import CutBatches, Rest, cut_body
-from broker.reading.reader import Reader
+from broker.reading.reader import Reader, trust_of
 from broker.reading.result import ReadResult
 from broker.reading.unopened import marked
 from broker.steps import Steps, run
@@ -63,6 +63,7 @@ def read_steps(
     records_max: int | None = None,
     fills: CutBatches | None = None,
     in_place: bool = False,
+    is_checked_by_reader: bool = False,
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
@@ -70,12 +71,15 @@ def read_steps(
     last one cut there; `next_offset` is at or below the first offset of what was cut. It keeps the
     batch that was cut.
 
-    With `in_place` large batches may be given as places in files, to be sent soon.
+    With `in_place` large batches may be given as places in files, to be sent soon. What
+    `is_checked_by_reader` is checked here only once.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     if fills is not None:
         reader.fill_from(fills)
     reader.in_place = in_place and records_max is None and not partition.wants_keys
+    if is_checked_by_reader and not partition.wants_keys:
+        reader.trusted = trust_of(codec.format)
     yield from reader.steps()
     return reader.result
 
@@ -154,11 +158,10 @@ class _FormatReader(Reader):
             header = batch.header
             if header.body_format != body_format or header.base_offset != next_offset:
                 break
-            body = readable(batch.body)
-            left -= len(body)
+            left -= header.body_bytes
             if left < 0:
                 break
-            parts.append(body)
+            parts.append(readable(batch.body))
             count += header.record_count
             next_offset += header.last_offset_delta + 1
         if parts:
@@ -170,6 +173,9 @@ class _FormatReader(Reader):
     def _take_stored(self, batch: Batch) -> None:
         result, count = self.result, batch.header.record_count
         body: Buffer = batch.body
+        if batch.is_cut:
+            self._take_cut(batch)
+            return
         start_offset = max(result.next_offset, batch.base_offset)
         next_offset = batch.next_offset
         records_max = self._records_left if self._records_max is not None else None
@@ -178,6 +184,15 @@ class _FormatReader(Reader):
         else:
             body, count, next_offset = cut_body(self._codec, batch, start_offset, records_max)
         self._add_stored(body, count, (start_offset, next_offset), len(batch.body))
+
+    def _take_cut(self, batch: Batch) -> None:
+        """Add the beginning of a batch, which fills the answer. The next read is most likely to
+        begin with the entry in which it ends.
+        """
+        body, base_offset = batch.body, batch.base_offset
+        offset, body_pos = self._codec.start_before(body, base_offset, len(body))
+        self._partition.log.remember_within(offset, batch, body_pos)
+        self.result.add(body, offset - base_offset, base_offset)
 
     def _add_stored(
         self, body: memoryview, count: int, offsets: tuple[int, int], batch_bytes: int

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from storage.log.batch import Batch
     from storage.log.in_place import PlacedRun
     from storage.log.partition_log import PartitionLog
+    from storage.log.reading import Trusted
     from storage.log.sequences import SequenceTable
     from storage.metadata.catalogue_records import TopicMeta
 
@@ -284,14 +285,21 @@ class Partition:
             raise self._failed(error) from error
 
     def read_warm(
-        self, offset: int, bytes_max: int, beyond_bytes: int | None = None
+        self,
+        offset: int,
+        bytes_max: int,
+        beyond_bytes: int | None = None,
+        trusted: Trusted | None = None,
     ) -> list[Batch] | None:
-        """The same of what is in memory; None where the disk has to be asked."""
+        """The same of what is in memory; None where the disk has to be asked.
+
+        Bodies that are `trusted` are not checked again where they were before.
+        """
         if self.removed:
             raise self._gone()
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
-            return self.log.read(offset, bytes_max, beyond_bytes, wait=False)
+            return self.log.read(offset, bytes_max, beyond_bytes, wait=False, trusted=trusted)
         except storage.errors.WouldBlock:
             return None
         except storage.errors.StorageError as error:

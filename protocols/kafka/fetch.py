@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 BYTES_PER_TURN = 1024 * 1024
 # The fixed cost of a read, as bytes that take the same time.
 READ_COST_BYTES = 64 * 1024
-# For an answer of so many bytes, which is what old clients ask for, large sets go from the file to
-# the socket. A smaller one is copied within the processor's own memory, and costs no more.
-FETCH_IN_PLACE_BYTES_MIN = 1024 * 1024
+# For an answer of so many bytes large sets go from the file to the socket. A smaller one is copied
+# within the processor's own memory, and costs no more.
+FETCH_IN_PLACE_BYTES_MIN = 256 * 1024
 # Partitions that are looked at between two turns of others: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
 # More parts of fewer bytes each are made one.
@@ -253,6 +253,7 @@ class _Fetching:
                 bytes_max=wanted,
                 fills=fills,
                 in_place=self._in_place,
+                is_checked_by_reader=True,
             )
             if not result.parts and result.next_offset == reading.offset:
                 return

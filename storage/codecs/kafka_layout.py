@@ -83,13 +83,17 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
 
 def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
     """Where the last entry of a set begins that does so at or before a place in it, and the offset
-    of the entry before that one, None if there is none.
+    of the entry before that one, None if there is none. The set may be cut, behind the place too.
     """
     step, head = ENTRY.unpack_from, ENTRY.size
-    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
+    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True, True)
     if found:
         places = memoryview(found).cast("q")
         number = bisect_right(places, pos_max) - 1
+        offset, size = step(data, places[number])
+        stop = places[number] + head + size
+        if stop <= pos_max:  # The entry behind the last whole one.
+            return stop, int(offset)
         return (places[number], int(step(data, places[number - 1])[0])) if number > 0 else (0, None)
     pos, end = 0, len(data)
     before: int | None = None

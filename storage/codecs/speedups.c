@@ -377,16 +377,16 @@ static PyObject *entry_key(PyObject *self, PyObject *entry) {
     return found;
 }
 
-/* chain(body, head, least, is_big) -> bytes of an int64 for the start of each entry, or None where they do
- * not end with the body: the walks of storage/spark/decode/kafka.py and plain.py. Each is `head` bytes, the
- * last four of them a size of `least` or more, and as many as that says. */
+/* chain(body, head, least, is_big, is_cut) -> bytes of an int64 for the start of each whole entry, or None where
+ * they do not end with the body, unless it is cut: the walks of storage/spark/decode/kafka.py and plain.py. Each
+ * is `head` bytes, the last four of them a size of `least` or more, and as many as that says. */
 static PyObject *chain(PyObject *self, PyObject *args) {
     Py_buffer body;
     Py_ssize_t head, pos, count;
     unsigned int least;
-    int is_big;
+    int is_big, is_cut = 0;
     PyObject *found = NULL;
-    if (!PyArg_ParseTuple(args, "y*nIp", &body, &head, &least, &is_big))
+    if (!PyArg_ParseTuple(args, "y*nIp|p", &body, &head, &least, &is_big, &is_cut))
         return NULL;
     do { /* First they are counted, then their starts are noted. */
         for (pos = count = 0; head >= 4 && body.len - pos >= head; count++) {
@@ -398,7 +398,7 @@ static PyObject *chain(PyObject *self, PyObject *args) {
                 ((int64_t *)PyBytes_AS_STRING(found))[count] = pos;
             pos += head + more;
         }
-    } while (pos == body.len && found == NULL
+    } while ((is_cut || pos == body.len) && found == NULL
              && (found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t))) != NULL);
     PyBuffer_Release(&body);
     return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);

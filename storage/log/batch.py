@@ -88,6 +88,11 @@ class Batch:
     file_pos: int
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the body is only the beginning of what is stored (`reading.Trusted`)."""
+        return len(self.body) < self.header.body_bytes
+
+    @property
     def base_offset(self) -> int:
         """Offset of the first record."""
         return self.header.base_offset
@@ -234,9 +239,9 @@ def peek(
 
 def unpack_place(
     view: Buffer, salt: int, partition_id: int, base_offset: int, body_format: int
-) -> tuple[int, int, int] | None:
-    """Of the batch expected in these 128 bytes: the offset after it, its records and the bytes of
-    its body, which follows at once.  # hot
+) -> tuple[int, int] | None:
+    """Of the batch expected in these 128 bytes: the offset after it and the bytes of its body,
+    which follows at once.  # hot
 
     None if its header is not good, or it has another format or a positions table.
     """
@@ -248,4 +253,4 @@ def unpack_place(
         return None
     if fields[4] != partition_id or fields[6] != base_offset or fields[2] != body_format:
         return None
-    return base_offset + fields[7] + 1, fields[8], fields[18]
+    return base_offset + fields[7] + 1, fields[18]

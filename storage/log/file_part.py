@@ -74,7 +74,11 @@ class Leases:
 
     def offers(self, file: OpenFile) -> bool:
         """Whether `take` is worth a try."""
-        return self._can_tell and self.count < LEASES_MAX and file.path not in self.lost
+        return self.count < LEASES_MAX and self.trusts(file)
+
+    def trusts(self, file: OpenFile) -> bool:
+        """Whether what was found good in the file is taken to be so while it is in memory."""
+        return self._can_tell and file.path not in self.lost
 
     def take(self, file: OpenFile, size: int, pos: int) -> FileLease | None:
         """A lease on a file that is held; None where these bytes are not all in memory now."""

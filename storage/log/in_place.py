@@ -19,7 +19,7 @@ IN_PLACE_BYTES_MIN = 16 * 1024
 
 # Fewer bytes together are copied: to have the kernel say what is in memory, and a descriptor for as
 # long as they are sent, costs as much.
-IN_PLACE_RUN_BYTES_MIN = 256 * 1024
+IN_PLACE_RUN_BYTES_MIN = 128 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,13 +44,17 @@ class PlacedRun:
     end_pos: int  # behind them in the file
 
 
-def run_in_place(segment: Segment, offset: int, pos: int, want: PlacedWant) -> PlacedRun | None:
-    """Batches from `pos` on, where the one that begins with `offset` is, up to the first that
-    cannot be had in place; None if they are too few.
+def run_in_place(
+    segment: Segment, offset: int, place: tuple[int, int, int], want: PlacedWant
+) -> PlacedRun | None:
+    """Batches from a place on, up to the first that cannot be had in place; None if they are too
+    few. `place` has the first offset of a batch, its position in the file, and where in its body
+    the entry is that begins with `offset`.
 
     All of them are in memory now. The kernel may drop pages before they are sent, when memory is
     short, and some may still be on their way from the disk: sending then waits for it.
     """
+    pos = place[1]
     if want.bytes_max < IN_PLACE_RUN_BYTES_MIN or not segment.leases.offers(segment.file):
         return None
     end_pos = segment.checked_end(pos)
@@ -61,7 +65,7 @@ def run_in_place(segment: Segment, offset: int, pos: int, want: PlacedWant) -> P
     except (FileGone, StorageError):
         return None
     try:
-        return _run(segment, fd, (offset, pos, end_pos), want)
+        return _run(segment, fd, offset, (*place, end_pos), want)
     except OSError:
         return None
     finally:
@@ -69,31 +73,31 @@ def run_in_place(segment: Segment, offset: int, pos: int, want: PlacedWant) -> P
 
 
 def _run(
-    segment: Segment, fd: int, place: tuple[int, int, int], want: PlacedWant
+    segment: Segment, fd: int, first_offset: int, place: tuple[int, int, int, int], want: PlacedWant
 ) -> PlacedRun | None:  # hot: see make bench
-    offset, start_pos, end_pos = place
+    offset, start_pos, skipped, end_pos = place
     leases, path, salt = segment.leases, segment.path, segment.salt
     read_cached = leases.disk.read_cached
     body_format, stop, left = want.body_format, want.stop, want.bytes_max
     places: list[tuple[int, int]] = []
-    pos, records, size = start_pos, 0, 0
+    pos, size = start_pos, 0
     head = memoryview(bytearray(HEADER_BYTES))
     while pos < end_pos and left >= IN_PLACE_BYTES_MIN and len(places) < READ_BATCHES_MAX:
         if read_cached(path, fd, head, pos) < HEADER_BYTES:
             break
         found = unpack_place(head, salt, segment.partition_id, offset, body_format)
-        if found is None or found[0] > stop or not IN_PLACE_BYTES_MIN <= found[2] <= left:
+        if found is None or found[0] > stop or not IN_PLACE_BYTES_MIN <= found[1] <= left + skipped:
             break
-        offset, count, size = found
+        offset, size = found
         pos += HEADER_BYTES
-        places.append((pos, size))
+        places.append((pos + skipped, size - skipped))
         pos += size
-        records += count
-        left -= size
+        left -= size - skipped
+        skipped = 0
     total = want.bytes_max - left
     if total < IN_PLACE_RUN_BYTES_MIN:
         return None
     lease = leases.take(segment.file, pos - start_pos, start_pos)
     if lease is None:
         return None
-    return PlacedRun(FilePart(lease, places, total), records, offset, size, pos)
+    return PlacedRun(FilePart(lease, places, total), offset - first_offset, offset, size, pos)

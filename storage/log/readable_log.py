@@ -13,7 +13,7 @@ from storage.log.compacted_view import CompactedView
 from storage.log.files import FileGone
 from storage.log.in_place import PlacedRun, PlacedWant
 from storage.log.places import place_of_offset
-from storage.log.reading import Want
+from storage.log.reading import Trusted, Want
 from storage.log.recovery import LogIdentity, RecoveryReport
 from storage.log.scan import Fault
 from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
@@ -56,7 +56,13 @@ class ReadableLog:
         return [(one.base_offset, one.last_append_us, one.size) for one in segments]
 
     def read(
-        self, offset: int, bytes_max: int, beyond_bytes: int | None = None, *, wait: bool = True
+        self,
+        offset: int,
+        bytes_max: int,
+        beyond_bytes: int | None = None,
+        *,
+        wait: bool = True,
+        trusted: Trusted | None = None,
     ) -> list[Batch]:
         """Batches from the one that contains `offset`, none beyond the high watermark.
 
@@ -64,7 +70,7 @@ class ReadableLog:
         and there are not too many (`reading.READ_BATCHES_MAX`); [] at the high watermark. With
         `beyond_bytes` the batch in which `bytes_max` ends comes too, which is likely to end so far
         beyond. Batches of format GAP are among them and hold no records. Views are of memory of
-        their own and stay good.
+        their own and stay good. What is `trusted` is not checked again, and may come cut.
         Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
         in memory; LogClosed.
         """
@@ -77,15 +83,17 @@ class ReadableLog:
             if not self._segments.view.segments:
                 raise self.recovery.damages[-1].error()
             try:
-                return self._segments.read(Want(offset, stop, bytes_max, wait, beyond_bytes))
+                want = Want(offset, stop, bytes_max, wait, beyond_bytes, trusted)
+                return self._segments.read(want)
             except Fault as fault:
                 raise fault.damage() from None
             except FileGone:  # Retention took it: the log start is above the offset now.
                 self._check_open()
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
-        """Batches of that format from the one that begins with `offset`, as places in the file
-        that a socket can take them from: they were checked and are in memory.
+        """Batches of that format from the one that begins with `offset`, or has an entry that does
+        so which was remembered, as places in the file that a socket can take them from: they were
+        checked and are in memory.
 
         None where any of that does not hold, they are small, or too few fit `bytes_max`: then
         `read` has them. Waits for nothing, raises nothing.
@@ -94,6 +102,10 @@ class ReadableLog:
         if not self.log_start_offset <= offset < stop or not self._segments.view.segments:
             return None
         return self._segments.read_in_place(offset, PlacedWant(body_format, stop, bytes_max))
+
+    def remember_within(self, offset: int, batch: Batch, body_pos: int) -> None:
+        """Have `read_in_place` find the entry that begins with `offset` in the body of a batch."""
+        self._segments.remember_within(offset, batch, body_pos)
 
     @property
     def view(self) -> CompactedView | None:

@@ -27,6 +27,18 @@ READ_BATCHES_MAX = 2048
 NONE = memoryview(b"")
 
 
+@dataclass(slots=True, frozen=True)
+class Trusted:
+    """Bodies of one format for a reader who checks them: those that this process wrote or found
+    good, and has had in memory since, are not checked again.
+    """
+
+    body_format: int
+    # Whether of the first one only as much may come as there is room for, where there is no room
+    # for all of it: what is cut cannot be checked.
+    may_be_cut: bool = False
+
+
 @dataclass(slots=True)
 class Want:
     """What a read wants: batches that end above `offset`, and none that ends above `stop`."""
@@ -37,14 +49,15 @@ class Want:
     wait: bool = True
     # Not None: the batch in which `bytes_max` ends comes too; it is likely to end so far beyond.
     beyond_bytes: int | None = None
+    trusted: Trusted | None = None
 
 
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
     """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
 
-    The first is returned whatever its size, more while their bodies together fit `bytes_max`, at
-    most READ_BATCHES_MAX; with `beyond_bytes` also the one that does not fit. Where one is not good
-    the read ends before it; the next read raises.
+    The first is returned whatever its size, but see `Trusted`, more while their bodies together fit
+    `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the one that does not fit. Where
+    one is not good the read ends before it; the next read raises.
     Raises: Fault where the first one is not good; WouldBlock; FileGone.
     """
     load_checked(segment)
@@ -78,6 +91,9 @@ def read_run(
     """Put good batches from `place` on into `batches`, up to the first fault.  # hot"""
     at, pos = place
     end_pos, budget = segment.size, want.bytes_max
+    trusted, trusted_end_pos, may_be_cut = want.trusted, pos, False
+    if trusted is not None:
+        trusted_end_pos, may_be_cut = _trusted_end(segment, pos), trusted.may_be_cut
     size = want.bytes_max + SLACK_BYTES + (want.beyond_bytes or 0)
     view, view_pos = fill(segment, min(size, end_pos - pos), pos, at, want)
     while pos < end_pos and at < want.stop:
@@ -96,16 +112,25 @@ def read_run(
             is_last = header.body_bytes > budget
             if batches and is_last and (want.beyond_bytes is None or budget <= 0):
                 break
-            if start + stored_bytes > len(view):
+            is_trusted = (
+                trusted is not None
+                and pos + stored_bytes <= trusted_end_pos
+                and header.body_format == trusted.body_format
+                and at >= want.offset
+            )
+            taken_bytes = stored_bytes
+            if is_trusted and is_last and not batches and may_be_cut:
+                taken_bytes = HEADER_BYTES + budget
+            if start + taken_bytes > len(view):
                 if batches and not is_last:
                     break
                 ahead = 0 if batches else min(want.bytes_max + SLACK_BYTES, end_pos - pos)
-                size = max(stored_bytes, ahead)
-                view, view_pos = fill(segment, size, pos, at, want, size_min=stored_bytes)
+                size = max(taken_bytes, ahead)
+                view, view_pos = fill(segment, size, pos, at, want, size_min=taken_bytes)
                 start = 0
             body_pos = start + HEADER_BYTES
-            content = view[body_pos : start + stored_bytes]
-            if crc32c(content) != header.body_crc:
+            content = view[body_pos : start + taken_bytes]
+            if not is_trusted and crc32c(content) != header.body_crc:
                 raise Fault(segment, pos, at, "body checksum is wrong")
             split = header.positions_bytes
             positions, body = (content[:split], content[split:]) if split else (NONE, content)
@@ -118,6 +143,10 @@ def read_run(
     return batches
 
 
+def _trusted_end(segment: Segment, pos: int) -> int:
+    return segment.checked_end(pos) if segment.leases.trusts(segment.file) else pos
+
+
 def fill(
     segment: Segment, size: int, pos: int, offset: int, want: Want, *, size_min: int = HEADER_BYTES
 ) -> tuple[memoryview, int]:
@@ -125,9 +154,13 @@ def fill(
 
     Raises: WouldBlock, Fault, FileGone.
     """
-    data = read_checked(segment, size, pos, offset, wait=want.wait)
-    if len(data) < min(size_min, size):
-        if not want.wait:
+    try:
+        data = read_checked(segment, size, pos, offset, wait=want.wait)
+        if len(data) < min(size_min, size) and not want.wait:
             raise WouldBlock(segment.path)
+    except WouldBlock:
+        segment.forget_checked()  # What comes from the disk once more is checked once more.
+        raise
+    if len(data) < min(size_min, size):
         raise Fault(segment, pos, offset, "the file ends too early")
     return memoryview(data).toreadonly(), pos

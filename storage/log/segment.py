@@ -314,6 +314,12 @@ class Segment:
             return self.size
         return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
+    def forget_checked(self) -> None:
+        """Know nothing more of the bodies that are there."""
+        self._checked = None
+        if self._appended_from >= 0:
+            self._appended_from = self.size
+
     def note(self, append_us: int, time_us: int) -> None:
         """Note the times of a batch that was written, or found at the end by recovery."""
         if self.max_time_us is None or time_us > self.max_time_us:

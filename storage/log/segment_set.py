@@ -26,6 +26,11 @@ PLACES = 127
 LOADED_INDEXES_MAX = 4
 
 
+# Where a batch is that has some offset: its first offset and file position, and where in its body
+# the entry is that begins with that offset.
+Place = tuple[int, int, int]
+
+
 @dataclass(slots=True, frozen=True)
 class View:
     """The segments at one moment; never changed, only replaced, so that threads may use it."""
@@ -50,7 +55,7 @@ class SegmentSet:
         self.last: Segment
         self.interval_bytes = interval_bytes
         # Made with the first place: most partitions of many are neither read nor written.
-        self._places: list[tuple[int, Segment, int] | None] = []
+        self._places: list[tuple[int, Segment, Place] | None] = []
         self._loaded: list[Segment] = []
         self.show(segments)
 
@@ -78,7 +83,15 @@ class SegmentSet:
         """Note where the batch that begins with `offset` is, or will be."""
         if not self._places:
             self._places = [None] * PLACES
-        self._places[offset % PLACES] = (offset, segment, file_pos)
+        self._places[offset % PLACES] = (offset, segment, (offset, file_pos, 0))
+
+    def remember_within(self, offset: int, batch: Batch, body_pos: int) -> None:
+        """Note where in the body of a batch the entry is that begins with `offset`."""
+        view = self.view
+        if self._places and view.segments:
+            segment = view.segments[view.number_of(offset)]
+            place = (batch.base_offset, batch.file_pos, body_pos)
+            self._places[offset % PLACES] = (offset, segment, place)
 
     def read(self, want: Want) -> list[Batch]:
         """What is wanted, out of the segment that has the offset.
@@ -91,8 +104,10 @@ class SegmentSet:
         if place is None:
             self.note_loaded(segment)
             offset, interval_bytes = want.offset, self.interval_bytes
-            place = place_of_offset(segment, offset, interval_bytes, wait=want.wait)
-        batches = read_batches(segment, place, want)
+            found = place_of_offset(segment, offset, interval_bytes, wait=want.wait)
+        else:
+            found = place[:2]
+        batches = read_batches(segment, found, want)
         if not batches:
             raise Fault(segment, segment.size, want.offset, "the records are missing")
         last = batches[-1]
@@ -103,15 +118,16 @@ class SegmentSet:
         return batches
 
     def read_in_place(self, offset: int, want: PlacedWant) -> PlacedRun | None:
-        """Large batches whose bodies need not be read, from the one that begins with `offset`;
-        often there are none, then `read` has it. Waits for nothing, raises nothing.
+        """Large batches whose bodies need not be read, from the one that begins with `offset`, or
+        has an entry that does so which was remembered; often there are none, then `read` has it.
+        Waits for nothing, raises nothing.
         """
         view = self.view
         segment = view.segments[view.number_of(offset)]
         place = self._known(segment, offset)
         if place is None and offset == segment.base_offset:
-            place = offset, SEGMENT_HEADER_BYTES
-        run = None if place is None else run_in_place(segment, *place, want)
+            place = offset, SEGMENT_HEADER_BYTES, 0
+        run = None if place is None else run_in_place(segment, offset, place, want)
         if run is not None:
             self.remember(run.next_offset, segment, run.end_pos)
         return run
@@ -140,19 +156,21 @@ class SegmentSet:
         return total + sum(one.size - SEGMENT_HEADER_BYTES for one in view.segments[first:last])
 
     def _file_pos(self, segment: Segment, offset: int, otherwise: int) -> int:
-        place = self._known(segment, offset)
-        index = segment.index_in_memory
-        if place is None and index is not None:
+        known, index = self._known(segment, offset), segment.index_in_memory
+        if known is not None:
+            return known[1]
+        if index is not None:
             with suppress(BadIndex):  # The estimate is rougher then.
-                place = index.floor(offset) or (segment.base_offset, SEGMENT_HEADER_BYTES)
-        return otherwise if place is None else place[1]
+                place = index.floor(offset)
+                return SEGMENT_HEADER_BYTES if place is None else place[1]
+        return otherwise
 
-    def _known(self, segment: Segment, offset: int) -> tuple[int, int] | None:
+    def _known(self, segment: Segment, offset: int) -> Place | None:
         if not self._places:
             return None
         known = self._places[offset % PLACES]
         if known is not None and known[0] == offset and known[1] is segment:
-            return offset, known[2]
+            return known[2]
         return None
 
     def note_loaded(self, segment: Segment) -> None:

@@ -47,9 +47,9 @@ class CountingPartition:
     def __getattr__(self, name):
         return getattr(self._partition, name)
 
-    def read_warm(self, offset, bytes_max, beyond_bytes=None):
+    def read_warm(self, offset, bytes_max, *more):
         self.reads += 1
-        return self._partition.read_warm(offset, bytes_max, beyond_bytes)
+        return self._partition.read_warm(offset, bytes_max, *more)
 
 
 async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition):
@@ -364,10 +364,10 @@ async def test_what_lies_before_a_damaged_place_is_given_first(broker, partition
     await append(broker, partition, "kafka", [b"c"])
 
     class Damaged(CountingPartition):
-        def read_warm(self, offset, bytes_max, beyond_bytes=None):
+        def read_warm(self, offset, bytes_max, *more):
             if offset >= 2:
                 raise DamagedLog("offset 2 is damaged")
-            return super().read_warm(offset, bytes_max, beyond_bytes)[:1]
+            return super().read_warm(offset, bytes_max, *more)[:1]
 
     damaged = Damaged(partition)
     result = await read_as(damaged, PULSAR, 0, bytes_max=1 << 24)

@@ -129,13 +129,72 @@ async def test_a_reader_walks_through_everything_in_place(client: Client, watche
     end = await fill(client, message_set, 7)
     with watched.none_left():
         whole = data_of(await fetch_one(client, 0, 1 << 24))
-    for bytes_max in (1 << 21, 5 << 19):
+    for bytes_max in (1 << 18, 300_001, 1 << 21, 5 << 19):
         offset, found = 0, []
         while offset < end:
             entries = parse_set(data_of(await fetch_one(client, offset, bytes_max)))
             found += entries
             offset = entries[-1][0] + 1
         assert found == parse_set(whole)
+    assert watched.sends
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_answers_one_behind_the_other_are_those_that_are_copied(
+    client: Client, watched: Watched, seed: int
+) -> None:
+    """Of any size, so that they end and begin in the middle of sets, messages and heads."""
+    random_ = random.Random(seed)
+    end = await fill(client, message_set, seed)
+    for offset in (0, random_.randrange(end)):
+        while offset < end:
+            bytes_max = random_.choice((1 << 18, random_.randrange(1 << 18, 1 << 19)))
+            given = await fetch_one(client, offset, bytes_max)
+            with watched.none_left():
+                copied = await fetch_one(client, offset, bytes_max)
+            assert data_of(given) == data_of(copied), (offset, bytes_max)
+            offset = parse_set(data_of(given))[-1][0] + random_.choice((1, 1, 1, 2))
+    assert watched.sends > SETS // 4
+    assert watched.leases.count == 0
+
+
+async def test_little_is_read_of_the_set_in_which_an_answer_ends(
+    client: Client, watched: Watched
+) -> None:
+    for _ in range(SETS):
+        await produce_one(client, message_set(*[bytes(1000)] * 127))
+    disk, read = watched.leases.disk, 0
+    offset = 0
+    whole = disk.read_cached
+
+    def counted(path: str, fd: int, into: memoryview, pos: int) -> int:
+        nonlocal read
+        count = whole(path, fd, into, pos)
+        read += count
+        return count
+
+    disk.read_cached = counted  # type: ignore[method-assign]  # Of this disk alone.
+    for number in range(5):
+        fetched = await fetch_one(client, offset, 1 << 18)
+        assert fetched.size == 1 << 18, number
+        offset = parse_set(data_of(fetched))[-1][0] + 1
+    assert read < 5 * 25_000
+
+
+async def test_a_set_larger_than_what_is_read_at_once_fills_the_answer(
+    client: Client, watched: Watched
+) -> None:
+    sets = [message_set(*[bytes(1000)] * count) for count in (200, 200, 900, 900)]
+    for one in sets:
+        await produce_one(client, one)
+    for bytes_max in (1 << 20, (1 << 20) - 1, 3 << 19):
+        for _ in range(2):
+            given = await fetch_one(client, 0, bytes_max)
+            with watched.none_left():
+                copied = await fetch_one(client, 0, bytes_max)
+            assert given.size == bytes_max
+            assert data_of(given) == data_of(copied)
     assert watched.sends
 
 

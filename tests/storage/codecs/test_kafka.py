@@ -277,6 +277,7 @@ def test_the_last_start_before_a_place_is_that_of_split(codec: int) -> None:
         found = KAFKA.start_before(body, 100, pos)
         assert found == [start for start in starts if start[1] <= pos][-1]
         assert found == BodyCodec.start_before(KAFKA, body, 100, pos)
+        assert found == KAFKA.start_before(body[:pos], 100, pos)  # Cut there.
 
 
 @pytest.mark.parametrize("seed", range(40))

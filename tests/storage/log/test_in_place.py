@@ -121,6 +121,55 @@ def test_nothing_is_given_above_the_watermark_or_of_another_format(one):
         assert in_place(one, offset) is None
 
 
+def test_a_run_begins_within_a_batch_where_that_place_was_remembered(one):
+    """Batches of three records, the second one given up to its second record before."""
+    written = bodies(10, 20)
+    one.fill(written, 3)
+    batch = one.log.read(3, 0)[0]
+    one.log.remember_within(4, batch, 1000)
+    run = in_place(one, 4, 2 * LARGE)
+    count = (run.next_offset - 3) // 3
+    assert run.bodies.read() == (b"".join(written[1 : 1 + count]))[1000:]
+    assert run.record_count == run.next_offset - 4
+    assert run.last_bytes == len(written[count])
+    assert in_place(one, 5) is None
+    assert in_place(one, run.next_offset).bodies.read().startswith(written[1 + count])
+    assert one.log.read(4, 0)[0].base_offset == 3  # Who reads gets the whole batch.
+
+
+def test_the_end_of_a_batch_may_be_small_where_a_run_begins_with_it(one):
+    written = bodies(11, 20)
+    one.fill(written, 2)
+    batch = one.log.read(2, 0)[0]
+    one.log.remember_within(3, batch, len(written[1]) - 1)
+    run = in_place(one, 3)
+    assert run.bodies.read(0)[:101] == written[1][-1:] + written[2][:100]
+    one.log.remember_within(3, batch, 1)
+    assert in_place(one, 3, 2 * LARGE).next_offset > 3
+
+
+def test_what_is_left_of_a_batch_may_be_all_that_fits_of_it(one):
+    written = [bytes(3 * LARGE), bytes(IN_PLACE_BYTES_MIN)]
+    one.fill(written, 2)
+    one.log.remember_within(1, one.log.read(0, 0)[0], 2 * LARGE)
+    run = in_place(one, 1, LARGE + IN_PLACE_BYTES_MIN)
+    assert (run.next_offset, run.record_count) == (4, 3)
+    assert len(run.bodies) == LARGE + IN_PLACE_BYTES_MIN
+
+
+def test_a_place_within_a_batch_of_a_segment_that_is_gone_is_forgotten(tmp_path):
+    one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20, retention_bytes=1)
+    one.fill(bodies(12, 60), 2)
+    batch = one.log.read(2, 0)[0]
+    one.log.remember_within(3, batch, 1000)
+    assert in_place(one, 3) is not None
+    one.log.retain(1 << 60)
+    one.commit()
+    assert in_place(one, 3) is None
+    one.log.remember_within(3, batch, 1000)  # By a reader who was slow.
+    assert in_place(one, 3) is None
+
+
 def test_few_bytes_are_not_worth_it(one):
     one.fill(bodies(6, 20))
     one.log.read(0, 0)

@@ -1,0 +1,131 @@
+"""Bodies that were found good before, for readers who check them: not checked again as long as they
+were in memory, and always by everybody else.
+"""
+
+import errno
+import random
+
+import pytest
+
+from storage.errors import DamagedLog, WouldBlock
+from storage.log.in_place import IN_PLACE_BYTES_MIN
+from storage.log.reading import Trusted
+from tests.storage.files_twins import FailingDisk
+from tests.storage.log.logs import FORMAT, OneLog
+
+BODY_BYTES = 2 * IN_PLACE_BYTES_MIN
+
+
+@pytest.fixture
+def one(tmp_path):
+    one = OneLog(tmp_path, FailingDisk())
+    random_ = random.Random(1)
+    one.fill([random_.randbytes(BODY_BYTES) for _ in range(6)], 2)
+    return one
+
+
+def damage(one):
+    """Change bytes of the third batch, offsets 4 and 5, behind everybody's back."""
+    place = one.all_batches()[2].file_pos
+    with open(one.log._segments.last.path, "r+b") as file:
+        file.seek(place + 1000)
+        file.write(b"\0damage\0")
+
+
+def restarted(one):
+    one.stop()
+    return OneLog(one.path, FailingDisk())
+
+
+def trusting(one, offset, body_format=FORMAT):
+    return one.log.read(offset, 1 << 20, wait=False, trusted=Trusted(body_format))
+
+
+def test_what_this_process_wrote_is_not_checked_again(one):
+    damage(one)
+    assert len(trusting(one, 0)) == 6
+    assert b"damage" in bytes(trusting(one, 4)[0].body)
+
+
+def test_readers_who_do_not_check_get_no_wrong_byte(one):
+    damage(one)
+    for _ in range(2):
+        assert len(one.log.read(0, 1 << 20, wait=False)) == 2
+        with pytest.raises(DamagedLog, match="body checksum"):
+            one.log.read(4, 1 << 20, wait=False)
+        trusting(one, 0)
+
+
+def test_what_comes_from_the_disk_again_is_checked_again(one):
+    damage(one)
+    one.files.disk.fail("read_cached", errno.EAGAIN)
+    with pytest.raises(WouldBlock):
+        trusting(one, 0)
+    one.files.disk.heal()
+    assert len(trusting(one, 0)) == 2
+    with pytest.raises(DamagedLog, match="body checksum"):
+        trusting(one, 4)
+    one.fill([b"later"])
+    assert bytes(trusting(one, 6)[-1].body) == b"later"
+
+
+def test_what_was_there_before_the_start_is_checked_once(one):
+    damage(one)
+    one = restarted(one)
+    assert len(trusting(one, 0)) == 2
+
+
+def test_what_was_checked_since_the_start_is_not_checked_again(one):
+    one = restarted(one)
+    assert len(trusting(one, 0)) == 6
+    damage(one)
+    assert b"damage" in bytes(trusting(one, 4)[0].body)
+
+
+def test_bodies_of_other_formats_are_checked(one):
+    damage(one)
+    assert len(trusting(one, 0, FORMAT + 1)) == 2
+
+
+def test_a_batch_that_is_cut_at_its_beginning_is_checked(one):
+    damage(one)
+    with pytest.raises((DamagedLog, WouldBlock)):  # It takes a search through the file.
+        trusting(one, 5)
+
+
+def test_a_file_that_lost_bytes_is_not_trusted(one):
+    damage(one)
+    one.files.leases.lost.add(one.log._segments.last.path)
+    assert len(trusting(one, 0)) == 2
+
+
+def cut(one, offset, bytes_max):
+    trusted = Trusted(FORMAT, may_be_cut=True)
+    return one.log.read(offset, bytes_max, 128, wait=False, trusted=trusted)
+
+
+def test_of_the_first_batch_as_much_comes_as_there_is_room_for(one):
+    whole = one.log.read(4, 0)[0]
+    for bytes_max in (1, 1000, BODY_BYTES - 1):
+        (batch,) = cut(one, 4, bytes_max)
+        assert batch.is_cut
+        assert bytes(batch.body) == bytes(whole.body[:bytes_max])
+        assert (batch.header, batch.file_pos) == (whole.header, whole.file_pos)
+
+
+def test_it_is_whole_where_there_is_room_and_so_are_all_others(one):
+    assert [batch.is_cut for batch in cut(one, 4, BODY_BYTES)] == [False]
+    assert [batch.is_cut for batch in cut(one, 4, BODY_BYTES + 1)] == [False, False]
+
+
+def test_what_is_not_known_to_be_good_is_not_cut(one):
+    damage(one)
+    one = restarted(one)
+    assert [batch.is_cut for batch in cut(one, 0, 1000)] == [False]
+    with pytest.raises(DamagedLog, match="body checksum"):
+        cut(one, 4, 1000)
+    assert not one.log.read(0, 1000, 128, wait=False, trusted=Trusted(FORMAT))[0].is_cut
+
+
+def test_what_begins_before_the_offset_is_not_cut(one):
+    assert not cut(one, 5, 1000)[0].is_cut
