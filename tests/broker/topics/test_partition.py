@@ -128,7 +128,7 @@ class ColdLog:
     partition_id = 1
     threads = ()
 
-    def read(self, offset, bytes_max, beyond_bytes=None, *, wait=True):
+    def read(self, offset, bytes_max, beyond_bytes=None, *, wait=True, trusted=None):
         if not wait:
             raise storage.errors.WouldBlock
         self.threads = (threading.current_thread(),)
