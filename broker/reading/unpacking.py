@@ -13,6 +13,7 @@ import trio
 
 from broker.limits import UNPACKING_THREADS_MAX
 from broker.threads import run_in_thread
+from storage.codecs.compression import taking_turns
 
 T = TypeVar("T")
 
@@ -24,7 +25,12 @@ async def run_unpacking(work: Callable[[], T]) -> T:
 
     Raises what the work raises.
     """
-    return await run_in_thread(work, limiter=unpacking_limiter())
+
+    def in_turns() -> T:
+        with taking_turns():
+            return work()
+
+    return await run_in_thread(in_turns, limiter=unpacking_limiter())
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:

@@ -6,9 +6,11 @@ does gzip, zlib and CRC-32 where it is installed (same streams and values, sever
 
 import mmap
 import struct
+import threading
 import zlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, cast
 
 import cramjam
 import xxhash
@@ -59,12 +61,68 @@ _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY =
 # its sender's word. Below, zeroed memory is three times as quick.
 _LAZY_BYTES_MIN = 4 << 20
 
+# What unpacks to as much is unpacked by one thread at a time, of those that take turns.
+LARGE_BYTES_MIN = 8 << 20
+_PIECE_BYTES = 4 << 20  # of a large deflate stream
+
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_REPEATED, _ZSTD_COMPRESSED = 1, 2  # kinds of blocks; 0 is stored as it is
 _ZSTD_BLOCK_MAX = 128 << 10
 
 _U32_BIG = struct.Struct(">I")
 _U32_LITTLE = struct.Struct("<I")
+
+
+class _Inflater(Protocol):
+    """What zlib.decompressobj gives."""
+
+    eof: bool
+    unconsumed_tail: bytes
+
+    def decompress(self, data: Buffer, max_length: int) -> bytes: ...
+
+
+class _Turns:
+    """Which thread unpacks to many bytes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_thread = threading.local()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """See `taking_turns`."""
+        mine = self._of_thread
+        mine.is_large = False
+        try:
+            yield
+        finally:
+            if mine.is_large:
+                self._lock.release()
+            del mine.is_large
+
+    def wait(self) -> None:
+        """Wait for other threads, where this one takes turns: until the end of its work."""
+        mine = self._of_thread
+        if getattr(mine, "is_large", True):
+            return
+        self._lock.acquire()
+        mine.is_large = True
+
+
+_turns = _Turns()
+
+
+def taking_turns() -> AbstractContextManager[None]:
+    """A context manager, for work in a thread: no other that takes turns as well unpacks to
+    LARGE_BYTES_MIN or more from where this one does so until its end.
+    """
+    return _turns.taken()
+
+
+def sliceable(unpacked: Buffer) -> bytes:
+    """What was unpacked as bytes; many as the pages that they are in, whose slices are bytes."""
+    return cast("bytes", unpacked) if isinstance(unpacked, mmap.mmap) else bytes(unpacked)
 
 
 def gunzip(data: Buffer, size_max: int) -> Buffer:
@@ -74,7 +132,7 @@ def gunzip(data: Buffer, size_max: int) -> Buffer:
         UnreadableBody: not gzip, broken or cut short.
         RecordTooLarge: more than size_max bytes.
     """
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     left = size_max
     for _ in range(GZIP_MEMBERS_MAX):
         part, data = _inflate(data, left, size_max, _GZIP_WINDOW)
@@ -224,11 +282,13 @@ def _lz4_frame(data: Buffer, checked: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[bytes, bytes]:
+def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[Buffer, bytes]:
     """One deflate stream of at most `left` bytes, and what follows it."""
     unpacker = _deflate.decompressobj(window)
     try:
-        part = unpacker.decompress(data, left + 1)
+        part: Buffer = unpacker.decompress(data, min(left + 1, LARGE_BYTES_MIN))
+        if len(part) == LARGE_BYTES_MIN <= left and not unpacker.eof:
+            part = _inflate_large(unpacker, part, left + 1)
     except _DEFLATE_ERRORS as error:
         raise UnreadableBody(f"not a deflate stream: {error}") from error
     if len(part) > left:
@@ -238,7 +298,24 @@ def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[bytes
     return part, unpacker.unused_data
 
 
-def _unzlib(data: Buffer, size: int) -> bytes:
+def _inflate_large(unpacker: _Inflater, begun: Buffer, size_max: int) -> Buffer:
+    """All of a stream that has begun with these bytes, `size_max` at most: in pieces, so that it is
+    in memory once.
+    """
+    _turns.wait()
+    out, pos = mmap.mmap(-1, size_max), len(begun)
+    out[:pos] = begun
+    while pos < size_max and not unpacker.eof:
+        piece = unpacker.decompress(unpacker.unconsumed_tail, min(_PIECE_BYTES, size_max - pos))
+        if not piece:
+            break
+        out[pos : pos + len(piece)] = piece
+        pos += len(piece)
+    out.resize(pos)
+    return cast("Buffer", out)
+
+
+def _unzlib(data: Buffer, size: int) -> Buffer:
     return _inflate(data, size, size, _ZLIB_WINDOW)[0]
 
 
@@ -265,12 +342,17 @@ def _unpack_into(function: Callable[[Buffer, Any], Any], data: Buffer, size: int
 
     What is not written to takes no memory, and an error keeps nothing of it.
     """
+    if size >= LARGE_BYTES_MIN:
+        _turns.wait()
     out = bytearray(size) if size < _LAZY_BYTES_MIN else mmap.mmap(-1, size)
     try:
         count = function(data, out)
     except cramjam.DecompressionError as error:
         del out  # The frame lives as long as the error.
         raise UnreadableBody(f"cannot be unpacked into {size} bytes: {error}") from None
+    if isinstance(out, mmap.mmap) and count:
+        out.resize(count)
+        return cast("Buffer", out)
     return memoryview(out)[:count]
 
 

@@ -22,7 +22,7 @@ from storage.codecs.api import (
     Prepared,
 )
 from storage.codecs.base import BodyCodec, Wanted
-from storage.codecs.compression import INFLATED_BYTES_MAX
+from storage.codecs.compression import INFLATED_BYTES_MAX, sliceable
 from storage.codecs.headers import header_text
 from storage.codecs.kafka_records import RecordsOf, decode_records, kept_records, varint_bytes
 from storage.codecs.record import Record
@@ -217,7 +217,7 @@ class KafkaBatchesCodec(BodyCodec):
         for ref in refs(data):
             following = ref.base_offset + ref.last_offset_delta + 1
             if following > start_offset and not ref.attributes & CONTROL:
-                whole = RecordsOf(bytes(opened(data, ref)), ref.base_offset, append_us)
+                whole = RecordsOf(sliceable(opened(data, ref)), ref.base_offset, append_us)
                 whole.base_ms, whole.count = ref.base_ms, ref.count
                 whole.last_offset_delta = ref.last_offset_delta
                 whole.all_us = us_of(ref.max_ms) if ref.attributes & APPEND_TIME else None
@@ -234,7 +234,7 @@ class KafkaBatchesCodec(BodyCodec):
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in refs(data):
-            unpacked = bytes(opened(data, ref))
+            unpacked = sliceable(opened(data, ref))
             left, count, _ = kept_records(unpacked, ref.base_offset, is_removed)
             if not count:
                 continue

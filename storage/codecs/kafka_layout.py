@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from storage.codecs import compression
 from storage.codecs.api import Buffer
-from storage.codecs.compression import INFLATED_BYTES_MAX
+from storage.codecs.compression import INFLATED_BYTES_MAX, sliceable
 from storage.codecs.quick import SPEEDUPS
 from storage.errors import CorruptBody, UnreadableBody
 
@@ -156,6 +156,6 @@ def count_messages(inner: Buffer) -> int:
 
 def inner_set(data: bytes, pos: int, stop: int) -> bytes:
     """The set within the compressed wrapper at pos."""
-    inner = bytes(open_wrapper(data, pos, stop, INFLATED_BYTES_MAX))
+    inner = sliceable(open_wrapper(data, pos, stop, INFLATED_BYTES_MAX))
     count_messages(inner)  # No message of a damaged set is read, and none is nested.
     return inner
