@@ -9,7 +9,7 @@ from typing import Final
 
 from conformance.cluster.network import LOOPBACK, OUTSIDE, Place
 from conformance.cluster.proxies import BROKERS, Proxies
-from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed, free_port
+from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed, free_ports
 from conformance.server import RunningBroker
 
 PORTS: Final = {"kafka": 9092, "pulsar": 6650, "iggy": 8090, "http": 8080}
@@ -84,13 +84,12 @@ class ClusterBroker(RunningBroker):
         """Where it is to listen, and the settings that tell others of the proxies instead."""
         host = LOOPBACK.host
         listen, settings = {}, []
-        for protocol in PORTS:
-            port = free_port()
-            seen_host, seen_port = proxies.through(OUTSIDE, name, (host, port))
+        *ports, port = free_ports(len(PORTS) + 1)
+        for protocol, port_of_it in zip(PORTS, ports, strict=True):
+            seen_host, seen_port = proxies.through(OUTSIDE, name, (host, port_of_it))
             self._proxied[protocol] = f"{seen_host}:{seen_port}"
-            listen[protocol] = f"{host}:{port}"
+            listen[protocol] = f"{host}:{port_of_it}"
             settings.append(f"listeners.{protocol}.advertised={self._proxied[protocol]}")
-        port = free_port()
         seen_host, seen_port = proxies.through(BROKERS, name, (host, port))
         settings.append(f"cluster.listen={host}:{port}")
         settings.append(f"cluster.advertised={seen_host}:{seen_port}")

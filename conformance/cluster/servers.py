@@ -16,13 +16,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
 from conformance.cluster.network import LOOPBACK, Place
 
 START_S = 60.0
+# A port that was free can be somebody's when the server asks for it: then others are taken.
+START_ATTEMPTS = 5
+PORT_TAKEN = "ddress already in use"
 # SeaweedFS's master waits once to twice so long before it leads alone; 10 s by itself.
 ELECTION_S = 1
 BUCKET = "braidlog"
@@ -38,11 +41,18 @@ class ServerFailed(Exception):
     """A server did not start; the text is the end of its own log."""
 
 
+def free_ports(count: int) -> list[int]:
+    """So many ports of loopback that nobody has now."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:  # All at once: the kernel gives a port that is free again to the next.
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One of them."""
+    return free_ports(1)[0]
 
 
 def postgres_folder() -> Path | None:
@@ -93,9 +103,28 @@ class Server:
         self.folder = folder
         self.place = place
         self.process: subprocess.Popen[bytes] | None = None
+        self._is_known = False  # Whether others know its ports.
+        self.choose_ports()
+
+    def choose_ports(self) -> None:
+        """Take ports that are free now."""
+        raise NotImplementedError
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises ServerFailed."""
+        for left in reversed(range(START_ATTEMPTS)):
+            try:
+                self._start()
+            except ServerFailed:
+                output = (self.folder / "output").read_text(errors="replace")
+                if self._is_known or not left or PORT_TAKEN not in output:
+                    raise
+                self.choose_ports()
+            else:
+                self._is_known = True
+                return
+
+    def _start(self) -> None:
         with open(self.folder / "output", "ab") as output:
             self.process = subprocess.Popen(
                 [*self.entering(), *self.command()],
@@ -170,7 +199,6 @@ class Postgres(Server):
         super().__init__(folder, place)
         self._syncs = syncs
         self._programs = programs
-        self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:  # It refuses to run as root.
             owner = pwd.getpwnam("postgres")
@@ -187,6 +215,9 @@ class Postgres(Server):
                 raise ServerFailed(made.stderr.decode())
             with open(data / "pg_hba.conf", "a") as rules:
                 rules.write("host all all samenet trust\n")
+
+    def choose_ports(self) -> None:
+        self.port = free_port()
 
     @property
     def database(self) -> str:
@@ -238,11 +269,13 @@ class Seaweed(Server):
         super().__init__(folder, place)
         self._volumes = volumes
         folder.mkdir(parents=True, exist_ok=True)
-        self._ports = [free_port() for _ in range(8)]
         key = {"accessKey": "braidlog", "secretKey": "braidlog"}
         users = [{"name": "braidlog", "credentials": [key], "actions": ["Admin"]}]
         users.append({"name": "anonymous", "actions": ["Admin"]})  # To make the bucket.
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
+
+    def choose_ports(self) -> None:
+        self._ports = free_ports(8)
 
     @property
     def port(self) -> int:
