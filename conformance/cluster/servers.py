@@ -113,16 +113,21 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it answers. Raises ServerFailed."""
         for left in reversed(range(START_ATTEMPTS)):
+            said_before = self._output().count(PORT_TAKEN)
             try:
                 self._start()
             except ServerFailed:
-                output = (self.folder / "output").read_text(errors="replace")
-                if self._is_known or not left or PORT_TAKEN not in output:
+                is_taken = self._output().count(PORT_TAKEN) > said_before
+                if self._is_known or not left or not is_taken:
                     raise
                 self.choose_ports()
             else:
                 self._is_known = True
                 return
+
+    def _output(self) -> str:
+        path = self.folder / "output"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def _start(self) -> None:
         with open(self.folder / "output", "ab") as output:
@@ -138,7 +143,7 @@ class Server:
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                tail = (self.folder / "output").read_text(errors="replace")[-2000:]
+                tail = self._output()[-2000:]
                 raise ServerFailed(f"{self.command()[0]} did not start: {tail}")
             time.sleep(0.05)
 

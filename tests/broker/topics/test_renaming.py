@@ -40,6 +40,7 @@ async def filled(broker, name=OLD, partitions=2):
 async def check_kept(broker, name=NEW):
     """What `filled` made is there under the name."""
     topic = broker.topics.get(name)
+    assert {one.figures_name for one in topic.partitions} == {name.full}
     subscription = broker.subscriptions.get(topic, b"billing")
     for partition in topic.partitions:
         assert subscription.position(partition.index) == 1

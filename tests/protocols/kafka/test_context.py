@@ -7,6 +7,9 @@ import pytest
 
 from protocols.kafka import context as contexts
 from protocols.kafka.context import Context
+from protocols.kafka.names import name_space
+from tests.protocols.kafka.frames import Client, fetch
+from tests.protocols.kafka.talk import OpenClient
 
 
 def partition(number: int) -> Any:
@@ -20,3 +23,12 @@ def test_few_fruitless_walks_are_kept_the_latest_ones(monkeypatch: pytest.Monkey
     for number in (1, 2, 1, 3):
         context.note_walked(partition(number), number, 10 * number)
     assert context.walked == {1: (1, 10), 3: (3, 30)}
+
+
+async def test_all_connections_have_their_names_from_one_place(open_client: OpenClient) -> None:
+    name_space.cache_clear()
+    known = name_space("public/default")
+    for name in (b"one", b"two"):
+        client = Client(await open_client("kafka"))
+        await client.call(fetch(name, {0: (0, 100)}))
+    assert set(known._known) == {b"one", b"two"}
