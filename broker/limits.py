@@ -29,6 +29,8 @@ TURN_S_MAX = 0.005
 # One pass over the connections that are ready; then other tasks have their turn. A turn of the loop
 # costs about 20 microseconds: one in a hundred of this.
 PASS_S_MAX = 0.002
+# Answers of a pass leave together when it ends, or after so long: some fifteen small requests.
+HELD_BACK_S = 0.0005
 PASS_SOCKETS_MAX = 256  # Found ready at once; those behind them come next, epoll keeps the order.
 # What costs more than a small request, a piece of one over HTTP, has its turn behind a pass: one
 # for each such time that the pass took. Under full load connections so leave it half of the loop.

@@ -273,7 +273,9 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
                 session = self._listener.open_session(self._broker, self)
-                self._receiver = Receiver(self._sock, self._broker.buffers, self.outbox, session)
+                self._receiver = Receiver(
+                    self._sock, self._broker.buffers, self.outbox, session, self._broker.poller
+                )
                 self._receiver.allowance = self._allowance
                 self._session = session
                 nursery.start_soon(self._keep_time)

@@ -16,7 +16,13 @@ from collections.abc import Callable
 
 import trio
 
-from broker.limits import GIVEN_WAY_FOR_S, GIVEN_WAY_S, PASS_S_MAX, PASS_SOCKETS_MAX
+from broker.limits import (
+    GIVEN_WAY_FOR_S,
+    GIVEN_WAY_S,
+    HELD_BACK_S,
+    PASS_S_MAX,
+    PASS_SOCKETS_MAX,
+)
 from broker.server.loop_clock import LoopClock
 
 Serve = Callable[[], bool]
@@ -39,6 +45,7 @@ class Poller:
         self.in_pass = False
         self.pass_listeners: list[Callable[[], None]] = []
         """Called at the end of each pass; as `serve`, they neither wait nor raise."""
+        self._soon: list[Callable[[], None]] = []
         self._due: dict[int, None] = {}  # descriptors to serve in the next pass, in order
         self._giving_way = trio.lowlevel.ParkingLot()
         self._going = 0  # of those who gave way, who have not had their turn yet
@@ -67,6 +74,13 @@ class Poller:
         self._epoll.unregister(fd)
         if self._rests:  # It may have been the one that was ready: then no pass comes.
             self._let_go(len(self._giving_way))
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call this once, behind those who are served in this pass, or after HELD_BACK_S: for what
+        would hold them up. Within a pass alone; as `serve`, it neither waits nor raises.
+        """
+        assert self.in_pass
+        self._soon.append(call)
 
     async def give_way(self) -> None:
         """Wait for a pass if a client is ready, and for those who wait already.
@@ -149,16 +163,26 @@ class Poller:
         watched, now = self._watched, time.perf_counter
         if len(due) > len(self._own) or not self._own.issuperset(due):
             self._clients_at = begun
-        end = begun + PASS_S_MAX
+        end, soon = begun + PASS_S_MAX, begun + HELD_BACK_S
         waiting = iter(due)
         for fd in waiting:
             serve = watched.get(fd)  # None: somebody ended it since it was found ready.
             if serve is not None and serve():
                 self._due[fd] = None
-            if now() >= end:
+            at = now()
+            if at >= soon:
+                self._call_soon()
+                soon = now() + HELD_BACK_S
+            if at >= end:
                 # The rest comes first in the next pass.
                 self._due = {**dict.fromkeys(waiting), **self._due}
-                return
+                break
+        self._call_soon()
+
+    def _call_soon(self) -> None:
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
 
 
 class _InTheLoop(trio.abc.Instrument):

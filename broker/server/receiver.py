@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 import time
 import types
-from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
@@ -46,10 +46,21 @@ class _Stage(enum.Enum):
 _RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
 
 
+class Passes(Protocol):
+    """Whoever drives many connections (`broker/server/poller.py`)."""
+
+    in_pass: bool
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call once the connections that are ready have had their turn, within a pass alone."""
+
+
 class Receiver:
     """The receiving half of one connection."""
 
-    def __init__(self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session) -> None:
+    def __init__(
+        self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session, passes: Passes
+    ) -> None:
         self._now = trio.lowlevel.current_clock().current_time
         self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
@@ -62,6 +73,7 @@ class Receiver:
         self._inlet = ReceiveBuffer(pool)
         self._outbox = outbox
         self._session = session
+        self._passes = passes
         self._handle_run = session.handle_run if takes_runs(session) else None
         self._frames_left = False  # the last turn left whole frames
         self._emptied = True  # the last receive took all that the socket had
@@ -123,7 +135,10 @@ class Receiver:
             waiting = self._go_on()
 
     def _go_on(self) -> Waiting | None:  # hot: see make bench
-        """Up to what must be awaited next. Output leaves together there, or where the turn ends."""
+        """Up to what must be awaited next. Output leaves together there, or where the turn ends;
+        within a pass soon after that. Sending wakes the client, which then takes the processor, or
+        at least its caches, from those who are still to be served: it waits for them.
+        """
         outbox = self._outbox
         outbox.gathering = True
         try:
@@ -134,7 +149,10 @@ class Receiver:
             return self._serve() if self._stage is _SERVING else None
         finally:
             outbox.gathering = False
-            outbox.flush()
+            if self._passes.in_pass and self._stage is _SETTLING:
+                self._passes.call_soon(outbox.flush)
+            else:
+                outbox.flush()
 
     def _receive_and_serve(self) -> Waiting | None:
         if not self._frames_left:

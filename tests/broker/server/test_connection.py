@@ -2,6 +2,7 @@
 isolation of faults.
 """
 
+import os
 import random
 import struct
 
@@ -60,6 +61,23 @@ async def test_pipelined_frames_are_one_turn_and_share_one_send(bench):
     await client.send_all(framed(b"Ea") * 100)
     assert await receive_exactly(client, 500) == framed(b"a") * 100
     assert session(bench).turns == [100]
+
+
+async def test_answers_leave_when_all_that_are_ready_were_served(bench, monkeypatch):
+    clients = [await bench.connect() for _ in range(3)]
+    sent_bytes = []
+    for session in bench.adapter.sessions:
+
+        def handle(frame, handle=session.handle):
+            sent_bytes.append(sum(one.outbox.sent_bytes for one in bench.connections))
+            return handle(frame)
+
+        monkeypatch.setattr(session, "handle", handle)
+    for client in clients:
+        os.write(client.socket.fileno(), framed(b"Ea"))  # Nobody has a turn between them.
+    for client in clients:
+        assert await receive_frame(client) == b"a"
+    assert sent_bytes == [0, 0, 0]
 
 
 async def test_a_turn_is_cut_after_so_many_frames(bench):

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.limits import PASS_S_MAX
+from broker.limits import HELD_BACK_S, PASS_S_MAX
 from broker.server import poller as poller_module
 from broker.server.poller import Poller
 
@@ -140,6 +140,35 @@ async def test_a_long_pass_ends_and_the_rest_comes_first_in_the_next(peers, log,
     first = log[:3]
     assert sorted(first) == ["a", "b", "c"]
     assert log == first * 3
+
+
+def _answers_soon(peers, log, poller):
+    """Each notes that it was served, and once more later in the pass."""
+    for peer in peers:
+        poller.unwatch(peer.ours.fileno())
+
+        def serve(peer=peer):
+            poller.call_soon(lambda: log.append(f"{peer.name} answers"))
+            return peer.serve()
+
+        poller.watch(peer.ours.fileno(), serve)
+        peer.theirs.send(b"x")
+
+
+async def test_what_may_come_soon_comes_when_all_that_are_ready_were_served(peers, log, poller):
+    _answers_soon(peers, log, poller)
+    await wait_all_tasks_blocked()
+    assert sorted(log[:3]) == ["a", "b", "c"]
+    assert log[3:] == [f"{name} answers" for name in log[:3]]
+
+
+async def test_what_may_come_soon_does_not_wait_for_the_end_of_a_long_pass(
+    peers, log, poller, set_clock
+):
+    set_clock(HELD_BACK_S)
+    _answers_soon(peers, log, poller)
+    await wait_all_tasks_blocked()
+    assert log[1::2] == [f"{name} answers" for name in log[::2]]
 
 
 async def test_no_way_is_given_to_sockets_that_are_not_ready(peers, log, poller):
