@@ -90,7 +90,7 @@ class Broker:
         self.metrics = Metrics()
         self.seldom = ThrottledLog()  # for events that clients can cause without end
         self.admission = Admission(self.metrics, self.seldom)
-        self.waiters = Waiters()
+        self.waiters = Waiters(self.poller)
         self.closing = Closing()
         self.dispatchers = Dispatchers(  # of all listeners
             now_us=self.now_us, output=self.output, closing=self.closing

@@ -31,6 +31,8 @@ TURN_S_MAX = 0.005
 PASS_S_MAX = 0.002
 # Answers of a pass leave together when it ends, or after so long: some fifteen small requests.
 HELD_BACK_S = 0.0005
+# Records that come in a pass are delivered at its end for so long; then by tasks, in their turns.
+AT_ONCE_S = 0.0005
 PASS_SOCKETS_MAX = 256  # Found ready at once; those behind them come next, epoll keeps the order.
 # What costs more than a small request, a piece of one over HTTP, has its turn behind a pass: one
 # for each such time that the pass took. Under full load connections so leave it half of the loop.

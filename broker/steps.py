@@ -34,6 +34,18 @@ async def run(steps: Steps[T]) -> T:
     return await _go_on(steps, waiting)
 
 
+def run_now(steps: Steps[T]) -> T | None:  # hot: see make bench
+    """All of it, if nothing has to be awaited; None, and it is given up, where something has."""
+    try:
+        waiting = next(steps)
+    except StopIteration as over:
+        result: T = over.value
+        return result
+    waiting.close()
+    steps.close()
+    return None
+
+
 def step_into(result: T | Steps[T] | Coroutine[Any, Any, T]) -> Steps[T]:
     """A handler's result, in whichever of the three ways it is written: a plain function, one in
     steps, or a coroutine function.

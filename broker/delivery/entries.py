@@ -15,25 +15,20 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from broker.delivery.ack_sets import acked_ranges, wanted_count
-from broker.delivery.holes import taken_out_of
-from broker.errors import CorruptBatch, OffsetOutOfRange, UnreadableRecord
-from broker.limits import DECODE_BYTES_MAX
+from broker.errors import CorruptBatch, OffsetOutOfRange
 from broker.reading.times import search
-from broker.reading.unopened import Passed, cannot_decode, settle
-from broker.reading.unpacking import run_unpacking
+from broker.reading.unopened import cannot_decode
 from storage.codecs import registry
 from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
 from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
 from storage.codecs.pulsar import entries as stored_entries
 from storage.codecs.pulsar_entry import chunk_of, publish_us_of, read_metadata
-from storage.codecs.pulsar_run import records_to_entries
 from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Chunk
 from storage.errors import CorruptBody, UnreadableBody
@@ -41,25 +36,14 @@ from storage.errors import CorruptBody, UnreadableBody
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from storage.log.batch import Batch
-    from storage.log.settings import UnreadableRecords
 
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # Both of MessageId.latest.
 
-FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
-# Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
-# A thread that decodes takes turns with the loop, and holds it up for longer than it works.
-COMPRESSED_INLINE_BYTES_MAX = 512
-PLAIN_INLINE_BYTES_MAX = 256 * 1024
-
 # Operators of a flag class cost a microsecond, which is more than an entry may.
 _CHUNK = int(BatchFlag.CHUNK)
-_COMPRESSED = int(BatchFlag.COMPRESSED)
-_DELAYED = int(BatchFlag.DELAYED)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
-_COMPACTED = int(BatchFlag.COMPACTED)
-_HOLES = _GAP | _MARKER | _COMPACTED
 
 
 @dataclass(slots=True)
@@ -101,20 +85,6 @@ class Entry(msgspec.Struct, gc=False):
         return wanted_count(self.ack_set) if self.ack_set else self.record_count
 
 
-@dataclass(slots=True)
-class EntryRead:
-    """Entries in offset order, and where the next read goes on (past what is no entry)."""
-
-    entries: list[Entry]
-    next_offset: int
-    is_foreign: bool = False  # Some were made of records of another format: few in one read.
-    size: int = 0  # Bytes of the bodies that the entries are in.
-    has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
-    # Of messages that compaction took out of an entry: Java's client passes over such holes by
-    # itself, C++ and what is built on it only where the broker says that they are acknowledged.
-    taken_out: list[tuple[int, int]] = field(default_factory=list)
-
-
 class EntryId(NamedTuple):
     """An id as a client names it, numbers signed; `ack_set` has a bit for each message wanted."""
 
@@ -133,54 +103,11 @@ class CumulativeAck:
     ranges: list[tuple[int, int]]
 
 
-# Reading.
+# What is in a batch.
 
 
-async def read_entries(
-    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
-) -> EntryRead:
-    """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
-
-    `compacted`: out of the compacted view, as far as there is one.
-
-    Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
-    """
-    partition.check_readable(offset, BodyFormat.PULSAR)
-    entries: list[Entry] = []
-    taken_out: list[tuple[int, int]] = []
-    next_offset, is_foreign, size, flags = offset, False, 0, 0
-    policy = partition.log.settings.unreadable_records
-    read = partition.read_compacted if compacted else partition.read
-    for batch in await read(offset, bytes_max):
-        header = batch.header
-        size += len(batch.body)
-        flags |= header.flags
-        if header.flags & _GAP:
-            next_offset = batch.next_offset
-        elif header.body_format == BodyFormat.PULSAR:
-            found = _stored_entries(batch, offset)
-            if header.flags & _COMPACTED:
-                taken_out += await taken_out_of(found)
-            entries += found
-            next_offset = batch.next_offset
-        else:
-            is_foreign = True
-            try:
-                made, next_offset, passed = await _foreign_entries(
-                    batch, offset, policy, have_some=bool(entries)
-                )
-            except UnreadableRecord as error:
-                partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
-                raise
-            entries += made
-            flags |= _GAP if passed is not None else 0
-            if next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
-                break
-    has_holes = bool(flags & _HOLES)
-    return EntryRead(entries, next_offset, is_foreign, size, has_holes, taken_out)
-
-
-def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
+def entries_in(batch: Batch, offset: int) -> list[Entry]:
+    """Entries of a batch that Pulsar stored, from the one that contains `offset` on."""
     body, flags, append_us = batch.body, batch.header.flags, batch.header.append_us
     entries = [
         Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags, 0, (), 0, append_us)
@@ -192,43 +119,7 @@ def _stored_entries(batch: Batch, offset: int) -> list[Entry]:
     return entries
 
 
-async def _foreign_entries(
-    batch: Batch, offset: int, policy: UnreadableRecords, *, have_some: bool
-) -> tuple[list[Entry], int, Passed | None]:
-    """Entries made of the batch's records from `offset` on, where the next read goes on, and what
-    of it could not be opened and was not refused.
-    """
-    is_compressed = batch.header.flags & _COMPRESSED
-    bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
-    make = partial(_make_entries, batch, offset, policy, have_some)
-    return make() if len(batch.body) <= bytes_max else await run_unpacking(make)
-
-
-def _make_entries(
-    batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool
-) -> tuple[list[Entry], int, Passed | None]:
-    start = max(offset, batch.base_offset)
-    decoded = _decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
-    passed = settle(policy, batch, decoded)
-    if decoded.failed is not None and not decoded.records and not have_some:
-        raise UnreadableRecord(f"record {decoded.failed_offset}: {decoded.failed}")
-    bodies = records_to_entries(decoded.records)
-    entries = [
-        Entry(
-            record.offset,
-            1,
-            body,
-            0 if record.deliver_at_us is None else _DELAYED,
-            append_us=record.append_us,
-        )
-        for record, body in zip(decoded.records, bodies, strict=True)
-    ]
-    if decoded.failed is not None and decoded.failed_offset is not None:
-        return entries, decoded.failed_offset, None
-    return entries, max(decoded.next_offset, start + 1), passed
-
-
-def _decoded(
+def decoded(
     batch: Batch,
     start_offset: int = 0,
     records_max: int = RECORDS_MAX,
@@ -325,7 +216,7 @@ async def entry_at_or_before(
     partition: Partition, offset: int, *, compacted: bool = False
 ) -> Span | None:
     """The entry that contains `offset`, else the last one before it; None if there is none below
-    the watermark. `compacted`: of those that `read_entries` gives so.
+    the watermark. `compacted`: of those that `entry_reads.read_entries` gives so.
     """
     read = partition.read_compacted if compacted else partition.read
     below = min(offset, partition.high_watermark - 1)
@@ -379,9 +270,9 @@ def _spans(batch: Batch) -> Sequence[Span]:
     if header.flags & _GAP:
         return ()
     if header.body_format == BodyFormat.PULSAR:
-        entries = _stored_entries(batch, batch.base_offset)
+        entries = entries_in(batch, batch.base_offset)
         return [Span(entry.offset, entry.record_count) for entry in entries]
-    return [Span(record.offset, 1) for record in _decoded(batch).records]
+    return [Span(record.offset, 1) for record in decoded(batch).records]
 
 
 def _is_dense(batch: Batch) -> bool:
@@ -480,12 +371,12 @@ def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:
     if header.flags & _GAP:
         return None
     if header.body_format == BodyFormat.PULSAR:
-        for entry in _stored_entries(batch, batch.base_offset):
+        for entry in entries_in(batch, batch.base_offset):
             publish_us = publish_us_of(entry_metadata(entry.body))
             if (header.append_us if publish_us is None else publish_us) >= time_us:
                 return entry.offset
         return None
-    for record in _decoded(batch).records:
+    for record in decoded(batch).records:
         publish_us = record.append_us if record.publish_us is None else record.publish_us
         if publish_us >= time_us:
             return record.offset

@@ -29,6 +29,7 @@ from broker.delivery.dispatcher import (
     Dispatcher,
 )
 from broker.delivery.entries import Entry, EntryId, Span
+from broker.delivery.entry_reads import EntryRead, read_entries
 from broker.delivery.shares import Shares
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange
@@ -241,13 +242,13 @@ class SharedDispatcher(Dispatcher):
         assert first is not None
         generation = self._generation
         try:
-            read = await ids.read_entries(self.partition, first, self._again_bytes)
+            read = await read_entries(self.partition, first, self._again_bytes)
         except OffsetOutOfRange:
-            read = ids.EntryRead([], first)
+            read = EntryRead([], first)
         except BrokerError as error:
             if not self.partition.removed:
                 self._report(first, error)
-            read = ids.EntryRead([], first)
+            read = EntryRead([], first)
         if generation != self._generation:
             return
         found = [entry for entry in read.entries if entry.offset in self._again]

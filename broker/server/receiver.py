@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -24,6 +24,7 @@ from broker.server.tls import Stream
 
 if TYPE_CHECKING:
     from broker.access.quotas import Allowance
+    from broker.server.poller import Poller
     from storage.codecs.api import Buffer
 
 Waiting = Coroutine[Any, Any, None]
@@ -46,20 +47,11 @@ class _Stage(enum.Enum):
 _RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
 
 
-class Passes(Protocol):
-    """Whoever drives many connections (`broker/server/poller.py`)."""
-
-    in_pass: bool
-
-    def call_soon(self, call: Callable[[], None]) -> None:
-        """Call once the connections that are ready have had their turn, within a pass alone."""
-
-
 class Receiver:
     """The receiving half of one connection."""
 
     def __init__(
-        self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session, passes: Passes
+        self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session, poller: Poller
     ) -> None:
         self._now = trio.lowlevel.current_clock().current_time
         self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
@@ -73,7 +65,7 @@ class Receiver:
         self._inlet = ReceiveBuffer(pool)
         self._outbox = outbox
         self._session = session
-        self._passes = passes
+        self._poller = poller
         self._handle_run = session.handle_run if takes_runs(session) else None
         self._frames_left = False  # the last turn left whole frames
         self._emptied = True  # the last receive took all that the socket had
@@ -149,8 +141,8 @@ class Receiver:
             return self._serve() if self._stage is _SERVING else None
         finally:
             outbox.gathering = False
-            if self._passes.in_pass and self._stage is _SETTLING:
-                self._passes.call_soon(outbox.flush)
+            if self._poller.in_pass and self._stage is _SETTLING:
+                self._poller.call_soon(outbox.flush)
             else:
                 outbox.flush()
 

@@ -28,7 +28,7 @@ from storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
     from broker.commit.storage_errors import Report
-    from broker.commit.waiters import Wait, Waiters
+    from broker.commit.waiters import AtOnce, Wait, Waiters
     from broker.topics.producer_memory import ProducerMemory
     from storage.log.batch import Batch
     from storage.log.in_place import PlacedRun
@@ -344,11 +344,11 @@ class Partition:
         self._calls.report(error)
         return to_broker_error(error, f"{self.topic.name}/{self.index}")
 
-    async def wait_for(self, offset: int) -> None:
+    async def wait_for(self, offset: int, at_once: AtOnce | None = None) -> None:
         """Return when the high watermark is above `offset`, the partition is removed or the
-        broker stops.
+        broker stops. `at_once` as in `Waiters.wait_any`.
         """
-        await self._waiters.wait_any([(self, offset)])
+        await self._waiters.wait_any([(self, offset)], at_once)
 
     def terminate(self) -> None:
         """The topic was terminated: appends raise TopicTerminated from now on."""

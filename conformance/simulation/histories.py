@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from broker import errors
-from broker.delivery.entries import read_entries
+from broker.delivery.entry_reads import read_entries
 from broker.reading.records import read_records
 from broker.reading.transcode import read_as
 from broker.subscriptions.subscriptions import KafkaCommit, Subscription

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.delivery import entries
+from broker.delivery import entries, entry_reads
 from broker.delivery.entries import EntryId
 from broker.delivery.holes import last_batch_index
 from broker.errors import BrokerError, NotAuthorized
@@ -111,7 +111,7 @@ async def _last_id(partition: Partition, *, compacted: bool) -> MessageIdData:
     if span is None:
         return NOTHING
     batch_index = -1
-    read = await entries.read_entries(partition, span.offset, 1, compacted=compacted)
+    read = await entry_reads.read_entries(partition, span.offset, 1, compacted=compacted)
     if read.entries and entries.is_batched(read.entries[0].body):
         batch_index = last_batch_index(read.entries[0])
     number = partition_number(partition)

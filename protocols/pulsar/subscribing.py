@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.access.rights import Action, Resource
-from broker.delivery import entries
+from broker.delivery import entries, entry_reads
 from broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
 from broker.delivery.key_shared import KeySharedDispatcher
 from broker.errors import (
@@ -286,7 +286,7 @@ async def _check_readable(partition: Partition, position: int, *, compacted: boo
     """Refuse clearly, instead of sending nothing, where Pulsar cannot be given the next record."""
     if position < partition.high_watermark:
         try:
-            await entries.read_entries(partition, position, 1, compacted=compacted)
+            await entry_reads.read_entries(partition, position, 1, compacted=compacted)
         except OffsetOutOfRange:
             pass  # Below the log start: delivery begins there.
         except DamagedLog as error:

@@ -1,9 +1,13 @@
 """Waiting for records of one or several partitions."""
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from broker.commit import waiters as waiters_module
 from broker.commit.waiters import Waiters
 
 
@@ -110,3 +114,133 @@ async def test_stopping_wakes_everybody_and_nobody_waits_again(waiters, nursery)
     waiters.stop()
     await returned.wait()
     await waiters.wait_any([(Target(), 0)])
+
+
+# Functions that tasks leave behind.
+
+
+class Passes:
+    """A poller in the middle of a pass, which ends with `end`."""
+
+    def __init__(self):
+        self.in_pass = True
+        self.calls = []
+
+    def call_soon(self, call):
+        self.calls.append(call)
+
+    def end(self):
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+@pytest.fixture
+def passes():
+    return Passes()
+
+
+class Reader:
+    """A task that waits, and what it has left behind: `answers` are what that returns or raises."""
+
+    def __init__(self, waiters, nursery, target, answers):
+        self.waiters, self.target, self.answers = waiters, target, answers
+        self.asked_at = []  # watermarks
+        self.resumed, self.error = trio.Event(), None
+        nursery.start_soon(self.run)
+
+    async def run(self):
+        try:
+            target = self.target
+            await self.waiters.wait_any([(target, target.high_watermark)], self.at_once)
+        except ValueError as error:
+            self.error = error
+        self.resumed.set()
+
+    def at_once(self):
+        self.asked_at.append(self.target.high_watermark)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def come(waiters, passes, target, high_watermark):
+    target.high_watermark = high_watermark
+    waiters.wake(target)
+    passes.end()
+    await wait_all_tasks_blocked()
+
+
+async def test_what_comes_in_a_pass_is_served_at_its_end_without_the_task(passes, nursery):
+    waiters, target = Waiters(passes), Target()
+    reader = Reader(waiters, nursery, target, [3, 5, None])
+    await wait_all_tasks_blocked()
+    target.high_watermark = 3
+    waiters.wake(target)
+    assert reader.asked_at == []
+    passes.end()
+    await come(waiters, passes, target, 3)  # It waits for what is above 3 now.
+    await come(waiters, passes, target, 5)
+    await wait_all_tasks_blocked()
+    assert reader.asked_at == [3, 5] and not reader.resumed.is_set()
+    await come(waiters, passes, target, 6)
+    assert reader.asked_at == [3, 5, 6] and reader.resumed.is_set()
+    assert not target.waits and not len(waiters)
+
+
+async def test_a_task_is_resumed_where_more_has_come_than_was_served(passes, nursery):
+    waiters, target = Waiters(passes), Target()
+    reader = Reader(waiters, nursery, target, [3])
+    await wait_all_tasks_blocked()
+    await come(waiters, passes, target, 4)
+    assert reader.asked_at == [4] and reader.resumed.is_set()
+
+
+@pytest.mark.parametrize("why", ["no pass", "removed", "stopped"])
+async def test_a_task_is_resumed_without_asking_where_that_is_not_the_time(passes, nursery, why):
+    waiters, target = Waiters(passes), Target()
+    reader = Reader(waiters, nursery, target, [])
+    await wait_all_tasks_blocked()
+    passes.in_pass = why != "no pass"
+    target.removed = why == "removed"
+    target.high_watermark = 1
+    waiters.wake(target)
+    if why == "stopped":
+        waiters.stop()
+    passes.end()
+    await reader.resumed.wait()
+    assert reader.asked_at == []
+
+
+async def test_who_is_cancelled_before_the_end_of_the_pass_is_not_asked(passes, nursery):
+    waiters, target = Waiters(passes), Target()
+    async with trio.open_nursery() as inner:
+        reader = Reader(waiters, inner, target, [])
+        await wait_all_tasks_blocked()
+        target.high_watermark = 1
+        waiters.wake(target)
+        inner.cancel_scope.cancel()
+    passes.end()
+    assert reader.asked_at == [] and not target.waits
+
+
+async def test_an_error_is_the_tasks_own_and_others_are_served(passes, nursery):
+    waiters, target = Waiters(passes), Target()
+    readers = [Reader(waiters, nursery, target, [answer]) for answer in (ValueError("a bug"), 1)]
+    await wait_all_tasks_blocked()
+    await come(waiters, passes, target, 1)
+    assert [str(reader.error) for reader in readers] == ["a bug", "None"]
+    assert readers[1].asked_at == [1] and not readers[1].resumed.is_set()
+
+
+async def test_after_some_time_tasks_have_their_turns(passes, nursery, monkeypatch):
+    waiters, target = Waiters(passes), Target()
+    readers = [Reader(waiters, nursery, target, [1]) for _ in range(5)]
+    await wait_all_tasks_blocked()
+    looks = itertools.count(0.0, waiters_module.AT_ONCE_S / 2.5)
+    clock = SimpleNamespace(perf_counter=lambda: next(looks))
+    monkeypatch.setattr(waiters_module, "time", clock)
+    await come(waiters, passes, target, 1)
+    assert [len(reader.asked_at) for reader in readers].count(1) == 2
+    assert [reader.resumed.is_set() for reader in readers].count(True) == 3

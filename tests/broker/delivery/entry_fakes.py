@@ -4,6 +4,7 @@ another format, gaps, markers, chunks. Reads as `broker.partition.Partition` doe
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import ClassVar
 
 import trio
 
@@ -46,7 +47,11 @@ class FakeLog:
 
 @dataclass(eq=False)
 class FakePartition:
-    """`gate` holds reads up, as a slow disk does."""
+    """`gate` holds reads up, as a slow disk does. Where it `is_warm` they need not wait, and what
+    comes is offered to the function that a task has left behind.
+    """
+
+    is_warm: ClassVar[bool] = False
 
     partition_id: int = 7
     index: int = 0
@@ -64,6 +69,9 @@ class FakePartition:
         self.unreadable = UnreadablePlaces()
         self.high_watermark = 0
         self._arrived = trio.lowlevel.ParkingLot()
+        self._at_once = None
+        self._waits_at = -1
+        self.given_at_once = 0  # times that the function gave out what had come
 
     def check_here(self):
         if self.removed:
@@ -109,6 +117,13 @@ class FakePartition:
     def show_all(self):
         """The disk has caught up."""
         self.high_watermark = self.next_offset
+        if self.is_warm and self._at_once is not None and self.high_watermark > self._waits_at:
+            offset = self._at_once()
+            if offset is not None:
+                self.given_at_once += 1
+                self._waits_at = offset
+                if offset >= self.high_watermark:
+                    return
         self._arrived.unpark_all()
 
     def _add(self, body, body_format, covered, count, flags, time_ms, visible):
@@ -136,6 +151,13 @@ class FakePartition:
         await trio.lowlevel.checkpoint()
         if self.gate is not None:
             await self.gate.wait()
+        return self._found(offset, bytes_max)
+
+    def read_warm(self, offset, bytes_max):
+        is_there = self.is_warm and self.gate is None
+        return self._found(offset, bytes_max) if is_there else None
+
+    def _found(self, offset, bytes_max):
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         found, size = [], 0
@@ -147,6 +169,10 @@ class FakePartition:
                 found.append(batch)
         return found
 
-    async def wait_for(self, offset):
-        while self.high_watermark <= offset:
-            await self._arrived.park()
+    async def wait_for(self, offset, at_once=None):
+        self._at_once, self._waits_at = at_once, offset
+        try:
+            while self.high_watermark <= self._waits_at:
+                await self._arrived.park()
+        finally:
+            self._at_once = None

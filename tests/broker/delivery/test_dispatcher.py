@@ -5,12 +5,14 @@ import structlog.testing
 import trio
 
 from broker.delivery import dispatcher as dispatch
-from broker.delivery import entries
+from broker.delivery import entry_reads, pump
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.shared import SharedDispatcher
 from broker.errors import SubscriptionBusy
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
+
+pytestmark = pytest.mark.usefixtures("is_warm")
 
 KINDS = [ExclusiveDispatcher, SharedDispatcher]
 
@@ -57,6 +59,34 @@ async def test_new_entries_go_when_the_watermark_passes_them(kind):
         play.partition.show_all()
         await play.settled()
         assert consumer.offsets == [0]
+
+
+async def test_few_entries_that_come_while_the_pump_waits_go_out_without_it(kind, is_warm):
+    async with stage(kind) as play:
+        consumer = play.join(permits=100)
+        await play.settled()
+        for number in range(1, 4):
+            play.partition.entries(1, 2)
+            assert len(consumer.offsets) == (2 * number if is_warm else 0)
+        assert play.partition.given_at_once == (3 if is_warm else 0)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize("why", ["many", "no permits", "acknowledged", "terminated"])
+async def test_the_pump_looks_itself_where_there_is_more_to_it(kind, monkeypatch, why):
+    monkeypatch.setattr(pump, "AT_ONCE_RECORDS_MAX", 3)
+    async with stage(kind) as play:
+        consumer = play.join(permits=1 if why == "no permits" else 100)
+        await play.settled()
+        if why == "acknowledged":
+            play.cursor.ack([(0, 4)], lazy=True)
+        play.partition.is_terminated = why == "terminated"
+        play.partition.entries(*([1] * (4 if why == "many" else 3)))
+        assert play.partition.given_at_once == 0
+        await play.settled()
+        wanted = {"many": [0, 1, 2, 3], "no permits": [0], "acknowledged": []}
+        assert consumer.offsets == wanted.get(why, [0, 1, 2])
 
 
 async def test_a_turn_ends_at_its_size_and_goes_on_in_the_next(kind, monkeypatch):
@@ -253,13 +283,14 @@ async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):
 class AskedPartition(FakePartition):
     """Remembers how much was asked for."""
 
-    async def read(self, offset, bytes_max):
+    def _found(self, offset, bytes_max):
         self.asked.append(bytes_max)
-        return await super().read(offset, bytes_max)
+        return super()._found(offset, bytes_max)
 
 
 async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, monkeypatch):
-    monkeypatch.setattr(entries, "FOREIGN_RECORDS_MAX", 2)
+    monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 2)
+    monkeypatch.setattr(AskedPartition, "is_warm", False)
     partition = AskedPartition()
     partition.asked = []
     async with stage(kind, partition=partition) as play:
@@ -271,7 +302,7 @@ async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, 
             partition.entries(1)
         await play.settled()
         assert consumer.offsets == list(range(8))
-        most, less = dispatch.READ_AHEAD_BYTES, dispatch.READ_AHEAD_BYTES_FOREIGN
+        most, less = pump.READ_AHEAD_BYTES, pump.READ_AHEAD_BYTES_FOREIGN
         assert partition.asked == [most, less, less, less, most]
 
 
@@ -279,7 +310,7 @@ async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
     """However much lies acknowledged behind one open message."""
     partition = AskedPartition()
     partition.asked = []
-    monkeypatch.setattr(dispatch, "READ_AHEAD_BYTES", 1)
+    monkeypatch.setattr(pump, "READ_AHEAD_BYTES", 1)
     for _ in range(500):
         partition.entries(1)
     async with stage(kind, partition=partition) as play:
@@ -289,6 +320,31 @@ async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
         await play.settled()
         assert consumer.offsets == [0, 200, 499]
         assert len(partition.asked) == 3
+
+
+async def test_what_retention_took_while_the_pump_waited_is_passed_over(kind):
+    async with stage(kind) as play:
+        consumer = play.join(permits=10)
+        await play.settled()
+        for _ in range(4):
+            play.partition.entries(1, visible=False)
+        play.partition.log_start_offset = 2
+        play.partition.show_all()
+        await play.settled()
+        assert consumer.offsets == [2, 3]
+
+
+async def test_what_nobody_can_take_is_not_read(kind):
+    partition = AskedPartition()
+    partition.asked = []
+    async with stage(kind, partition=partition) as play:
+        consumer = play.join(permits=1)
+        await play.settled()
+        for _ in range(3):
+            partition.entries(1)
+            await play.settled()
+        assert consumer.offsets == [0]
+        assert len(partition.asked) == 1
 
 
 async def test_consumer_whose_connection_is_full_is_sent_nothing_until_it_has_room(kind):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.broker import Broker
 from broker.config.settings import load
-from broker.delivery import entries
+from broker.delivery import entries, entry_reads
 from broker.delivery.ack_sets import ack_set_of, acked_ranges
 from broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
 from broker.errors import OffsetOutOfRange, UnreadableRecord
@@ -21,6 +21,8 @@ from storage.codecs.kafka_prepare import prepare
 from storage.codecs.pulsar_entry import read_metadata
 from storage.metadata.names import TopicName
 from tests.broker.delivery.entry_fakes import FakePartition
+
+pytestmark = pytest.mark.usefixtures("is_warm")
 
 LEDGER = 7
 
@@ -48,14 +50,14 @@ def spans_of(read):
 
 
 async def test_reads_entries_of_every_format_and_nothing_in_gaps(mixed):
-    read = await entries.read_entries(mixed, 0, 1 << 20)
+    read = await entry_reads.read_entries(mixed, 0, 1 << 20)
     assert spans_of(read) == SPANS
     assert read.next_offset == 18
 
 
 @pytest.mark.parametrize("offset", range(18))
 async def test_read_begins_with_the_entry_that_contains_or_follows_the_offset(mixed, offset):
-    read = await entries.read_entries(mixed, offset, 1 << 20)
+    read = await entry_reads.read_entries(mixed, offset, 1 << 20)
     assert spans_of(read) == [span for span in SPANS if sum(span) > offset]
 
 
@@ -64,7 +66,7 @@ async def test_read_begins_with_the_entry_that_contains_or_follows_the_offset(mi
 async def test_ids_do_not_depend_on_where_and_how_much_is_read(mixed, start, bytes_max):
     seen, position = [], start
     while position < mixed.high_watermark:
-        read = await entries.read_entries(mixed, position, bytes_max)
+        read = await entry_reads.read_entries(mixed, position, bytes_max)
         assert read.next_offset > position
         seen += spans_of(read)
         position = read.next_offset
@@ -72,28 +74,28 @@ async def test_ids_do_not_depend_on_where_and_how_much_is_read(mixed, start, byt
 
 
 async def test_reads_in_pieces_where_another_format_holds_many_records(monkeypatch):
-    monkeypatch.setattr(entries, "FOREIGN_RECORDS_MAX", 4)
+    monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 4)
     partition = FakePartition()
     partition.records(10)
     partition.records(3)
-    read = await entries.read_entries(partition, 0, 1 << 20)
+    read = await entry_reads.read_entries(partition, 0, 1 << 20)
     assert (len(read.entries), read.next_offset) == (4, 4)
-    read = await entries.read_entries(partition, 9, 1 << 20)
+    read = await entry_reads.read_entries(partition, 9, 1 << 20)
     assert spans_of(read) == [(9, 1), (10, 1), (11, 1), (12, 1)]
 
 
 async def test_large_bodies_of_other_formats_are_made_into_the_same_entries(monkeypatch):
-    monkeypatch.setattr(entries, "PLAIN_INLINE_BYTES_MAX", 0)
+    monkeypatch.setattr(entry_reads, "PLAIN_INLINE_BYTES_MAX", 0)
     partition = FakePartition()
     partition.records(3)
-    assert spans_of(await entries.read_entries(partition, 1, 1 << 20)) == [(1, 1), (2, 1)]
+    assert spans_of(await entry_reads.read_entries(partition, 1, 1 << 20)) == [(1, 1), (2, 1)]
 
 
 async def test_markers_are_for_no_client_but_their_neighbours_are():
     partition = FakePartition()
     partition.entries(1, metadata={"marker_type": 1})
     partition.entries(2, 1, flags=BatchFlag.MARKER)
-    assert spans_of(await entries.read_entries(partition, 0, 1 << 20)) == [(1, 2), (3, 1)]
+    assert spans_of(await entry_reads.read_entries(partition, 0, 1 << 20)) == [(1, 2), (3, 1)]
     assert await entries.entry_at_or_before(partition, 0) is None
 
 
@@ -101,7 +103,7 @@ async def test_nothing_above_the_watermark_is_read():
     partition = FakePartition()
     partition.entries(2)
     partition.entries(1, visible=False)
-    assert spans_of(await entries.read_entries(partition, 0, 1 << 20)) == [(0, 2)]
+    assert spans_of(await entry_reads.read_entries(partition, 0, 1 << 20)) == [(0, 2)]
     assert await entries.last_entry(partition) == Span(0, 2)
 
 
@@ -110,21 +112,21 @@ async def test_record_that_cannot_be_opened_is_not_skipped():
     partition.records(2)
     partition.records(1)
     partition.batches[1].body = memoryview(b"\xff" * 40)
-    read = await entries.read_entries(partition, 0, 1 << 20)
+    read = await entry_reads.read_entries(partition, 0, 1 << 20)
     assert (spans_of(read), read.next_offset) == ([(0, 1), (1, 1)], 2)
     with pytest.raises(UnreadableRecord):
-        await entries.read_entries(partition, 2, 1 << 20)
+        await entry_reads.read_entries(partition, 2, 1 << 20)
 
 
 async def test_body_of_a_format_that_nobody_knows_is_like_one_that_cannot_be_opened():
     partition = FakePartition()
     partition.records(2)
     partition.records(3, keep=[0, 2], body_format=250)
-    read = await entries.read_entries(partition, 0, 1 << 20)
+    read = await entry_reads.read_entries(partition, 0, 1 << 20)
     assert (spans_of(read), read.next_offset) == ([(0, 1), (1, 1)], 2)
     for offset in (2, 4):
         with pytest.raises(UnreadableRecord, match=f"record {offset}: no codec"):
-            await entries.read_entries(partition, offset, 1 << 20)
+            await entry_reads.read_entries(partition, offset, 1 << 20)
     assert (await entries.entry_at_or_before(partition, 4)).offset == 1
     assert await entries.resolve_time(partition, 1) == 5
 
@@ -132,7 +134,7 @@ async def test_body_of_a_format_that_nobody_knows_is_like_one_that_cannot_be_ope
 async def test_read_below_the_log_start_is_out_of_range(mixed):
     mixed.log_start_offset = 4
     with pytest.raises(OffsetOutOfRange):
-        await entries.read_entries(mixed, 3, 1)
+        await entry_reads.read_entries(mixed, 3, 1)
 
 
 # Finding.
@@ -302,7 +304,7 @@ async def test_any_layout_resolves_as_a_plain_list_does(seed):
         sought = await entries.resolve_seek(partition, EntryId(LEDGER, offset))
         assert sought == (after[0] if after else end)
         if offset < end:
-            read = await entries.read_entries(partition, offset, rng.choice([1, 200, 1 << 20]))
+            read = await entry_reads.read_entries(partition, offset, rng.choice([1, 200, 1 << 20]))
             assert spans_of(read)[:1] == [span for span in spans if sum(span) > offset][:1] or (
                 not read.entries and read.next_offset > offset
             )
@@ -339,7 +341,7 @@ async def ids_and_values(partition, start, bytes_max):
     """Entry id and payload of everything from `start` on, read in pieces."""
     found, position = [], start
     while position < partition.high_watermark:
-        read = await entries.read_entries(partition, position, bytes_max)
+        read = await entry_reads.read_entries(partition, position, bytes_max)
         for entry in read.entries:
             _, payload = read_metadata(entry.body, check=True)
             found.append((entry.offset, bytes(entry.body[payload:])))

@@ -10,6 +10,8 @@ from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.errors import SubscriptionBusy
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 
+pytestmark = pytest.mark.usefixtures("is_warm")
+
 
 async def test_second_consumer_is_refused():
     async with stage(ExclusiveDispatcher) as play:

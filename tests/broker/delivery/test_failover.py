@@ -6,6 +6,8 @@ from broker.delivery.failover import DELAY_S, FailoverDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
+pytestmark = pytest.mark.usefixtures("is_warm")
+
 
 @pytest.fixture(autouse=True)
 def time_passes_at_once(autojump_clock):

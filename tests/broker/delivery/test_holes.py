@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.delivery.entries import Entry, read_entries
+from broker.delivery.entries import Entry
+from broker.delivery.entry_reads import read_entries
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.holes import holes_of, holes_within, last_batch_index
 from broker.delivery.shared import SharedDispatcher

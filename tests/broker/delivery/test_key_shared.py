@@ -9,6 +9,8 @@ from broker.delivery.key_shared import KeySharedDispatcher
 from broker.delivery.key_slots import KeyRanges, KeyRing
 from tests.broker.delivery.dispatch_fakes import stage
 
+pytestmark = pytest.mark.usefixtures("is_warm")
+
 
 def keyed(policy=KeyRing, **settings):
     return stage(KeySharedDispatcher, policy=policy(), **settings)

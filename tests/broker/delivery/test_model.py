@@ -18,6 +18,8 @@ from broker.delivery.key_slots import KeyRing
 from broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 
+pytestmark = pytest.mark.usefixtures("is_warm")
+
 KINDS = {
     "exclusive": (ExclusiveDispatcher, {}, 1),
     "failover": (FailoverDispatcher, {}, 4),

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from broker.delivery import delays, returning
-from broker.delivery import dispatcher as dispatch
+from broker.delivery import delays, pump, returning
 from broker.delivery import shared as dispatch_shared
 from broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
+
+pytestmark = pytest.mark.usefixtures("is_warm")
 
 
 async def test_consumers_take_turns(monkeypatch):
@@ -230,7 +231,7 @@ async def test_nack_of_one_piece_brings_the_whole_message_again():
 async def test_against_a_model(seed, monkeypatch):
     """Nothing is lost, nothing is with two, nothing acknowledged comes again, counts are right."""
     rng = random.Random(seed)
-    monkeypatch.setattr(dispatch, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
+    monkeypatch.setattr(pump, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
     monkeypatch.setattr(dispatch_shared, "READ_AGAIN_BYTES", rng.choice([1, 200, 1 << 20]))
     async with stage(SharedDispatcher) as play:
         game = Game(rng, play)
@@ -378,6 +379,32 @@ async def test_delayed_entry_comes_at_its_time_and_holds_up_nobody(autojump_cloc
         play.clock.now_us += 2_000_000
         await play.passed(3)
         assert (consumer.offsets, play.dispatcher.delayed) == ([1, 0], 0)
+
+
+async def test_delayed_entry_that_comes_while_the_pump_waits_comes_at_its_time(autojump_clock):
+    async with stage(SharedDispatcher) as play:
+        consumer = play.join(permits=10)
+        await play.settled()
+        due_ms = play.clock.now_us // 1000 + 100  # Sooner than it looks again by itself.
+        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
+        await play.settled()
+        play.clock.now_us += 100_000
+        await play.passed(0.2)
+        assert consumer.offsets == [0]
+
+
+async def test_no_more_delayed_entries_are_kept_than_may_be_while_the_pump_waits(
+    monkeypatch, autojump_clock
+):
+    monkeypatch.setattr(delays, "DELAYED_MAX", 2)
+    async with stage(SharedDispatcher) as play:
+        play.join(permits=10)
+        await play.settled()
+        due_ms = play.clock.now_us // 1000 + 2000
+        for _ in range(4):
+            play.partition.entries(1, metadata={"deliver_at_time": due_ms})
+            await play.settled()
+        assert play.dispatcher.delayed == 2
 
 
 async def test_delayed_entry_that_another_listener_acknowledged_never_comes(autojump_clock):

@@ -9,7 +9,7 @@ import json
 
 import msgspec
 
-from broker.delivery.entries import read_entries
+from broker.delivery.entry_reads import read_entries
 from broker.reading.records import read_records
 from broker.reading.transcode import read_as
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms

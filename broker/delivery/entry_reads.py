@@ -1,0 +1,148 @@
+"""Reads entries for Pulsar's consumers, and for whoever else wants them as these do.
+
+What Pulsar stored is given as it is; what another protocol stored is made into entries. In steps
+(`broker/steps.py`): most reads wait for nothing. Knows no consumer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.delivery.entries import Entry, decoded, entries_in
+from broker.delivery.holes import taken_out_of
+from broker.errors import UnreadableRecord
+from broker.limits import DECODE_BYTES_MAX
+from broker.reading.unopened import Passed, settle
+from broker.reading.unpacking import run_unpacking
+from broker.steps import Steps, run
+from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.pulsar_run import records_to_entries
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+    from storage.log.batch import Batch
+    from storage.log.settings import UnreadableRecords
+
+FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
+# Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
+# A thread that decodes takes turns with the loop, and holds it up for longer than it works.
+COMPRESSED_INLINE_BYTES_MAX = 512
+PLAIN_INLINE_BYTES_MAX = 256 * 1024
+
+# Operators of a flag class cost a microsecond, which is more than an entry may.
+_COMPRESSED = int(BatchFlag.COMPRESSED)
+_DELAYED = int(BatchFlag.DELAYED)
+_GAP = int(BatchFlag.GAP)
+_COMPACTED = int(BatchFlag.COMPACTED)
+_HOLES = _GAP | int(BatchFlag.MARKER) | _COMPACTED
+
+Made = tuple[list[Entry], int, Passed | None]
+
+
+@dataclass(slots=True)
+class EntryRead:
+    """Entries in offset order, and where the next read goes on (past what is no entry)."""
+
+    entries: list[Entry]
+    next_offset: int
+    is_foreign: bool = False  # Some were made of records of another format: few in one read.
+    size: int = 0  # Bytes of the bodies that the entries are in.
+    has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
+    # Of messages that compaction took out of an entry: Java's client passes over such holes by
+    # itself, C++ and what is built on it only where the broker says that they are acknowledged.
+    taken_out: list[tuple[int, int]] = field(default_factory=list)
+
+
+async def read_entries(
+    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
+) -> EntryRead:
+    """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
+
+    `compacted`: out of the compacted view, as far as there is one.
+
+    Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
+    """
+    return await run(read_steps(partition, offset, bytes_max, compacted=compacted))
+
+
+def read_steps(
+    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
+) -> Steps[EntryRead]:
+    """The same in steps: it waits for what is not in memory, and for a thread that decodes."""
+    partition.check_readable(offset, BodyFormat.PULSAR)
+    batches: list[Batch] | None
+    if compacted:
+        batches = yield partition.read_compacted(offset, bytes_max)
+    else:
+        batches = partition.read_warm(offset, bytes_max)
+        if batches is None:
+            batches = yield partition.read(offset, bytes_max)
+    found = EntryRead([], offset)
+    entries, flags = found.entries, 0
+    policy = partition.log.settings.unreadable_records
+    for batch in batches or ():
+        header = batch.header
+        found.size += len(batch.body)
+        flags |= header.flags
+        if header.flags & _GAP:
+            found.next_offset = batch.next_offset
+        elif header.body_format == BodyFormat.PULSAR:
+            stored = entries_in(batch, offset)
+            if header.flags & _COMPACTED:
+                found.taken_out += yield taken_out_of(stored)
+            entries += stored
+            found.next_offset = batch.next_offset
+        else:
+            found.is_foreign = True
+            try:
+                made, found.next_offset, passed = yield from _foreign_entries(
+                    batch, offset, policy, have_some=bool(entries)
+                )
+            except UnreadableRecord as error:
+                partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
+                raise
+            entries += made
+            flags |= _GAP if passed is not None else 0
+            if found.next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
+                break
+    found.has_holes = bool(flags & _HOLES)
+    return found
+
+
+def _foreign_entries(
+    batch: Batch, offset: int, policy: UnreadableRecords, *, have_some: bool
+) -> Steps[Made]:
+    """Entries made of the batch's records from `offset` on, where the next read goes on, and what
+    of it could not be opened and was not refused.
+    """
+    is_compressed = batch.header.flags & _COMPRESSED
+    bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
+    make = partial(_make_entries, batch, offset, policy, have_some)
+    if len(batch.body) <= bytes_max:
+        return make()
+    made: Made = yield run_unpacking(make)
+    return made
+
+
+def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool) -> Made:
+    start = max(offset, batch.base_offset)
+    found = decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
+    passed = settle(policy, batch, found)
+    if found.failed is not None and not found.records and not have_some:
+        raise UnreadableRecord(f"record {found.failed_offset}: {found.failed}")
+    bodies = records_to_entries(found.records)
+    entries = [
+        Entry(
+            record.offset,
+            1,
+            body,
+            0 if record.deliver_at_us is None else _DELAYED,
+            append_us=record.append_us,
+        )
+        for record, body in zip(found.records, bodies, strict=True)
+    ]
+    if found.failed is not None and found.failed_offset is not None:
+        return entries, found.failed_offset, None
+    return entries, max(found.next_offset, start + 1), passed

@@ -1,0 +1,282 @@
+"""Reads ahead of what is delivered, and waits for more: one pump for each dispatcher.
+
+Its task (`run`) waits for records, permits or room. Few records that come while it waits go out
+without it, in a plain call. Knows what is to be read and where delivery stands, and no consumer.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+import trio
+
+from broker.delivery.cursor import DispatchCursor
+from broker.delivery.entries import Entry
+from broker.delivery.entry_reads import EntryRead, read_entries, read_steps
+from broker.delivery.holes import HOLES_MAX, holes_of
+from broker.delivery.surroundings import Surroundings
+from broker.errors import BrokerError, OffsetOutOfRange
+from broker.steps import run_now
+
+if TYPE_CHECKING:
+    from broker.topics.partition import Partition
+
+log = structlog.get_logger()
+
+READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half the throughput.
+# The same where entries are made of records of another format: more than these are not made at once
+# (`entry_reads.FOREIGN_RECORDS_MAX`), and what is left would be read again.
+READ_AHEAD_BYTES_FOREIGN = 128 * 1024
+# More than these, or one read of that size, go out in a turn of their own.
+AT_ONCE_RECORDS_MAX = 100
+READ_AT_ONCE_BYTES = 64 * 1024
+
+
+class Pump(abc.ABC):
+    """Reads ahead for one subscription of one partition, and has it given out.
+
+    Guarantees: nothing at or above the high watermark is read, and nothing that is acknowledged is
+    given out again. Only `run` waits.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        name: bytes,
+        cursor: DispatchCursor,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        """`name` is the subscription's."""
+        surroundings = surroundings or Surroundings()
+        self.partition = partition
+        self.name = name
+        self.cursor = cursor
+        self.stopped_at: int | None = None  # Where the log cannot be read, or not for Pulsar.
+        self._budget = surroundings.budget
+        self._now_us = surroundings.now_us
+        self._ahead: deque[Entry] = deque()
+        self._ahead_bytes = 0  # Of the pages that they are in.
+        self._read_position = cursor.position
+        self._read_bytes = READ_AHEAD_BYTES
+        self._generation = 0  # Grows when what is being read is no longer wanted.
+        self._is_woken = False
+        self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
+        self._pausing: trio.CancelScope | None = None  # Around its other waits.
+        self._acking = False  # A move of the cursor is our own.
+        self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
+
+    async def run(self) -> None:
+        """Read ahead and give out, until cancelled or the partition is gone."""
+        has_worked = False  # Since its last wait. A turn of the loop costs more than an entry.
+        while not self.partition.removed:
+            can_give = self._can_give()
+            if can_give and has_worked:
+                await trio.lowlevel.checkpoint()
+                can_give = self._can_give()
+            if self.partition.is_terminated:
+                self._tell_end()
+            has_worked = can_give and self._give()
+            if not has_worked and can_give and self._can_read():
+                await self._fill()  # What it read goes out without another turn of the loop.
+                has_worked = True
+                if self._can_give():
+                    self._give()
+            elif not has_worked:
+                await self._pause()
+            self._hold()
+
+    def wake(self) -> None:
+        """Make the pump look again: there are new permits, acknowledgements or room."""
+        self._is_woken = True
+        if self._parked:
+            self._parked.unpark_all()
+        elif self._pausing is not None:
+            self._pausing.cancel()
+
+    def drop_ahead(self) -> None:
+        """Forget what is read ahead, to be read again when somebody can take it."""
+        if self._ahead:
+            self._read_position = self._ahead[0].offset
+            self._ahead.clear()
+
+    def close(self) -> None:
+        """Nobody needs it any more: what it holds goes back to the budget."""
+        self._ahead.clear()
+        self._hold()
+
+    def rewind(self) -> None:
+        """Start again at the first entry that is not acknowledged."""
+        self._generation += 1
+        self._ahead.clear()
+        self._hold()
+        self._read_position = self.cursor.position
+        self.stopped_at = None
+        self.wake()
+
+    def _can_read(self) -> bool:
+        """Whether more may be read ahead."""
+        return self.stopped_at is None and not self._ahead
+
+    async def _fill(self) -> None:
+        """Read ahead, after waiting for records if need be; may return without."""
+        position = self._next_wanted(max(self._read_position, self.cursor.position))
+        if position >= self.partition.high_watermark:
+            await self._pause(position)
+            position = self._next_wanted(max(self._read_position, self.cursor.position))
+            has_more = position < self.partition.high_watermark
+            if not (has_more and self._can_give() and self._can_read()):
+                return
+        read = await self._read(position, self._read_bytes)
+        if read is not None:
+            self._take_in(read, position)
+
+    def _take_in(self, read: EntryRead, position: int) -> None:
+        """Have what was read from `position` on ready to be given out."""
+        has_few = read.has_holes and len(self.cursor.state().acked) < HOLES_MAX
+        if has_few and (holes := holes_of(read, position)):
+            self._pass_holes(holes)
+        self._ahead.extend(read.entries)
+        self._ahead_bytes = read.size
+        self._read_position = read.next_offset
+        self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
+
+    def _give_at_once(self) -> int | None:  # hot: see make bench
+        """Few records have come for which the pump waits: give them out without a turn of the
+        loop. The offset above which the next ones are; None: the pump is to look.
+        """
+        partition = self.partition
+        if partition.is_terminated or not (self._can_give() and self._can_read()):
+            return None
+        position = self._next_wanted(max(self._read_position, self.cursor.position))
+        if partition.high_watermark - position > AT_ONCE_RECORDS_MAX:
+            return None
+        bytes_max = self._budget.may_read(READ_AT_ONCE_BYTES, trio.current_time())
+        try:
+            read = run_now(read_steps(partition, position, bytes_max))
+        except BrokerError:  # The pump meets it again.
+            return None
+        if read is None:
+            return None
+        self._take_in(read, position)
+        self._give()
+        assert self._pausing is not None, "its task waits there"
+        is_due_earlier = self._due_at() < self._pausing.deadline
+        return None if self._ahead or is_due_earlier else self._read_position
+
+    @property
+    def _reads_compacted(self) -> bool:  # Whether reads come out of the compacted view.
+        return False
+
+    def _pass_holes(self, holes: list[tuple[int, int]]) -> None:
+        with suppress(BrokerError):  # There is no room to remember them: the position stays.
+            self._own_move(partial(self.cursor.ack, holes, lazy=True))
+
+    def _next_wanted(self, position: int) -> int:
+        """The first offset from there on that is not acknowledged: what is, is not even read."""
+        acked = self.cursor.state().acked
+        return acked.next_gap(position) if acked else position
+
+    async def _read(self, position: int, bytes_max: int) -> EntryRead | None:
+        """Entries from there on; None if they are no longer wanted, or none can be had."""
+        generation = self._generation
+        bytes_max = self._budget.may_read(bytes_max, trio.current_time())
+        try:
+            read = await read_entries(
+                self.partition, position, bytes_max, compacted=self._reads_compacted
+            )
+        except BrokerError as error:
+            if generation == self._generation and not self.partition.removed:
+                if isinstance(error, OffsetOutOfRange):
+                    self._below_start()
+                else:
+                    self._stop_at(position, error)
+            return None
+        return read if generation == self._generation else None
+
+    def _stop_at(self, position: int, error: BrokerError) -> None:
+        """The log goes on with what cannot be had: everything before it was given out, nothing
+        behind it is. Consumers stay, since a new one would get no further: an operator has to act.
+        """
+        self.stopped_at = position
+        if position != self._reported_at:  # Once: each redelivery comes back to the same place.
+            self._reported_at = position
+            self._report(position, error)
+
+    def _report(self, position: int, error: BrokerError) -> None:
+        """Tell the operator of a place that cannot be delivered."""
+        log.error(
+            "delivery_stopped",
+            topic=self.partition.topic.name.full,
+            partition=self.partition.index,
+            subscription=self.name.decode(errors="backslashreplace"),
+            offset=position,
+            reason=str(error),
+        )
+
+    def _hold(self) -> None:
+        """Tell the budget what is held now: pages stay for their last entry."""
+        size = self._ahead_bytes if self._ahead else 0
+        self._budget.hold(self, size, trio.current_time())
+
+    def _below_start(self) -> None:
+        """Retention has passed the cursor: what is gone counts as acknowledged."""
+        start = self.partition.log_start_offset
+        self._own_move(partial(self.cursor.ack_to, start, lazy=True))
+        self._read_position = max(self._read_position, start)
+
+    async def _pause(self, position: int | None = None) -> None:
+        """Wait for `wake`, for what falls due, or for records at `position`; one turn at least."""
+        if self._is_woken:
+            await trio.lowlevel.checkpoint()
+        elif position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
+            await self._parked.park()
+        else:
+            await self._await(position, self._due_at())
+        self._is_woken = False
+
+    async def _await(self, position: int | None, until: float) -> None:
+        with trio.CancelScope(deadline=until) as scope:
+            self._pausing = scope
+            try:
+                if position is not None:
+                    await self.partition.wait_for(position, self._give_at_once)
+                # Else, and if it was removed or the broker stops, nothing more comes by itself.
+                if position is None or self.partition.high_watermark <= position:
+                    await trio.sleep_forever()
+            finally:
+                self._pausing = None
+
+    def _own_move(self, move: Callable[[], int]) -> int:
+        """Move the cursor without hearing of it as another protocol's doing."""
+        self._acking = True
+        try:
+            return move()
+        finally:
+            self._acking = False
+            if self.partition.is_terminated:
+                self.wake()
+
+    # What a dispatcher decides.
+
+    @abc.abstractmethod
+    def _can_give(self) -> bool:
+        """Whether any consumer can take anything now."""
+
+    @abc.abstractmethod
+    def _give(self) -> bool:
+        """Hand out one turn's worth of what is there; False if there was nothing to be done."""
+
+    @abc.abstractmethod
+    def _tell_end(self) -> None:
+        """Tell consumers once that everything of a terminated topic is acknowledged."""
+
+    def _due_at(self) -> float:
+        """When the pump has to look again by itself, in trio's seconds."""
+        return math.inf
