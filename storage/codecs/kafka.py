@@ -6,7 +6,6 @@ Kafka 0.8 protocol guide, "Message sets"; what a broker does on append: kafka/me
 ByteBufferMessageSet.scala of apache/kafka 0.8.2.2.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 
 from storage.codecs.api import (
@@ -21,14 +20,16 @@ from storage.codecs.base import BodyCodec, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX, crc32
 from storage.codecs.kafka_layout import (
     CODEC_BITS,
-    ENTRY,
     ENTRY_CRC,
     ENTRY_MIN,
-    EQUAL_SET_MIN,
-    HEAD,
+    KEY_POS,
+    KIND_MAX,
     MESSAGE_MIN,
+    NO_KEY,
     NULL,
     OFFSET,
+    PLAIN,
+    PLAIN_HEAD,
     SIZE,
     count_messages,
     entry,
@@ -114,19 +115,15 @@ class KafkaCodec(BodyCodec):
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """An uncompressed set with the key and value of each record; it has no place for more."""
-        parts = []
+        parts: list[bytes] = []
+        pack_size, pack_head, join = SIZE.pack, ENTRY_CRC.pack, b"".join
         for record in records:  # hot: see make bench
             key, value = record.key, record.value
-            message = b"".join(
-                (
-                    b"\x00\x00",
-                    NULL if key is None else SIZE.pack(len(key)) + key,
-                    NULL if value is None else SIZE.pack(len(value)) + value,
-                )
-            )
-            parts.append(ENTRY_CRC.pack(record.offset, 4 + len(message), crc32(message)))
-            parts.append(message)
-        return b"".join(parts)
+            head = NO_KEY if key is None else join((PLAIN, pack_size(len(key)), key))
+            sized = (head, NULL) if value is None else (head, pack_size(len(value)), value)
+            message = join(sized)
+            parts += (pack_head(record.offset, 4 + len(message), crc32(message)), message)
+        return join(parts)
 
 
 KAFKA = KafkaCodec()
@@ -137,64 +134,39 @@ def _decode_set(
 ) -> bool:
     """Add the messages of one set to `decoded`, wrappers opened; False: a limit came first."""
     records_max, bytes_max = limits
-    head, size_at = HEAD.unpack_from, SIZE.unpack_from
+    layout, size_at = PLAIN_HEAD.unpack_from, SIZE.unpack_from
     records = decoded.records
     (pos, before), end = skip_below(data, start_offset), len(data)
     if before is not None:
         decoded.next_offset = before + 1
     stop_pos = min(pos + bytes_max, end)
-    pos = _decode_equal(data[:stop_pos], pos, append_us, records_max, decoded)
     while pos < stop_pos and len(records) < records_max:  # hot: see make bench
         if end - pos < ENTRY_MIN:
             raise CorruptBody("entry is cut short")
-        offset, size, _, magic, attributes, key_size = head(data, pos)
+        offset, size, kind, key_size, value_size = layout(data, pos)
         stop = pos + 12 + size
-        if size < MESSAGE_MIN or stop > end or magic:
+        if size < MESSAGE_MIN or stop > end or kind > KIND_MAX:
             raise CorruptBody("entry is not a message of format 0")
         if offset < start_offset:
             pass  # It ends below: only its size counts.
-        elif attributes & CODEC_BITS:
+        elif kind & CODEC_BITS:
             inner = inner_set(data, pos, stop)
             if not _decode_set(inner, append_us, start_offset, (records_max, bytes_max), decoded):
                 return False
             bytes_max -= len(inner)
             stop_pos = min(stop_pos, pos + max(bytes_max, 0))
         else:
-            value_pos = pos + 22 + (key_size if key_size > 0 else 0)
-            if key_size < -1 or value_pos + 4 > stop:
-                raise CorruptBody("key is longer than its message")
-            value_size = size_at(data, value_pos)[0]
-            if value_size < -1 or value_pos + 4 + (value_size if value_size > 0 else 0) != stop:
+            key, value_pos = None, pos + ENTRY_MIN
+            if key_size >= 0:
+                value_pos += key_size
+                if value_pos > stop:
+                    raise CorruptBody("key is longer than its message")
+                key = data[pos + KEY_POS + 4 : value_pos - 4]
+                value_size = size_at(data, value_pos - 4)[0]
+            value = data[value_pos:stop] if value_size >= 0 else None
+            if key_size < -1 or value_size < -1 or value_pos + max(value_size, 0) != stop:
                 raise CorruptBody("value does not end with its message")
-            key = None if key_size < 0 else data[pos + 22 : value_pos]
-            value = None if value_size < 0 else data[value_pos + 4 : stop]
             records.append(Record(offset, append_us, None, None, key, value))
         decoded.next_offset = offset + 1
         pos = stop
     return pos >= end
-
-
-def _decode_equal(data: bytes, pos: int, append_us: int, records_max: int, decoded: Decoded) -> int:
-    """Add the uncompressed messages from pos on that have key and value of the first one's sizes,
-    in two thirds of the time; returns where the next one begins.
-    """
-    count = records_max - len(decoded.records)
-    if count < EQUAL_SET_MIN or len(data) - pos < EQUAL_SET_MIN * ENTRY_MIN:
-        return pos
-    _, size, _, _, _, key_size = HEAD.unpack_from(data, pos)
-    value_size = size - MESSAGE_MIN - max(key_size, 0)
-    if key_size < -1 or value_size < 0 or len(data) - pos < EQUAL_SET_MIN * (ENTRY.size + size):
-        return pos
-    layout = struct.Struct(f">qiIbbi{max(key_size, 0)}si{value_size}s")
-    count = min(count, (len(data) - pos) // layout.size)
-    expected = (size, 0, 0, key_size, value_size)
-    add, added = decoded.records.append, 0
-    messages = layout.iter_unpack(memoryview(data)[pos : pos + count * layout.size])
-    for offset, whole, _, magic, attributes, key_bytes, key, value_bytes, value in messages:  # hot
-        if (whole, magic, attributes, key_bytes, value_bytes) != expected:
-            break
-        add(Record(offset, append_us, None, None, None if key_bytes < 0 else key, value))
-        added += 1
-    if added:
-        decoded.next_offset = decoded.records[-1].offset + 1
-    return pos + added * layout.size

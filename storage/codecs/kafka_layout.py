@@ -14,6 +14,9 @@ from storage.errors import CorruptBody, UnreadableBody
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 HEAD = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
+# The same of a message without a key, to the value's size; magic and attributes are one number.
+PLAIN_HEAD = struct.Struct(">qi4xHii")
+KIND_MAX = 0xFF  # of that number: magic 0
 ENTRY_CRC = struct.Struct(">qiI")  # offset, size, crc
 SIZE = struct.Struct(">i")
 OFFSET = struct.Struct(">q")
@@ -23,13 +26,12 @@ MESSAGE_MIN = 14  # crc, magic, attributes and two sizes
 ENTRY_MIN = ENTRY.size + MESSAGE_MIN
 CODEC_BITS = 7
 NULL = SIZE.pack(-1)
+PLAIN = b"\0\0"  # magic and attributes of a message that is not compressed
+NO_KEY = PLAIN + NULL
 NO_LIMIT = 1 << 31  # an entry's size is an int32
 # Messages of one set in the formats before batches: they are stamped, and cut into pieces to store,
 # between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
 SET_MESSAGES_MAX = 100_000
-
-# Ways of their own for messages of equal size pay from about here on.
-EQUAL_SET_MIN = 64
 
 INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     1: compression.gunzip,
