@@ -24,10 +24,10 @@ from broker.config.units import parse_bytes, parse_seconds
 from broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
-# The command line's, no settings.
+# Variables that are no settings: the command line's, a secret, and a switch for tests.
 ENV_OTHERS = frozenset(
     {"BRAIDLOG_CONFIG", "BRAIDLOG_URL", "BRAIDLOG_TOKEN", "BRAIDLOG_USER", "BRAIDLOG_PASSWORD"}
-    | {"BRAIDLOG_CA_FILE"}
+    | {"BRAIDLOG_CA_FILE", "BRAIDLOG_CLUSTER_SECRET", "BRAIDLOG_PURE"}
 )
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"

@@ -1,9 +1,14 @@
 """Settings: where they come from, which wins, and one clear line for each mistake."""
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from broker.config.settings import ConfigError, decode, is_loopback, load, parse_address
+
+ROOT = Path(__file__).parents[3]
 
 CASES = [
     # file, environment, flags, what is said
@@ -70,6 +75,18 @@ def test_file_of_the_environment_is_read(tmp_path):
     path = tmp_path / "other.toml"
     path.write_text("log_level = 'debug'")
     assert load(environment={"BRAIDLOG_CONFIG": str(path)}).log_level == "debug"
+
+
+def test_variables_that_the_product_reads_by_themselves_are_no_settings():
+    names = {
+        name
+        for folder in ("broker", "storage", "protocols")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in re.findall(r'"(BRAIDLOG_[A-Z_]+)"', path.read_text())
+        if "__" not in name
+    }
+    assert {"BRAIDLOG_CLUSTER_SECRET", "BRAIDLOG_PURE"} < names
+    assert load(environment=dict.fromkeys(names - {"BRAIDLOG_CONFIG"}, "x")).origins == {}
 
 
 def test_text_becomes_numbers_booleans_times_and_none(tmp_path):
