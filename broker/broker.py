@@ -1,4 +1,4 @@
-"""One broker: what all listeners share. Opens the data directory and runs what keeps it durable.
+"""One broker: what all listeners share. Opens the data directory and runs the background tasks.
 
 Knows no adapter and no socket; `broker/server/process.py` opens the listeners.
 """
@@ -73,26 +73,26 @@ class Broker:
     def __init__(
         self, config: Config, data_dir: DataDir, verifier: TokenVerifier | None = None
     ) -> None:
-        """Recover what is in the directory. Raises errors of storage; use `Broker.open`."""
+        """Recover the data directory. Raises storage errors; use `Broker.open`."""
         self.config = config
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
-        self.is_leaving = False  # it is to stop: what others can take over goes to them first
-        self.stopping = trio.Event()  # no new work; what was begun is finished
-        self.ready = trio.Event()  # every listener accepts
+        self.is_leaving = False  # stopping: what other brokers can take over goes to them first
+        self.stopping = trio.Event()  # no new work; what has begun is finished
+        self.ready = trio.Event()  # set once every listener accepts
         self.connections: set[OpenConnection] = set()
-        self.listeners: dict[str, OpenListener] = {}  # open ones by the name of their listener
+        self.listeners: dict[str, OpenListener] = {}  # open listeners by name
         self.poller = Poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.cut_batches = CutBatches()
         self._storage = data_dir
         self.metrics = Metrics()
-        self.seldom = ThrottledLog()  # for events that clients can cause without end
+        self.seldom = ThrottledLog()  # for events that clients can cause at will
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters(self.poller)
         self.closing = Closing()
-        self.dispatchers = Dispatchers(  # of all listeners
+        self.dispatchers = Dispatchers(  # shared by all listeners
             now_us=self.now_us, output=self.output, closing=self.closing
         )
         self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
@@ -135,7 +135,7 @@ class Broker:
             hold_lost=self.metrics.hold_lost,
         )
         self.backlogs = self._make_backlogs()
-        self.members = Members()  # of all listeners
+        self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
         self.compactor = self._compactor()
         self._listen()
@@ -150,10 +150,10 @@ class Broker:
             expired=self.metrics.expired,
         )
 
-    # What a broker of a cluster does otherwise.
+    # What a broker of a cluster overrides (`broker/cluster/broker.py`).
 
     def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
-        """Who owns what, the catalogue, and the cursors."""
+        """Open the placement (who owns what), the catalogue and the cursors."""
         self._storage.check_journals()
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
         catalogue = LocalCatalogue(
@@ -202,7 +202,7 @@ class Broker:
         )
 
     def _ask_who_comes_in(self, verifier: TokenVerifier) -> None:
-        """Users, permissions and what watches over them."""
+        """Set up users, permissions, the audit log, quotas and authentication."""
         access = self.config.access
         self.users = Users(
             self.catalogue,
@@ -235,22 +235,22 @@ class Broker:
         verifier: TokenVerifier | None = None,
         data_dir: DataDir | None = None,
     ) -> Broker:
-        """Lock and recover the data directory of the configuration, or `data_dir`, which is open.
+        """Lock and recover the configured data directory, or recover `data_dir`, already open.
 
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
-        nothing stays open then.
+        nothing is left open then.
         """
         assert config.data_dir is not None, "checked with the settings"
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
             return cls(config, data_dir, verifier)
-        except BaseException:  # Whatever it was, the lock is given back.
+        except BaseException:  # Whatever went wrong, release the lock.
             data_dir.abandon()
             raise
 
     async def run(self) -> None:
-        """Commit, flush, apply retention and tidy up until cancelled, and measure the turns of the
-        loop meanwhile. Raises StorageFailed.
+        """Commit, flush, apply retention, tidy up and time the turns of the event loop, until
+        cancelled. Raises StorageFailed.
         """
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
         passes = self.poller.pass_listeners
@@ -274,7 +274,7 @@ class Broker:
                 await self.durability.run()
 
     async def leave(self) -> None:
-        """Stop, once other brokers serve what this one does; alone there are none."""
+        """Hand over to the other brokers, if there are any, then stop."""
         self.is_leaving = True
         await self._hand_over()
         self.stop()
@@ -337,8 +337,8 @@ class Broker:
         return self._connection_ids
 
     async def wait_any(self, targets: Sequence[tuple[Awaited, int]]) -> None:
-        """Return when a partition's high watermark is above its offset, one is removed, or we
-        stop.
+        """Return when a partition's high watermark is above its offset, one is removed, or the
+        broker stops.
         """
         await self.waiters.wait_any(targets)
 
@@ -355,9 +355,9 @@ class Broker:
         self.figures = TopicFigures(self.metrics, self.topics, self.live)
 
     def _recover(self) -> None:
-        """Bring folders, catalogue and cursors together as a crash may have left them."""
+        """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""
         storage = self._storage
-        # What the catalogue's end says must be on disk before folders follow it.
+        # The catalogue's last entries must be on disk before folders are changed to match them.
         self.committer.commit()
         self.catalogue.state.raise_partition_ids(storage.highest_partition_id())
         known = {
@@ -369,11 +369,11 @@ class Broker:
         for path in storage.set_aside_unknown(known):
             log.warning("unknown_folder_set_aside", path=path)
         self.topics.open_all()
-        self.committer.commit()  # What recovery kept above the slots is shown only now.
+        self.committer.commit()  # Only now are records above the watermark slots readable.
 
 
 def _audit_file(config: Config) -> Path | None:
-    """Where the audit log is; None for none."""
+    """The path of the audit log; None if there is none."""
     access = config.access
     if not (access.required and access.audit):
         return None

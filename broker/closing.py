@@ -1,5 +1,5 @@
-"""What a change leaves to be done, in pieces: a deleted topic may have ten thousand consumers and
-producers, each of which is told. Knows nobody who is told.
+"""Runs what is left to do after a change, in pieces: a deleted topic may have ten thousand
+consumers and producers, and each of them is told. Knows no client.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import trio
 
 log = structlog.get_logger()
 
-# Between two checkpoints: telling one client takes some 5 us, letting a thousand consumers of one
-# dispatcher off 100 us.
+# Between two checkpoints: telling one client takes some 5 us, detaching a thousand consumers of one
+# dispatcher 100 us.
 STEPS_TOGETHER: Final = 100
 
 
 class Closing:
-    """A queue of steps, run in order; as long as there are consumers and producers to close."""
+    """A queue of steps, run in order. The consumers and producers to close bound its length."""
 
     def __init__(self) -> None:
         self._left: deque[Iterator[None]] = deque()
@@ -44,6 +44,6 @@ class Closing:
                 next(steps)
         except StopIteration:
             self._left.popleft()
-        except Exception:  # A bug leaves what these steps had left, and nothing else.
+        except Exception:  # A bug loses the rest of these steps, and nothing else.
             log.exception("closing_failed")
             self._left.popleft()

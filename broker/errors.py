@@ -98,18 +98,18 @@ class TopicInUse(BrokerError):
 
 
 class TopicTerminated(BrokerError):
-    """The topic was ended: its records are read on, and it takes no more."""
+    """The topic was terminated: its records can still be read, but it takes no more."""
 
 
 class Conflict(BrokerError):
-    """Another change of the catalogue came first: what this one was based on is no longer so."""
+    """Another change of the catalogue came first: this one was based on an older state."""
 
 
 class OwnedElsewhere(BrokerError):
     """Another broker owns the topic: ask that one."""
 
     def __init__(self, text: str, node_id: int = 0) -> None:
-        """`node_id` is the owner's number, 0 if nobody knows it now."""
+        """`node_id` is the owner's number, 0 if it is unknown now."""
         super().__init__(text)
         self.node_id = node_id
 
@@ -119,7 +119,7 @@ class NotAuthorized(BrokerError):
 
 
 class NotAuthenticated(BrokerError):
-    """Who the client says it is could not be proved; the text does not tell what was wrong."""
+    """The client did not prove who it is; a wrong name and a wrong password give the same text."""
 
 
 class UserNotFound(BrokerError):
@@ -131,7 +131,7 @@ class UserExists(BrokerError):
 
 
 class LimitExceeded(BrokerError):
-    """A named limit of `broker/limits.py` was reached."""
+    """A named limit, or one that the settings give, was reached."""
 
 
 class StorageFull(BrokerError):

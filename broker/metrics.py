@@ -128,7 +128,7 @@ class Histogram:
         self.total += seconds
 
 
-# Users with figures of their own, some 1 KB each in a scrape; the others have theirs together.
+# Users with figures of their own, some 1 KB each in a scrape; all others share one set.
 USER_FIGURES_MAX = 1000
 OTHER_USERS = "(others)"
 
@@ -138,16 +138,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.has_topic: Callable[[str], bool] = _always
-        """Whether there is a topic of that name in figures. For others nothing is kept: clients
-        that make and delete topics would fill the memory."""
+        """Whether a topic of that name has figures. Nothing is kept for others: clients that make
+        and delete topics would fill the memory."""
         self._users: set[str] = set()  # Those with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
-        self._protocols: set[str] = set()  # That count by topic.
-        # What `records_in` and `records_out` count in, by protocol and topic: they are called for
-        # each small request.
+        self._protocols: set[str] = set()  # Those that count by topic.
+        # The numbers that `records_in` and `records_out` add to, by protocol and topic: both are
+        # called for each small request.
         self._stored: Pairs = {}
         self._given: Pairs = {}
-        # Keys of a topic's numbers, as a set that is in order.
+        # Keys of a topic's numbers, as an ordered set.
         self._of_topic: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {}
         # Gauges of deleted topics that clients still count down.
         self._left: set[tuple[str, tuple[str, ...]]] = set()
@@ -157,7 +157,7 @@ class Metrics:
         }
 
     def of_user(self, name: str, user: str) -> Number:
-        """The counter or gauge of that family for a user; the first USER_FIGURES_MAX have one."""
+        """The counter or gauge of that family for a user; USER_FIGURES_MAX have their own."""
         if user not in self._users:
             if len(self._users) >= USER_FIGURES_MAX:
                 return self.number(name, OTHER_USERS)
@@ -183,12 +183,12 @@ class Metrics:
         return number
 
     def value(self, name: str, *labels: str) -> int:
-        """What `number` has counted; 0 where it has nothing yet."""
+        """What `number` has counted; 0 if nothing yet."""
         number = self._numbers.get((name, labels))
         return 0 if number is None else number.value
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: or clients that make and delete topics would fill the memory."""
+        """Drop a deleted topic: clients that make and delete topics would fill the memory."""
         for protocol in self._protocols:
             self._stored.pop((protocol, topic), None)
             self._given.pop((protocol, topic), None)
@@ -224,11 +224,11 @@ class Metrics:
         return found
 
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
-        """A retention hold came to its cap: its subscription has lost so many records."""
+        """A retention hold reached its cap: its subscription has lost this many records."""
         self.number("braidlog_hold_lost_records", topic, subscription).value += records
 
     def expired(self, topic: str, subscription: str, records: int) -> None:
-        """A message TTL or a backlog quota acknowledged so many records for a subscription."""
+        """A message TTL or a backlog quota acknowledged this many records for a subscription."""
         self.number("braidlog_expired_records", topic, subscription).value += records
 
     def topic_total(self, name: str, topic: str) -> int:
@@ -312,7 +312,7 @@ class Snapshot:
         return totals
 
     def collect(self) -> Iterator[Metric]:
-        """Its families (the interface of a Prometheus registry)."""
+        """The metric families (the interface of a Prometheus registry)."""
         from prometheus_client import metrics_core
 
         families: dict[str, metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily] = {}

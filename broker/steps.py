@@ -1,8 +1,8 @@
-"""Work that seldom waits, written once: plain as long as nothing has to be awaited.
+"""Functions that seldom wait, written once: a plain call as long as nothing has to be awaited.
 
-A function in steps is a generator that yields each coroutine that has to be awaited, not begun, is
-sent its result, and returns its own. It cannot `await`, so all of it may run outside of the task
-that it works for, up to its first wait. Knows no event loop.
+A function in steps is a generator. It yields each coroutine to be awaited, not begun, is sent that
+one's result, and returns its own. It cannot `await`, so up to its first wait it may run outside of
+the task that it works for. Knows no event loop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Steps = Generator[Wait, Any, T]
 
 
 def begin(steps: Steps[None]) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
-    """Run up to the first wait. None when it is over; else the rest of it, to be awaited."""
+    """Run up to the first wait. Returns None if that was all, else the rest, to be awaited."""
     for waiting in steps:
         return _go_on(steps, waiting)
     return None
 
 
 async def run(steps: Steps[T]) -> T:
-    """All of it, awaiting what it waits for."""
+    """Run all of it, awaiting each wait; return its result."""
     try:
         waiting = next(steps)
     except StopIteration as over:
@@ -35,7 +35,7 @@ async def run(steps: Steps[T]) -> T:
 
 
 def run_now(steps: Steps[T]) -> T | None:  # hot: see make bench
-    """All of it, if nothing has to be awaited; None, and it is given up, where something has."""
+    """Run all of it and return its result; give up and return None at the first wait."""
     try:
         waiting = next(steps)
     except StopIteration as over:
@@ -47,8 +47,8 @@ def run_now(steps: Steps[T]) -> T | None:  # hot: see make bench
 
 
 def step_into(result: T | Steps[T] | Coroutine[Any, Any, T]) -> Steps[T]:
-    """A handler's result, in whichever of the three ways it is written: a plain function, one in
-    steps, or a coroutine function.
+    """Return a handler's result, however it is written: as a plain function, one in steps, or a
+    coroutine function.
     """
     if isinstance(result, GeneratorType):
         result = yield from result
@@ -62,7 +62,7 @@ async def _go_on(steps: Steps[T], waiting: Wait) -> T:
         while True:
             try:
                 result = await waiting
-            except BaseException as error:  # A cancelled one too: what the steps hold is let go.
+            except BaseException as error:  # Cancelled too: the steps release what they hold.
                 waiting = steps.throw(error)
             else:
                 waiting = steps.send(result)

@@ -1,10 +1,9 @@
-"""Work in a thread, of which an error leaves no circle behind.
+"""Runs work in a thread so that its errors leave no reference cycle behind.
 
-An error that comes out of `trio.to_thread.run_sync` holds its own outcome (trio 0.35,
-`trio/_threads.py`: the frames in its traceback do), so that all that the waiting frames hold stays
-until a search for garbage finds it. What had been left out of the searches before
-(`broker/server/garbage.py`) would stay for ever: a connection with its memory, for each message set
-that cannot be unpacked.
+An error raised by `trio.to_thread.run_sync` refers to itself through the frames of its traceback
+(trio 0.35, `trio/_threads.py`), so everything that the waiting frames hold stays until the garbage
+collector finds it. Objects that were frozen out of collection before (`broker/server/garbage.py`)
+would stay for ever: a connection with its memory, for each message set that cannot be unpacked.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ async def run_in_thread(
     limiter: trio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> T:
-    """What the work returns; as `trio.to_thread.run_sync`. Raises what it raises."""
+    """Run `work` as `trio.to_thread.run_sync` does; return or raise what it returns or raises."""
     done: list[T] = []
     failed: list[Exception] = []
 
     def attempt() -> None:
         try:
             done.append(work(*arguments))
-        except Exception as error:  # Raised again below. Returned, frames below would hold it.
+        except Exception as error:  # Raised again below. If returned, frames there would hold it.
             failed.append(error)
 
     await trio.to_thread.run_sync(attempt, limiter=limiter, abandon_on_cancel=abandon_on_cancel)
