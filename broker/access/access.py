@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Rules(Protocol):
-    """Decides. Called in the event loop: it answers from memory, at once."""
+    """Decide what is allowed. Called in the event loop: they answer from memory, at once."""
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that."""
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Whether it may do anything with something in that tenant, or namespace of it, be it there
-        or not.
+        """Whether it may do anything with something in that tenant or namespace, whether or not
+        that exists.
         """
 
 
 class Access:
-    """What the broker asks its rules. Without rules everybody may do everything."""
+    """Asks the rules for the broker. Without rules everybody may do everything."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Access:
         quotas: Quotas | None = None,
         refused: Callable[[Principal], object] = lambda principal: None,
     ) -> None:
-        """`audit` is told of each answer, `quotas` of each topic that may be made; `refused` is
+        """`audit` is told of each check, `quotas` of each topic that may be made; `refused` is
         called with the principal that is refused.
         """
         self._refused = refused
@@ -61,8 +61,8 @@ class Access:
         return self.rules is None or self.rules.reaches(principal, tenant, namespace)
 
     def check_within(self, principal: Principal, within: Resource, at: str = "") -> None:
-        """For a list of what is in a tenant or namespace, which shows what the principal may see:
-        whoever may see something there may ask, whether or not it is there. Raises NotAuthorized.
+        """Check that the principal may list a tenant or namespace: it may if it may see anything
+        there, whether or not that exists. Raises NotAuthorized.
         """
         if not self.reaches(principal, within.tenant, within.namespace):
             self.check(principal, Action.DESCRIBE, within, at)
@@ -70,7 +70,7 @@ class Access:
             self._audit.decided(principal, at, Action.DESCRIBE, within, allowed=True)
 
     def check(self, principal: Principal, action: Action, resource: Resource, at: str = "") -> None:
-        """`at` is the protocol and the client's host, for the audit log.
+        """Check and note an action; `at` is the protocol and the client's host, for the audit log.
 
         Raises NotAuthorized if the principal may not do that, LimitExceeded if it has made too many
         topics.

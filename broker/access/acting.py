@@ -1,7 +1,7 @@
-"""For which client a task works: what it has another broker do is checked there for that client.
+"""The client that a task works for: other brokers check what the task asks of them for that client.
 
 A task says so once, at its start. Tasks that it starts work for the same client, unless they say
-otherwise; one that works for nobody gets an anonymous client's rights elsewhere.
+otherwise; one that works for nobody has an anonymous client's rights at other brokers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Client(Protocol):
     at: str  # Its protocol and host, for the audit log.
 
 
-# Weak: a task that was started for all may outlive the client by which it was.
+# Weak: a task that works for everybody may outlive the client that caused its start.
 _CLIENT: ContextVar[ref[Client] | None] = ContextVar("client", default=None)
 
 
 def work_for(client: Client) -> None:
-    """The running task works for that client from now on, whoever it logs in as."""
+    """The running task works for that client from now on, whichever user it logs in as."""
     _CLIENT.set(ref(client))
 
 
 def asks() -> tuple[Principal, str]:
-    """Whom the running task works for, as that is now, and where it is; ANONYMOUS for nobody."""
+    """The current principal of the running task's client, and its `at`; ANONYMOUS for nobody."""
     found = _CLIENT.get()
     client = None if found is None else found()
     return (ANONYMOUS, "") if client is None else (client.principal, client.at)

@@ -1,8 +1,8 @@
 """The audit log: who did what, from where, on what, and whether they were allowed to.
 
 JSON lines in a file of their own. Noting costs one table lookup; a task writes the lines in a
-thread. What repeats is told once a minute with its count, so that neither a busy client nor a
-hostile one can fill the disk. Knows no protocol and no rule.
+thread. Repeats are written once a minute with their count, so that neither a busy client nor
+a hostile one can fill the disk. Knows no protocol and no rule.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Key = tuple[object, ...]
 
 
 class _Repeat:
-    """What was told before: not again until `until`, counted meanwhile."""
+    """A line that was written: not again until `until`, repeats are counted meanwhile."""
 
     __slots__ = ("count", "until")
 
@@ -49,8 +49,8 @@ class _Repeat:
 
 
 class AuditLog:
-    """Gathers lines; `run` writes them. Before a line is on the disk a crash may lose it: what the
-    audit log tells, it tells no later than `WRITE_INTERVAL_S` and a write after it happened.
+    """Gathers lines; `run` writes them, `WRITE_INTERVAL_S` and a write after the event at the
+    latest. A crash may lose lines that are not on disk yet.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class AuditLog:
                 self._descriptor = None
 
     def _count(self, key: Key) -> int:
-        """How many of this kind the next line stands for; 0: told a moment ago."""
+        """How many events of this kind the next line stands for; 0: no line is due yet."""
         now = self._clock_s()
         repeat = self._repeats.get(key)
         if repeat is None:
@@ -169,7 +169,7 @@ class AuditLog:
         return b"".join(line + b"\n" for line in lines)
 
     def _write(self, lines: bytes) -> None:
-        """In a thread, one call at a time. A disk that fails is logged: the broker serves on."""
+        """Runs in a thread, the last time in the loop. A failing disk is logged, nothing more."""
         try:
             if self._reopen and self._descriptor is not None:
                 os.close(self._descriptor)

@@ -22,20 +22,20 @@ from storage.metadata.user_records import ScramKey
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a client proved to be, until when, in seconds since 1970 (None: forever), and by what, so
-    that it can be asked later whether that still holds.
+    that it can be checked later whether that still holds.
     """
 
     principal: Principal
     expires_s: float | None = None
-    user_id: int | None = None  # Of a user of ours; None: somebody whom others vouch for.
-    token_digest: bytes | None = None  # Of the access token of ours.
+    user_id: int | None = None  # None: not one of our users, others vouch for them.
+    token_digest: bytes | None = None  # Of our access token, if they used one.
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try to prove who one is: how (password, token, certificate; listener, of one whose clients
-    are all the same user), the protocol and the client's host, and who; a token that is not valid
-    tells nobody's name.
+    """An attempt to log in: by which way (password, token, certificate; listener, where all clients
+    of one are the same user), the protocol and the client's host, and the name; that is empty if an
+    invalid token or certificate gave none.
     """
 
     way: str
@@ -50,8 +50,8 @@ def host_of(at: str) -> str:
 
 
 class Authentication:
-    """The ways to prove who one is. Each raises NotAuthenticated, whose text tells nothing more
-    than that.
+    """The ways to log in. Each raises NotAuthenticated, with the same text for a wrong name and a
+    wrong password.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Authentication:
         told: Callable[[Attempt], None],
     ) -> None:
         """`required`: whether a client must prove who it is before anything else. `told` is called
-        with each try.
+        with each attempt.
         """
         self.required = required
         self._users = users
@@ -71,7 +71,7 @@ class Authentication:
         self._told = told
 
     async def password(self, name: str, password: str, at: str) -> Identity:
-        """By name and password; `at` is the protocol and the client's host.
+        """Log in by name and password; `at` is the protocol and the client's host.
 
         Raises NotAuthenticated, LimitExceeded.
         """
@@ -84,13 +84,13 @@ class Authentication:
         return Identity(principal_of(user), user_id=user.user_id)
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
-        """A login by SCRAM-SHA-256 or SCRAM-SHA-512, in which the password is not sent; `at` as
-        with a password.
+        """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password; `at` as with a
+        password.
         """
         return ScramLogin(mechanism, at, self._users, self._told)
 
     def bearer(self, token: str, at: str) -> Identity:
-        """By a signed token, or by one of Braidlog's own access tokens; `at` as with a password.
+        """Log in by a signed token or one of Braidlog's own access tokens; `at` as with a password.
 
         Raises NotAuthenticated.
         """
@@ -110,9 +110,9 @@ class Authentication:
         return identity
 
     def certificate(self, certificate: Mapping[str, Any] | None, at: str) -> Identity:
-        """By a client certificate that the TLS library has checked already, as
-        `ssl.SSLObject.getpeercert` tells it: its first common name is the user's. `at` as with a
-        password. Raises NotAuthenticated.
+        """Log in by a client certificate, which the TLS library has checked already, as
+        `ssl.SSLObject.getpeercert` returns it: its first common name is the user's name. `at` as
+        with a password. Raises NotAuthenticated.
         """
         for part in (certificate or {}).get("subject", ()):
             for name, value in part:
@@ -122,16 +122,16 @@ class Authentication:
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
-        """By the listener, whose clients are all that user; `at` as with a password. Raises
+        """Log in as the user that all clients of the listener act as; `at` as with a password. Raises
         NotAuthenticated.
         """
         return self._vouched("listener", name, at)
 
     def renewed(self, identity: Identity) -> Principal:
-        """Whom a client acts for now, that logged in before users were changed.
+        """The principal of a client that logged in before users were changed.
 
-        Raises NotAuthenticated where it could not log in so again: the user is gone or not active,
-        the token was taken back.
+        Raises NotAuthenticated if its user is gone or not active, or its token was revoked. A new
+        password changes nothing.
         """
         if identity.user_id is None:
             return self._named(identity.principal.name)
@@ -155,7 +155,7 @@ class Authentication:
         return identity
 
     def _named(self, name: str) -> Principal:
-        """The principal of somebody whom others vouch for: a user's roles, where there is one."""
+        """The principal of somebody whom others vouch for; a user of that name lends its roles."""
         user = self._users.find(name)
         if user is None:
             return Principal(name)
@@ -183,7 +183,7 @@ class ScramLogin:
         return self._key is not None
 
     def begin(self, message: bytes) -> bytes:
-        """What the client's first message is answered with. Raises NotAuthenticated."""
+        """The answer to the client's first message. Raises NotAuthenticated."""
         try:
             self._name = self._server.read_first(message)
             self._key = self._users.scram_key(self._name, self._mechanism, host_of(self._at))
@@ -193,9 +193,7 @@ class ScramLogin:
         return self._server.challenge(self._key)
 
     def finish(self, message: bytes) -> tuple[bytes, Identity]:
-        """What the client's last message is answered with, and who it is. Raises
-        NotAuthenticated.
-        """
+        """The answer to the client's last message, and who it is. Raises NotAuthenticated."""
         assert self._key is not None, "the first message comes first"
         try:
             answer = self._server.finish(message)

@@ -56,7 +56,7 @@ class TokenVerifier:
         for algorithm, key in self._keys:
             claims = self._decode(token, key, algorithm)
             if not claims:
-                continue  # The other key may be the one.
+                continue  # Try the other key.
             name = claims[self._claim]
             if not isinstance(name, str) or not name:
                 break
@@ -64,7 +64,7 @@ class TokenVerifier:
         raise NotAuthenticated("the token is not valid")
 
     def _decoder(self) -> Callable[[str, Key, str], dict[str, Any]]:
-        """Checks a token with a key and its algorithm; no claims where the token names another one.
+        """A function that checks a token; no claims if the token names another algorithm.
 
         The library is imported here, since it takes 8 MB that most brokers have no use for.
         """

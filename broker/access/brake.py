@@ -29,12 +29,12 @@ class Brake:
     """Failures in a row of each key: a user's name or an address."""
 
     def __init__(self, *, is_on: bool = True) -> None:
-        """`is_on`: False never has anybody wait."""
+        """With `is_on` False nobody ever waits."""
         self._is_on = is_on
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
 
     def wait_s(self, keys: tuple[str, ...], now: float) -> float:
-        """Seconds until a try with these keys is looked at; 0: now. `now` is in seconds."""
+        """Seconds until these keys may try again; 0 or less: at once. `now` is in seconds."""
         known = (self._failures.get(key) for key in keys)
         return max((one.until - now for one in known if one is not None), default=0.0)
 

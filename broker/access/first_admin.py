@@ -24,9 +24,9 @@ log = structlog.get_logger()
 
 
 async def make_first_admin(broker: Broker) -> None:
-    """Make the user `admin` if there is no user at all, but for a protocol's own root, and clients
-    must be some; among several brokers the one that owns the catalogue does it. Its password is on
-    disk before the user is.
+    """Make the user `admin` if clients must log in and there is no user yet but a protocol's own
+    root; in a cluster the broker that owns the catalogue does it. The password is on disk before
+    the user is.
 
     Raises OSError, StorageFull, StorageFailed.
     """
@@ -46,7 +46,7 @@ def write_new_password(path: Path) -> str:
     Raises OSError.
     """
     password = new_token()
-    path.unlink(missing_ok=True)  # Of a start that ended before the user was made.
+    path.unlink(missing_ok=True)  # Left by a start that ended before the user was made.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(password + "\n")
         file.flush()

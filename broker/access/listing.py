@@ -1,4 +1,4 @@
-"""What a list shows: of what is in a namespace, what its reader may see. Knows no protocol."""
+"""Leaves out of a list what the principal may not see. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def seen(
     items: Sequence[T],
     resource_of: Callable[[T], Resource],
 ) -> Sequence[T]:
-    """Those of the items of a namespace that the principal may see; others get their turn."""
+    """Those items of a namespace that the principal may see; gives other tasks their turn."""
     if sees_all(access, principal, namespace):
         return items
     found: list[T] = []

@@ -27,10 +27,10 @@ HASH_MEMORY_KIB: Final = 19 * 1024
 HASH_PASSES: Final = 2
 HASH_LANES: Final = 1
 
-# Logins that may wait for a hash. At 40 ms each the last one waits 2.5 s; others are told to come
+# Logins that may wait for a hash. At 40 ms each the last one waits 2.5 s; others are told to try
 # again rather than kept in memory.
 HASHES_WAITING_MAX: Final = 64
-REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; the oldest goes.
+REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; that used longest ago goes.
 
 PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds what is hashed.
 TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 random bits.
@@ -59,11 +59,11 @@ class Passwords:
         self._dummy: str | None = None
 
     async def hash(self, password: str) -> tuple[str, list[ScramKey]]:
-        """The hash that is kept of a new password, and its SCRAM keys. Raises LimitExceeded."""
+        """The hash and the SCRAM keys to keep of a new password. Raises LimitExceeded."""
         return await self._in_turn(self._make, password)
 
     async def verify(self, password_hash: str, password: str) -> bool:
-        """Whether the password is the one of that hash. Raises LimitExceeded."""
+        """Whether the password fits that hash. Raises LimitExceeded."""
         if self.remembers(password_hash, password):
             self._remembered.move_to_end(password_hash)
             return True
@@ -91,8 +91,8 @@ class Passwords:
         await self._in_turn(self._matches, self._dummy, password)
 
     def invented_scram_key(self, name: str, mechanism: str) -> ScramKey:
-        """A key that no password fits, the same whenever it is asked for: an unknown name is
-        answered as a known one is.
+        """A key that no password fits, with the same salt whenever it is asked for: an unknown name
+        is answered as a known one is.
         """
         salt = hmac.digest(self._key, f"{mechanism} {name}".encode(), "sha256")[:SCRAM_SALT_BYTES]
         chance = secrets.token_bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)

@@ -2,12 +2,12 @@
 
     *                             everything
     cluster                       what belongs to no tenant: figures, users, permissions
-    cluster/users                 of that only users, their tokens and permissions
-    cluster/server                of that all but those
+    cluster/users                 only users, their tokens and permissions
+    cluster/server                all of `cluster` but those
     public                        a tenant, and everything in it
     public/default                a namespace, and its topics
     public/default/orders         a topic
-    public/default/orders-*       topics whose names begin so; a star may end any part
+    public/default/orders-*       topics with that prefix; a star may end any part
     public/default/orders@billing the topic, read in group `billing` only; or `billing-*`
 
 Knows no user and no action.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from broker.access.rights import CLUSTER, USERS, Resource, ResourceKind
 
 ANY = "*"
-# Of no tenant, and the kinds of resources that each covers.
+# Patterns of no tenant, and the kinds of resources that each covers.
 PLACELESS = {
     "cluster": (ResourceKind.CLUSTER, ResourceKind.USERS),
     "cluster/users": (ResourceKind.USERS,),
@@ -33,8 +33,8 @@ PATTERN_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern, taken apart. `parts` are of tenant, namespace and topic, as many as were given;
-    one of no tenant has the kinds that it covers instead.
+    """A parsed pattern. `parts` are tenant, namespace and topic, as many as were given; one of no
+    tenant has the kinds that it covers instead.
     """
 
     parts: tuple[str, ...]
@@ -42,7 +42,7 @@ class Pattern:
     placeless: tuple[ResourceKind, ...] = ()
 
     def covers(self, resource: Resource) -> bool:
-        """Whether what is allowed here is allowed for that resource."""
+        """Whether a permission for this pattern holds for that resource."""
         if self.parts == (ANY,) and self.group == ANY:
             return True
         if self.placeless or resource.kind in PLACELESS_KINDS:
@@ -59,7 +59,7 @@ class Pattern:
         return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
 
     def reaches(self, tenant: str, namespace: str = "") -> bool:
-        """Whether what is allowed here may be of something in that tenant, or namespace of it."""
+        """Whether the pattern may cover something in that tenant or namespace."""
         if self.placeless:
             return False
         named = (tenant, namespace) if namespace else (tenant,)

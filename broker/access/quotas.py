@@ -16,11 +16,11 @@ from broker.errors import LimitExceeded
 if TYPE_CHECKING:
     from broker.config.settings import AccessConfig, PrincipalLimits
 
-# The longest time for which nothing is read from a connection: its client's signs of life are
-# still seen before a protocol takes it for gone.
+# The longest time for which nothing is read from a connection: short enough to see its client's
+# keepalives before a protocol takes it for gone.
 PAUSE_S_MAX: Final = 10.0
-# Principals remembered, some 500 bytes each. Those without a connection go first: they owe the less
-# the longer nothing was heard of them.
+# Principals remembered, some 500 bytes each. Of those without a connection the one used longest ago
+# goes first: it owes least.
 PRINCIPALS_MAX: Final = 10_000
 HOUR_S: Final = 3600.0
 
@@ -31,7 +31,7 @@ class Bucket:
     __slots__ = ("_burst", "_clock_s", "_left", "_rate", "_seen_s")
 
     def __init__(self, rate: float, burst_s: float, clock_s: Callable[[], float]) -> None:
-        """`rate` is a second's."""
+        """`rate` is per second."""
         self._rate = rate
         self._burst = rate * burst_s
         self._left = self._burst
@@ -66,7 +66,7 @@ class Allowance:
         self.connections += 1
 
     def spend(self, requests: int, size: int) -> float:
-        """Count requests and the bytes sent either way; for how many seconds to take no more."""
+        """Count requests and bytes of both directions; returns the seconds to take no more."""
         pause_s = 0.0
         if self._requests is not None:
             pause_s = self._requests.spend(requests)

@@ -1,5 +1,5 @@
-"""Who may do what: the permissions that were granted, to users and to roles. What nobody granted is
-refused.
+"""Who may do what: the permissions that were granted, to users and to roles. What was not granted
+is refused.
 
 Answers from memory. Knows no protocol and no password.
 """
@@ -34,7 +34,7 @@ class _Rule:
     pattern: Pattern
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        # Who may do anything with a topic may see it.
+        # Every other permission includes DESCRIBE.
         if self.word in (ADMIN, action.value) or action is Action.DESCRIBE:
             return self.pattern.covers(resource)
         return False
@@ -50,7 +50,7 @@ class GrantedRules:
         self._superusers = frozenset(superusers)
         self._rules: dict[str, list[_Rule]] = {}  # By subject, once it was asked about.
         self._answers: dict[tuple[Principal, Action, Resource], bool] = {}
-        self._version = self._book.grants_version  # Of the permissions that both were made of.
+        self._version = self._book.grants_version  # Of the permissions in both.
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
         """Whether the principal may do that."""
@@ -67,8 +67,8 @@ class GrantedRules:
         return answer
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Whether the principal may do anything with something in that tenant, or namespace of it,
-        be it there or not.
+        """Whether the principal may do anything with something in that tenant or namespace, whether
+        or not that exists.
         """
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
@@ -80,7 +80,7 @@ class GrantedRules:
         return list(self._book.grants) if subject is None else self._book.grants_of(subject)
 
     async def grant(self, grant: Grant) -> int:
-        """Give a permission, and return the ticket; one that is there already stays as it is.
+        """Grant a permission, and return the ticket; one that exists already stays as it is.
 
         Raises InvalidRequest, LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
@@ -92,7 +92,7 @@ class GrantedRules:
         return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:
-        """Take a permission back, and return the ticket. Raises UserNotFound where nobody has it,
+        """Revoke a permission, and return the ticket. Raises UserNotFound if it was not granted,
         StorageFull, StorageFailed.
         """
         if grant not in self._book.grants:
@@ -102,10 +102,10 @@ class GrantedRules:
         return self._catalogue.change_users(Revoked(grant))
 
     async def replace(self, subject: str, wanted: Sequence[Grant], there: Iterable[Grant]) -> int:
-        """Give a subject all these permissions, and take those back that are there and not wanted;
+        """Grant a subject all these permissions, and revoke those of `there` that are not wanted;
         return the ticket.
 
-        What goes, goes first: nobody may do more meanwhile than before or after. Raises as `grant`.
+        It revokes first: meanwhile nobody may do more than before or after. Raises as `grant`.
         """
         kept = frozenset(wanted)
         gone = [grant for grant in there if grant not in kept]
@@ -120,7 +120,7 @@ class GrantedRules:
         return ticket
 
     def _follow(self) -> None:
-        """Forget what was made of permissions that have changed."""
+        """Forget rules and answers if permissions have changed."""
         if self._version != self._book.grants_version:
             self._rules.clear()
             self._answers.clear()

@@ -1,7 +1,7 @@
 """The server's side of a SCRAM login: two messages each way, after which both sides know that the
 other has the password, which is never sent. RFC 5802, and RFC 7677 for SHA-256.
 
-Knows no user: who asks brings the keys. Channel binding is not offered.
+Knows no user: the caller brings the keys. Channel binding is not offered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.access.passwords import SCRAM_HASHES
 from broker.errors import NotAuthenticated
 from storage.metadata.user_records import ScramKey
 
-NONCE_BYTES: Final = 24  # As much chance as Kafka's own nonces have.
+NONCE_BYTES: Final = 24  # As random as Kafka's own nonces.
 MESSAGE_BYTES_MAX: Final = 4096  # A name of 255 bytes and a nonce of any client fit many times.
 
 
@@ -27,7 +27,7 @@ class ScramServer:
     def __init__(self, mechanism: str) -> None:
         """`mechanism` is one of `SCRAM_HASHES`."""
         self._hash = SCRAM_HASHES[mechanism]
-        self._binding = ""  # What the client says of channel binding, which comes a second time.
+        self._binding = ""  # The client's header on channel binding; its last message repeats it.
         self._first_bare = ""
         self._nonce = ""
         self._challenge = ""
@@ -95,7 +95,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _unescaped(name: str) -> str:
-    """A `saslname` as it is (RFC 5802, section 5.1). Raises NotAuthenticated."""
+    """A `saslname` without its escapes (RFC 5802, section 5.1). Raises NotAuthenticated."""
     if name.count("=") != name.count("=2C") + name.count("=3D"):
         raise NotAuthenticated("the name in the login is written wrongly")
     return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,8 +1,7 @@
-"""The users of the broker, whatever protocol they log in by: which there are, and proving to be
-one.
+"""The users of the broker, whatever protocol they log in by, and the check of their credentials.
 
-Every change is one of the catalogue's and returns its commit ticket. Knows no protocol: each one's
-limits of names and passwords are its own, within those here.
+Every change is one of the catalogue's and returns its commit ticket. Knows no protocol: each has
+limits of its own on names and passwords, within those here.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class Users:
         hashed: Callable[[], object] = lambda: None,
     ) -> None:
         """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds.
-        `slows_down`: whether those wait who fail often; `hashed` is called for each password that
-        is hashed, which is what a login costs.
+        `slows_down`: whether clients that fail often must wait; `hashed` is called for each
+        password that is hashed, which is what a login costs.
         """
         self._catalogue = catalogue
         self._book = catalogue.users
@@ -95,7 +94,7 @@ class Users:
             raise errors.UserNotFound(f"no user {name}")
         return user
 
-    # Proving who one is.
+    # Logging in.
 
     async def verify(self, name: str, password: str, address: str) -> UserMeta:
         """The active user with that name and password; `address` is the host that asks.
@@ -105,7 +104,7 @@ class Users:
         keys = _brake_keys(name, address)
         user = self._book.find(name)
         known = user is not None and self._passwords.remembers(user.password_hash, password)
-        # Somebody else's failures at this address do not lock out who was let in before.
+        # Others' failures at this address do not lock out a user who was let in before.
         if self._brake.wait_s(keys[:1] if known else keys, self._clock_s()) > 0:
             raise errors.NotAuthenticated("too many failed logins: try again later")
         if len(password.encode()) > PASSWORD_BYTES_MAX:
@@ -115,7 +114,7 @@ class Users:
             right = False
         else:
             right = await self._passwords.verify(user.password_hash, password)
-        # Another task may have changed or removed the user meanwhile: what counts is now.
+        # Another task may have changed or removed the user meanwhile: the state now counts.
         if not right or user is None or self._book.by_id(user.user_id) is not user:
             self._brake.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
@@ -129,7 +128,7 @@ class Users:
         """
         digest = token_digest(token)
         user = self._book.by_token(digest)
-        if user is None:  # Nobody guesses one: a right one waits for nobody's failures.
+        if user is None:  # Not to be guessed: a right one never has to wait.
             self._brake.failed((f"address {address}",), self._clock_s())
             raise errors.NotAuthenticated("unknown token")
         kept = next(one for one in user.tokens if one.digest == digest)
@@ -138,7 +137,7 @@ class Users:
         return _active(user)
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
-        """What a SCRAM login of that name is checked with; a made-up key where there is none.
+        """The key to check a SCRAM login of that name with; an invented one if there is none.
 
         Raises NotAuthenticated after too many failures in a row.
         """
@@ -151,9 +150,9 @@ class Users:
         return self._passwords.invented_scram_key(name, mechanism)
 
     def scram_ended(self, name: str, key: ScramKey, address: str, *, is_right: bool) -> UserMeta:
-        """The active user whose SCRAM login with this key came to its end.
+        """The active user whose SCRAM login with this key has ended.
 
-        Raises NotAuthenticated where it was not right, or the user was changed meanwhile.
+        Raises NotAuthenticated if the proof was wrong, or the user was changed meanwhile.
         """
         keys = _brake_keys(name, address)
         user = self._book.find(name)
@@ -175,7 +174,7 @@ class Users:
         is_active: bool = True,
     ) -> tuple[UserMeta, int]:
         """Make a user, and return the commit ticket with it. Without a password they have tokens or
-        a certificate. `user_id` names a number that is free; else the next one is taken.
+        a certificate. `user_id` must be free; without it the next number is taken.
 
         Raises UserExists, InvalidRequest, LimitExceeded.
         """
@@ -289,7 +288,7 @@ def principal_of(user: UserMeta) -> Principal:
 
 
 def _brake_keys(name: str, address: str) -> tuple[str, str]:
-    """What failures of a name and at an address are counted under."""
+    """The keys that count failures of a name and at an address."""
     return f"name {name}", f"address {address}"
 
 
