@@ -1,7 +1,7 @@
 """`braidlog topics` and `braidlog groups`: ask a running broker and print what it says.
 
 Data goes to standard output, everything else to standard error. Knows no broker but its JSON API,
-and imports what draws tables only when it draws one.
+and imports the table library only to draw a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.cli.client import (
     Json,
 )
 
-PIPE_WIDTH = 160  # Columns of a table that goes to no terminal; longer cells are folded.
+PIPE_WIDTH = 160  # Width of a table that is not on a terminal; longer cells are folded.
 
 NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # Text with units is read by the broker.
 
@@ -96,7 +96,7 @@ def create_topic(
     ] = None,
     where: Where = HERE,
 ) -> int:
-    """Make a topic; one of that name that is there already is a failure.
+    """Make a topic; fails if there is one of that name already.
 
     Example: braidlog topics create orders --partitions 3
     """
@@ -126,7 +126,7 @@ def alter_topic(
     ] = None,
     where: Where = HERE,
 ) -> int:
-    """Change settings of a topic, or let it grow; in force at once.
+    """Change settings of a topic, or add partitions; in force at once.
 
     Example: braidlog topics alter orders --set retention_bytes=10GiB --set durability=written
     """
@@ -291,7 +291,7 @@ def cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
 
 
 def _named(found: Iterable[Json]) -> list[Json]:
-    """Groups with a name that people can tell apart, also where it is not text."""
+    """Groups with names that people can tell apart, even if they are not text."""
     marks = {"utf8": "", "base64": " (base64)"}
     return [{**group, "group": group["group"] + marks[group["encoding"]]} for group in found]
 

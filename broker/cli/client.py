@@ -15,14 +15,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
 TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to make.
-# A name, number or setting that cannot be is the command's, so it ends like a wrong flag.
+# An invalid name, number or setting comes from the command, so it ends like a wrong flag.
 EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
 
 Json = dict[str, Any]
 
 
 class AdminError(Exception):
-    """A command cannot be done; one line for the user, and the exit code that says which way."""
+    """A command failed: one line for the user, and the exit code that says in which way."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -34,8 +34,8 @@ class AdminClient:
 
     def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
         """The environment says who asks: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
-        BRAIDLOG_CA_FILE names who signed the broker's certificate. Raises AdminError for anything
-        but an http URL.
+        BRAIDLOG_CA_FILE names the CA of the broker's certificate. Raises AdminError for anything
+        but an http or https URL.
         """
         self._headers = {"Content-Type": "application/json", **_credentials(environment)}
         self._ca_file = environment.get("BRAIDLOG_CA_FILE")
@@ -63,7 +63,7 @@ class AdminClient:
         return self._ask("PUT", f"/topics/{topic_path(name)}", body)
 
     def alter_topic(self, name: str, body: Json) -> Json:
-        """Change a topic's settings, or let it grow. Raises AdminError."""
+        """Change a topic's settings, or add partitions. Raises AdminError."""
         return self._ask("PATCH", f"/topics/{topic_path(name)}", body)
 
     def delete_topic(self, name: str) -> None:
@@ -92,7 +92,7 @@ class AdminClient:
         return self._ask(method, f"/users/{quote(name, safe='')}", body)
 
     def token(self, user: str, name: str, method: str, body: Json | None = None) -> Json:
-        """Make (PUT) or take back (DELETE) an access token of a user. Raises AdminError."""
+        """Make (PUT) or revoke (DELETE) an access token of a user. Raises AdminError."""
         path = f"/users/{quote(user, safe='')}/tokens/{quote(name, safe='')}"
         return self._ask(method, path, body)
 
@@ -103,11 +103,11 @@ class AdminClient:
         return found
 
     def grant(self, permission: Json) -> Json:
-        """Give a permission. Raises AdminError."""
+        """Grant a permission. Raises AdminError."""
         return self._ask("POST", "/permissions", permission)
 
     def revoke(self, permission: Json) -> Json:
-        """Take a permission back. Raises AdminError."""
+        """Revoke a permission. Raises AdminError."""
         return self._ask("DELETE", f"/permissions?{urlencode(permission)}")
 
     def is_allowed(self, user: str, action: str, resource: str) -> bool:
@@ -155,7 +155,7 @@ class AdminClient:
             if isinstance(answer, dict) and (status < 400 or "error_code" in answer):
                 return answer
         except ValueError:
-            pass  # Said below, with what else is no broker's answer.
+            pass  # Raised below, as for all that is no broker's answer.
         raise AdminError(f"{self._url} is not a Braidlog broker (HTTP {status})")
 
 

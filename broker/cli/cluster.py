@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SHARDS = 64
-DRAIN_S = 60.0  # For the others to have taken everything.
+DRAIN_S = 60.0  # For the others to take everything over.
 DRAIN_LOOK_S = 0.1
 
 cluster = App(
@@ -45,7 +45,7 @@ def init(
     config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
-    """Make the tables and the first object of a cluster. Does nothing where they are there.
+    """Make the tables and the first object of a cluster. Does nothing if they exist.
 
     Example: braidlog cluster init --config cluster.toml
     """
@@ -115,8 +115,8 @@ def drain(
     config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
-    """Have a broker give all its topics to the others, before it is stopped. It goes on serving as
-    somebody who knows where they are; a new start owns its share again.
+    """Move all topics of a broker to the others, before it is stopped. Until then it still tells
+    clients where topics are; a new start owns its share again.
 
     Example: braidlog cluster drain 2 --config cluster.toml
     """
@@ -140,7 +140,7 @@ def drain(
 
 
 def _owned_by(ledger: Ledger, node: int) -> int:
-    """Shards that a node owns, or that nobody does yet."""
+    """How many shards a node owns, or nobody owns yet."""
     mine = {row.session for row in ledger.sessions() if row.node == node}
     return sum(row.session is None or row.session in mine for row in ledger.shards())
 
@@ -163,7 +163,7 @@ def verify(
     config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
-    """Check that every row has its object and every footer is good; exits with 1 where not.
+    """Check that every row has its object and every footer is good; exits with 1 if not.
 
     Beside running brokers it checks what the ledger said when it began.
 
@@ -185,7 +185,7 @@ def verify(
 
 @cluster.command
 def sweep(*, config: ConfigOption = None, set_: SetOption = None) -> int:
-    """Delete what is due in the trash, and objects that never came to count.
+    """Delete what is due in the trash, and objects that were put but never published.
 
     Example: braidlog cluster sweep --config cluster.toml
     """

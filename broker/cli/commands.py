@@ -73,14 +73,14 @@ def run_command(arguments: Sequence[str]) -> int:
         return refuse(_unknown_command(error), EXIT_USAGE)
     except CycloptsError as error:
         return refuse(str(error), EXIT_USAGE)
-    except ImportError as error:  # The module of the command that is asked for.
+    except ImportError as error:  # Of the command's own module.
         return refuse(str(error.__cause__ or error), EXIT_FAILED)
     result = command(*bound.args, **bound.kwargs)
     return result if isinstance(result, int) else 0
 
 
 def _unknown_command(error: UnknownCommandError) -> str:
-    """As cyclopts says it, but without the imports of every other command that it makes for it."""
+    """What cyclopts says, but without importing every other command for it."""
     asked = (error.unused_tokens or [""])[0]
     names = ", ".join(name for name in error.app or () if not name.startswith("-"))
     return f"unknown command {asked!r}, there are: {names}"

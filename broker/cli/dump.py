@@ -1,7 +1,7 @@
 """How `braidlog log dump` prints batches and records: lines for people, JSON for programs.
 
-Bytes of users are never mangled: text where they are UTF-8, base64 with a mark beside it where not
-(as PIP-64's messages are). For people, what is long is cut and what a terminal might obey escaped.
+Bytes of users are never mangled: text if they are UTF-8, else base64 with a mark beside it (as in
+PIP-64's messages). For people, long text is cut and what a terminal might obey is escaped.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def batch_json(partition: str, batch: DumpedBatch) -> Json:
 
 
 def record_json(partition: str, record: Record) -> Json:
-    """Everything that a record has; what it has not is null."""
+    """Everything that a record has; absent fields are null."""
     chunk = record.chunk
     return {
         "partition": partition,
@@ -167,7 +167,7 @@ def unreadable_json(partition: str, hole: Unreadable) -> Json:
 
 
 def encoded(name: str, data: bytes | None, *, mark: str = "") -> Json:
-    """Bytes as text; as base64 with the mark `NAME_encoding` where they are none.
+    """Bytes as text; as base64 with the mark `NAME_encoding` if they are not UTF-8.
 
     A value's mark is `encoding`, and is always there when the value is.
     """
@@ -231,7 +231,7 @@ def cell(data: bytes | None) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """A time in UTC; the number where no calendar has it."""
+    """A time in UTC; the number if it is out of the calendar's range."""
     try:
         return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat()[:26]
     except (ValueError, OverflowError, OSError):

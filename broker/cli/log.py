@@ -31,10 +31,10 @@ OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or
 
 @log.command
 def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
-    """Check every byte of a data directory; exits with 1 where something acknowledged is wrong.
+    """Check every byte of a data directory; exits with 1 if something acknowledged is wrong.
 
-    Beside a running broker everything is checked that its watermark slots say is on disk. It takes
-    no lock and changes nothing.
+    Beside a running broker it checks what the watermark slots say is on disk. It takes no lock and
+    changes nothing.
 
     Example: braidlog log verify --data-dir ./data
     """
@@ -117,8 +117,8 @@ def repair(
 ) -> int:
     """Get past damage: keep what is good, say what is lost, let the broker start and append again.
 
-    No broker may run. What was damaged is kept in set-aside/; offsets are kept, and those that are
-    lost become a gap. It asks before it changes anything; a repair that was killed can be run
+    No broker may run. What was damaged is kept in set-aside/; records keep their offsets, and lost
+    ones become a gap. It asks before it changes anything; a repair that was killed can be run
     again.
 
     Example: braidlog log repair --data-dir ./data
@@ -134,7 +134,7 @@ def repair(
             repairing = Repair(data_dir, advance)
             try:
                 plan = repairing.plan(place)
-            except BaseException:  # An interrupt too: the lock is given back.
+            except BaseException:  # An interrupt too: release the lock.
                 repairing.close()
                 raise
         try:
@@ -183,7 +183,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def summary_line(report: VerifyReport) -> str:
-    """What a verification came to."""
+    """The result of a verification, in one line."""
     logs = report.logs
     records, size = sum(one.records for one in logs), sum(one.size_bytes for one in logs)
     text = f"{len(logs)} logs, {sum(one.batches for one in logs)} batches, {records} records, "

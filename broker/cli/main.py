@@ -1,5 +1,5 @@
-"""The command line, `braidlog`: `serve` in its plain form is begun here, and every other command
-by `broker/cli/commands.py`, which imports what a broker would keep in memory for nothing.
+"""The command line, `braidlog`. The plain form of `serve` starts here; every other command in
+`broker/cli/commands.py`, which imports what a broker would keep in memory for nothing.
 
 Exit codes: 0 done, 1 failed, 2 usage or a bad setting, 3 not reachable, 4 not found, 130
 interrupted.

@@ -1,8 +1,8 @@
-"""The command `serve`: its flags become settings, and a broker runs by them.
+"""The command `serve`: its flags become settings, and a broker runs with them.
 
 Most brokers are started by a script or a service, with nothing but flags and their values. Those
 are read here, as cyclopts reads them (`commands.py`): that library and what it imports would take a
-broker 2 MB and a tenth of a second. Knows no broker before the settings are good.
+broker 2 MB and a tenth of a second. Imports no broker before the settings are good.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ServeFlags:
 
 
 def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
-    """The flags of `serve` where that is the command, and each of them has a value; else None."""
+    """The flags of `serve`, if that is the command and each flag has a value; else None."""
     if not arguments or arguments[0] != "serve":
         return None
     flags = ServeFlags()

@@ -1,4 +1,4 @@
-"""`braidlog users`, `braidlog tokens` and `braidlog permissions`: who may come in, and to do what.
+"""`braidlog users`, `braidlog tokens` and `braidlog permissions`: who may log in, and do what.
 
 Secrets are never arguments, which every user of a machine can read: passwords come from a file or
 are asked for, and a token's text is printed once. Knows no broker but its JSON API.
@@ -104,7 +104,7 @@ def alter_user(
 
 @users.command(name="delete")
 def delete_user(user: str, *, where: Where = HERE) -> int:
-    """Remove a user with all tokens. Connections that are open stay.
+    """Remove a user with all tokens and permissions. Connections by its password or tokens end.
 
     Example: braidlog users delete anna
     """
@@ -162,7 +162,7 @@ def show_tokens(user: str, *, where: Where = HERE) -> int:
 
 @tokens.command(name="revoke")
 def revoke_token(user: str, name: str, *, where: Where = HERE) -> int:
-    """Take an access token back.
+    """Revoke an access token.
 
     Example: braidlog tokens revoke anna laptop
     """
@@ -181,7 +181,7 @@ def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> i
 
 @permissions.command(name="revoke")
 def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
-    """Take a permission back, as it was granted.
+    """Revoke a permission, named as it was granted.
 
     Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
     """
@@ -206,7 +206,7 @@ def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
 
 @permissions.command(name="test")
 def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
-    """Whether a user may do something: says so, and exits with 1 if not.
+    """Say whether a user may do something; exits with 1 if not.
 
     Example: braidlog permissions test anna produce public/default/orders
     """
@@ -240,4 +240,4 @@ def _seconds(text: str) -> float:
 
 
 def _done(_: object) -> None:
-    """What was answered is as it was asked for: nothing to print."""
+    """The answer says what was asked for: there is nothing to print."""
