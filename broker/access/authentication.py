@@ -122,8 +122,9 @@ class Authentication:
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
-        """Log in as the user that all clients of the listener act as; `at` as with a password. Raises
-        NotAuthenticated.
+        """Log in as the user that all clients of the listener act as; `at` as with a password.
+
+        Raises NotAuthenticated.
         """
         return self._vouched("listener", name, at)
 

@@ -1,7 +1,7 @@
 """Structured logs on standard error: JSON lines when it is not a terminal, coloured text when it
 is.
 
-One line an event, in the past tense and few words; a connection binds `protocol`, `connection`
+One line per event, in the past tense and few words; a connection binds `protocol`, `connection`
 and `peer`. Nothing is logged per record above debug.
 """
 
@@ -32,7 +32,7 @@ def configure(*, level: str, log_format: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.ExceptionRenderer(_exception_text),
     ]
-    if text:  # By itself it formats tracebacks with `rich`: half a second, and with values.
+    if text:  # Its default formats tracebacks with `rich`: half a second, and with values.
         plain = structlog.dev.plain_traceback
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=plain
@@ -46,7 +46,7 @@ def configure(*, level: str, log_format: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries that log by the standard way (Hypercorn) come out beside ours, warnings and up.
+    # Lines of libraries that use `logging` (Hypercorn) appear beside ours, warnings and up.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LibraryFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[handler])
@@ -65,7 +65,7 @@ class _LibraryFormatter(logging.Formatter):
 
 
 class ThrottledLog:
-    """Logs events that clients can cause without end: the first of a cause at once, then at most
+    """Logs events that clients can cause at will: the first of a cause at once, then at most
     one line every `PAUSE_S`, with how many there were since the last one.
     """
 

@@ -42,7 +42,7 @@ class ConfigError(Exception):
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Defaults of every topic's log. Times in milliseconds; no retention limit is `none`."""
+    """Defaults of every topic's log. Times in milliseconds; `none` means no retention limit."""
 
     segment_bytes: Annotated[int, msgspec.Meta(ge=64 * 1024, le=2**40)] = 2**30
     segment_ms: Positive = 7 * 86_400_000
@@ -55,7 +55,7 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
     # The same for what may be compacted: Kafka's log.cleaner.backoff.ms.
     compaction_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 15_000
-    # What a reader of another protocol is given of a body that cannot be opened for it, and of a
+    # What a reader of another protocol gets for a body that cannot be opened for it, and for a
     # record that its protocol cannot carry (docs/mapping.md).
     unreadable_records: Literal["refuse", "skip", "raw"] = "refuse"
     uncarried_records: Literal["leave_out", "mark"] = "leave_out"
@@ -65,7 +65,7 @@ class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """How topics come into being."""
 
     auto_create: bool = (
-        True  # At listeners whose clients expect it; these can have their own switch.
+        True  # At listeners whose clients expect it; a listener may have its own switch.
     )
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
     deduplication: bool = False  # Of Pulsar producers; Kafka's ask for it themselves.
@@ -93,8 +93,8 @@ class PrincipalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who may come in (docs/security.md). Files are read at the start, keys and secrets from
-    nowhere else.
+    """Who may log in, and how (docs/security.md). Keys and secrets are read from files only, at the
+    start.
     """
 
     # Whether clients must prove who they are, and may then do only what was granted to them.
@@ -104,14 +104,14 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     token_secret_file: str | None = None  # Signed tokens: the secret of HS256,
     token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
     token_audience: str | None = None
-    token_claim: str = "sub"  # What in a token is the user's name.
-    # Whether names and addresses wait after failed logins. Off for tests that try very many alone.
+    token_claim: str = "sub"  # The claim that is the user's name.
+    # Whether names and addresses must wait after failed logins. Off only for tests with very many.
     slow_down: bool = True
-    # Where `required`: who did what, as JSON lines. None: `audit.jsonl` in the data directory.
+    # With `required`: who did what, as JSON lines. The default file is `audit.jsonl` in `data_dir`.
     audit: bool = True
     audit_file: str | None = None
     limits: PrincipalLimits = PrincipalLimits()
-    # Of users by name, in place of `limits`.
+    # By user name, in place of `limits`.
     user_limits: Mapping[str, PrincipalLimits] = msgspec.field(default_factory=dict)
 
 
@@ -143,7 +143,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     node_id: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 1
     listen: str = "127.0.0.1:0"  # for the other brokers; port 0: any free one
     advertised: str | None = None  # where they reach it, if that is not where it listens
-    secret_file: str | None = None  # what brokers prove to know; else one that is in the database
+    secret_file: str | None = None  # of the brokers; default: the one in the database
     lease_ms: Annotated[int, msgspec.Meta(ge=500, le=600_000)] = 5_000
     beat_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = 1_000
     stall_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
@@ -159,9 +159,9 @@ class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """TLS of one listener: files in PEM, read again on SIGHUP."""
 
-    certificate_file: str  # with those of its signers behind it
+    certificate_file: str  # followed by those of its signers
     key_file: str | None = None  # None: in the certificate's file
-    client_ca_file: str | None = None  # who signs certificates of clients
+    client_ca_file: str | None = None  # the CA of client certificates
     client_certificates: Literal["none", "optional", "required"] = "none"
 
 
@@ -172,9 +172,9 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     listen: str | None = None  # `host:port`, "off", or None for the adapter's default address
     advertised: tuple[str, int] | None = None
-    insecure: bool = False  # other machines may come in without TLS or without saying who they are
+    insecure: bool = False  # lets other machines in without TLS or login
     tls: TlsConfig | None = None
-    principal: str | None = None  # the user that its clients are, whose protocol has no login
+    principal: str | None = None  # user of all its clients, if the protocol has no login
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
@@ -191,7 +191,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     shared: SharedConfig = SharedConfig()
     cluster: ClusterConfig = ClusterConfig()
     # A turn of the event loop with more processor time than this is logged with its task's name.
-    # To measure costs two microseconds a turn; `none` measures nothing.
+    # Measuring costs two microseconds a turn; `none` measures nothing.
     loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] | None = 100.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
@@ -199,7 +199,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     origins: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def listener(self, name: str) -> ListenerConfig:
-        """What is set for the listener of that name, defaults where nothing is."""
+        """The settings of the listener of that name; the defaults if there are none."""
         return self.listeners.get(name) or ListenerConfig(name=name, protocol=name)
 
 
@@ -243,12 +243,12 @@ def load(
     )
 
 
-# Segments of the shared store are uploaded whole: smaller ones, and a day's at the latest.
+# Segments of the shared store are uploaded whole, so they are smaller and end after a day.
 SHARED_LOG_DEFAULTS: Mapping[str, int] = {"segment_bytes": 128 * 2**20, "segment_ms": 86_400_000}
 
 
 def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
-    """The settings, whole for the shared store, with its own defaults. Raises ConfigError."""
+    """Check the settings for the shared store and put its own defaults in. Raises ConfigError."""
     where = _origin("storage.mode", origins)
     for name in ("database", "store"):
         if getattr(config.shared, name) is None:
@@ -266,7 +266,7 @@ def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
 def decode(
     tree: Mapping[str, object], into: type[T], origins: Mapping[str, str], at: str = ""
 ) -> T:
-    """A checked `into` of plain values; `at` is the dotted place of `tree` in the settings.
+    """Make a checked `into` of plain values; `at` is the dotted place of `tree` in the settings.
     Raises ConfigError.
 
     Fields named `..._bytes` take sizes, `..._ms` and `..._s` times, and text is turned into
@@ -436,14 +436,14 @@ def _group_with_units(key: str, value: object, hint: type) -> object:
 
 
 def _struct_of_each(hint: object) -> type | None:
-    """What the values of a mapping are, where they are groups of settings."""
+    """The type of a mapping's values, if they are groups of settings."""
     values = typing.get_args(hint)[1:] if typing.get_origin(hint) is Mapping else ()
     return next((one for one in values if issubclass(one, msgspec.Struct)), None)
 
 
 def plain_value(key: str, text: str, hint: object) -> object:
-    """The value of a setting's text, by its name and type: sizes and times in numbers, lists
-    at their commas, `none` where that can be; other text as it is. Raises ValueError.
+    """Convert a setting's text by its name and type: sizes and times to numbers, lists split at
+    their commas, `none` to None if allowed; other text stays. Raises ValueError.
     """
     if typing.get_origin(hint) is tuple:
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -13,7 +13,7 @@ from typing import Final
 # Of one error: where it came from, and where it was raised.
 OUTER_FRAMES_MAX: Final = 10
 INNER_FRAMES_MAX: Final = 20
-# Of what led to an error, and of those that a group holds: the ones next to it, and the first ones.
+# Errors of a chain, counted from the last one, and the first errors of a group.
 CHAIN_MAX: Final = 5
 GROUP_MAX: Final = 3
 GROUP_DEPTH_MAX: Final = 5  # Groups in groups: trio makes one for each nursery.
@@ -26,7 +26,7 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 
 
 def traceback_text(error: BaseException) -> str:
-    """The error with its frames, what led to it first, as Python prints it."""
+    """The error with its frames, its causes first, as Python prints it."""
     return "".join(_Writer().lines(error, 0)).rstrip("\n")
 
 
@@ -110,7 +110,7 @@ def _name(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # As the interpreter does: an error whose text is a bug itself is told too.
+    except Exception:  # As the interpreter does: its `__str__` may be buggy too.
         return "<its text cannot be made>"
     if len(text) <= MESSAGE_CHARS_MAX:
         return text

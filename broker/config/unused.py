@@ -1,13 +1,13 @@
-"""Keeps out of a broker's memory what a library imports if it is installed, and we never use."""
+"""Keeps modules out of a broker's memory that a library imports if it can, and we never use."""
 
 import importlib
 import sys
 
 
 def import_structlog() -> None:
-    """Import structlog without rich. It takes that, where it is installed, for tracebacks with
-    values in boxes, which we do not write (`logging.py`): 3 MB and a twentieth of a second. To be
-    called before anything else imports structlog.
+    """Import structlog without rich. If rich is installed, structlog imports it for tracebacks with
+    values in boxes, which we do not write (`logging.py`): 3 MB and a twentieth of a second. Call
+    this before anything else imports structlog.
     """
     if "rich" in sys.modules or "structlog" in sys.modules:
         return
