@@ -46,10 +46,10 @@ class Answers:
         }
 
     async def serve(self, stream: trio.SocketStream, session: int) -> None:
-        """Answer one call after the other of that session until it is gone. Raises LinkLost.
+        """Answer one call of that session after the other, until the session ends. Raises LinkLost.
 
-        A broker that was fenced while it hung may still bring what its clients asked before:
-        positions that others have moved on since.
+        A broker that was fenced while it hung may still send what its clients asked for before:
+        positions that others have moved since.
         """
         while True:
             call = await receive_message(stream, Call)
@@ -85,7 +85,7 @@ class Answers:
             await self._broker.reached(place)
 
     async def _place(self, call: Call) -> None:
-        """Every change so far is published, so that whoever asks can follow it."""
+        """Wait until every change so far is published, so that the caller can follow it."""
         broker = self._broker
         owner = broker.placement.catalogue_owner()
         if owner is not None:
@@ -137,7 +137,7 @@ class Answers:
         return found
 
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
-        """Only of topics that whoever asks may see."""
+        """Only of topics that the client may see."""
         found: list[tuple[str, int]] = []
         broker, principal = self._broker, _principal(call)
         for topic in await self._topics_of(call, Action.DESCRIBE):
@@ -151,8 +151,8 @@ class Answers:
         return found
 
     async def _topics_of(self, call: Call, action: Action) -> list[Topic]:
-        """The topics of this broker, of the namespace that is asked about, where the group has a
-        subscription and whoever asks may do that. A name says nothing in another namespace.
+        """This broker's topics in the namespace of the call where the group has a subscription and
+        the client may do that. In another namespace the same name is another group.
         """
         group, tenant, namespace = call.arguments
         broker, principal = self._broker, _principal(call)
@@ -221,6 +221,6 @@ class Answers:
 
 
 def _principal(call: Call) -> Principal:
-    """Who asked the broker that calls."""
+    """The client for which the other broker calls."""
     name, roles, is_anonymous = call.principal
     return Principal(name, frozenset(roles), is_anonymous)

@@ -1,7 +1,7 @@
-"""Who should own which shard: every broker decides alike from what the ledger says. Pure.
+"""Which broker should own which shard: all decide alike, from what the ledger says. Pure.
 
 A shard belongs to the live broker with the highest hash of shard and node (rendezvous hashing), so
-that a broker that comes or goes moves its own share and nothing else.
+that a broker that joins or leaves moves only its own share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from storage.shared.session import View
 
-# Whoever ranks highest has this long to take a free shard; then anybody does.
+# The broker with the highest rank has this long to take a free shard; then any other may.
 FIRST_S: Final = 2.0
 # Hashes that are kept: of 4096 shards and a few brokers.
 RANKS_MAX: Final = 1 << 16
@@ -22,12 +22,12 @@ RANKS_MAX: Final = 1 << 16
 
 @lru_cache(RANKS_MAX)
 def rank(shard: int, node: int) -> int:
-    """The greater, the sooner that node should own the shard."""
+    """The node with the highest rank should own the shard."""
     return int.from_bytes(blake2b(f"{shard}/{node}".encode(), digest_size=8).digest())
 
 
 def best(shard: int, nodes: Collection[int]) -> int:
-    """The node that should own a shard, of these."""
+    """Which of these nodes should own a shard."""
     return max(nodes, key=lambda node: rank(shard, node))
 
 
@@ -47,8 +47,8 @@ def to_take(view: View, session: int, free_s: Mapping[int, float]) -> list[int]:
 
 
 def to_give(view: View, session: int, settled_ms: int) -> list[int]:
-    """Shards of this session that another one should own, which has been there for so long; all of
-    them where this one drains and there is another.
+    """Shards of this session that another one should own, which has been live for `settled_ms`; all
+    of them if this one drains and there is another.
     """
     live = view.live
     if session not in live:

@@ -1,4 +1,4 @@
-"""A broker among others: everything as in `broker/broker.py`, but that topics may be another's.
+"""A broker of a cluster: as in `broker/broker.py`, except that others may own topics.
 
 Knows no ledger and no object: `membership.py` brings shards here and takes them away.
 """
@@ -34,14 +34,14 @@ SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
 
 class ClusterCatalogue(LocalCatalogue):
-    """The catalogue among several brokers: what belongs to a topic is changed by its owner."""
+    """The catalogue in a cluster: what belongs to a topic is changed by the topic's owner."""
 
     state: SharedCatalogue
     placement: ClusterPlacement
 
     @property
     def is_owned(self) -> bool:
-        """Whether it is changed by this broker."""
+        """Whether this broker changes it."""
         return self.placement.catalogue_owner() is None
 
     def change_users(self, change: UserChange) -> int:
@@ -157,7 +157,7 @@ class ClusterBroker(Broker):
 
 
 def _secret(file: str | None, from_database: str) -> bytes:
-    """What brokers prove to each other to know: of the environment, of a file, else what
+    """The secret that all brokers share: from the environment, from the file, else the one that
     `cluster init` drew. Raises ConfigError.
     """
     if found := os.environ.get(SECRET_VARIABLE):

@@ -1,7 +1,7 @@
 """Calls between brokers: changes of the catalogue, and positions of groups.
 
 The broker that is asked checks the client's rights once more, and answers once what it did is
-published. Who asks for a change goes on once it has followed it.
+published. The broker that asks for a change goes on once it has followed the change.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 # Name of the internal listener among a session's addresses.
 INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
-FIND_S: Final = 3.0  # For an owner of the catalogue to be there: a shard changes hands in less.
+FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard changes hands in less.
 LOOK_S: Final = 0.05
-# For this broker to have followed what another one has told it: a look takes milliseconds, taking
-# shards over a second or two.
+# For this broker to follow the catalogue as far as another one has: a look takes milliseconds,
+# taking shards over a second or two.
 FOLLOW_S: Final = 10.0
-# For the other brokers to follow a change before it is answered: they take milliseconds, and who
-# hangs must not hold up changes.
+# For the other brokers to follow a change before it is answered: they take milliseconds, and one
+# that hangs must not hold up changes.
 SPREAD_S: Final = 1.0
-KEPT_S: Final = 1.0  # For other brokers to say what they hold: a list does not wait for who hangs.
+KEPT_S: Final = 1.0  # For other brokers to say what they hold: a list does not wait longer.
 IDLE_MAX: Final = 8  # Connections to one broker that are kept for the next calls.
 CALLS_MAX: Final = 64  # Under way to all brokers: each holds a connection.
 
@@ -86,8 +86,8 @@ class Home(Siblings):
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Have the owner of the catalogue make a change; it is followed on return. Raises the
-        broker error that it raised, NotAuthorized where the asker may not do that; OwnedElsewhere.
-        What another one has made before is followed on return too, where that is refused.
+        owner's broker error, NotAuthorized if the asker may not do that; OwnedElsewhere. If the
+        change is refused, all changes before it are followed nonetheless.
         """
         reply = await self._ask_catalogue_owner(_call(asker, name, list(arguments)))
         if reply is None:
@@ -96,7 +96,7 @@ class Home(Siblings):
         _raise_told(reply)
 
     async def _ask_catalogue_owner(self, call: Call) -> Reply | None:
-        """Its answer, which may be an error; None where this broker is the owner. Raises
+        """The owner's answer, which may be an error; None if this broker is the owner. Raises
         OwnedElsewhere.
         """
         deadline = trio.current_time() + FIND_S
@@ -165,7 +165,7 @@ class Home(Siblings):
         await self._ask_node(node, asker, "purge", [topic])
 
     async def kept(self) -> Mapping[str, Kept]:
-        """As `Siblings.kept`; those who ask at the same time share the answers."""
+        """As `Siblings.kept`; concurrent callers share the answers."""
         return await self._kept()
 
     async def _ask_what_is_kept(self) -> Mapping[str, Kept]:
@@ -198,11 +198,11 @@ class Home(Siblings):
         await self._ask_all(Call("reached", [place]), SPREAD_S)
 
     async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
-        """What the other brokers answer in that time."""
+        """The other brokers' answers within that time."""
         replies: list[Reply] = []
 
         async def one(owner: Owner) -> None:
-            with suppress(errors.BrokerError):  # The others are heard without it.
+            with suppress(errors.BrokerError):  # The others' answers count without it.
                 replies.append(await self._ask(owner, call))
 
         with trio.move_on_after(seconds):
@@ -212,7 +212,7 @@ class Home(Siblings):
         return replies
 
     async def close(self) -> None:
-        """End all connections that are kept."""
+        """Close all idle connections."""
         idle, self._idle = self._idle, {}
         for streams in idle.values():
             for stream in streams:
@@ -234,13 +234,13 @@ class Home(Siblings):
         return address
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Raises the error that the answer holds; OwnedElsewhere where there is none."""
+        """Raises the error in the answer; OwnedElsewhere if there is no answer."""
         reply = await self._reply(owner, call)
         _raise_told(reply)
         return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
-        """The answer, which may be an error. Raises OwnedElsewhere where there is none."""
+        """The answer, which may be an error. Raises OwnedElsewhere if there is none."""
         address = self._address(owner)
         async with self._limit:
             try:
@@ -259,7 +259,7 @@ class Home(Siblings):
         except trio.TooSlowError:
             await trio.aclose_forcefully(stream)
             raise LinkLost(f"no answer within {CALL_S:.0f} s") from None
-        except BaseException:  # Cancelled too: an answer to come would be another call's.
+        except BaseException:  # Cancelled too: a late answer would be taken for another call's.
             await trio.aclose_forcefully(stream)
             raise
         if len(idle) < IDLE_MAX:

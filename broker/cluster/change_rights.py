@@ -1,5 +1,5 @@
-"""What a client must be allowed to have a change of topics and namespaces made, by another broker
-than the one that it is connected to: no more and no less than there.
+"""The rights that a client needs for a change of topics and namespaces that its broker asks another
+one to make: no more and no less than if its own broker made it.
 
 Knows no broker and no rule.
 """
@@ -31,7 +31,7 @@ ON_TOPIC: Final[Mapping[str, Action]] = {
 def rights_for(namespaces: Namespaces, change: str, arguments: Sequence[Any]) -> Iterator[Right]:
     """Each right that a change takes; names and arguments as in `topics.carry_out`.
 
-    Raises LookupError, TypeError, ValueError for what nobody asks for.
+    Raises LookupError, TypeError, ValueError for a call that no broker makes.
     """
     if change in ON_TOPIC:
         yield ON_TOPIC[change], Resource.of_topic(TopicName(*arguments[0]))
@@ -44,7 +44,7 @@ def _create(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> 
 
 
 def _renumber(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> Iterator[Right]:
-    """Iggy's streams come and go so, where the namespace stays."""
+    """This makes and deletes Iggy's streams; the namespace stays."""
     action = Action.DELETE if iggy_id is None else Action.CREATE
     yield action, Resource.of_namespace(tenant, namespace)
 

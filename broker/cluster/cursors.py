@@ -1,7 +1,7 @@
 """The cursors of all shards that this broker holds, as one store (`storage/metadata/cursors.py`).
 
-A topic of another broker has no cursors here: whoever looks for one of them or changes it is told
-who owns the topic, before anything is changed; lists are empty.
+A topic of another broker has no cursors here: finding or changing one raises OwnedElsewhere, with
+the owner, before anything is changed; lists are empty.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class ShardCursors:
         self._check = check
         self._stores: dict[int, CursorStore] = {}
         self._of_topic: dict[int, CursorStore] = {}  # Found before.
-        self._changes = 0  # Of the stores that are here.
+        self._changes = 0  # How often a shard came or went.
 
     def hold(self, shard: int, store: CursorStore) -> None:
-        """A shard is ours. Cursors of topics that are deleted go."""
+        """Take a shard over. Cursors of deleted topics are dropped."""
         self._stores[shard] = store
         self._moved()
         for topic_id in store.topic_ids():
@@ -47,7 +47,7 @@ class ShardCursors:
                 store.resize(topic_id, len(meta.partition_ids))
 
     def let_go(self, shard: int) -> None:
-        """A shard is another's."""
+        """Give a shard up."""
         self._stores.pop(shard, None)
         self._moved()
 
@@ -84,7 +84,7 @@ class ShardCursors:
 
     @property
     def set_back(self) -> int:
-        """Grows when a cursor is made or moved back."""
+        """Grows when a cursor is made or moved back, and when a shard comes or goes."""
         return self._changes + sum(store.set_back for store in self._stores.values())
 
     @property
@@ -168,7 +168,7 @@ class ShardCursors:
         return 0
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """As `CursorStore.resize`; the owner of a topic of another broker does it."""
+        """As `CursorStore.resize`; for a topic of another broker its owner does it."""
         store = self._store(topic_id)
         return store.resize(topic_id, partitions, lazy=lazy) if store else 0
 

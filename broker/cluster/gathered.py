@@ -1,4 +1,4 @@
-"""A call that many want at the same time, made once for all of them. Knows no broker."""
+"""One call for all tasks that want its result at the same time. Knows no broker."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class _Turn(Generic[T]):
 
 
 class Gathered(Generic[T]):
-    """One call is under way at a time. Those who ask meanwhile share the next one, so that what
-    they get is no older than their question.
+    """One call is under way at a time. Tasks that ask meanwhile share the next one, so that no
+    result is older than the question.
     """
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
-        """`call` asks; whoever it is made for may be cancelled in it."""
+        """`call` runs in one of the tasks that ask, and may be cancelled with it."""
         self._call = call
         self._gathering: _Turn[T] | None = None  # Not begun.
         self._calling = trio.Lock()
 
     async def __call__(self) -> T:
-        """What the call gives. Raises what it raises, to the one that made it."""
+        """The result of the call. Raises what it raises, in the task that made it."""
         turn = self._gathering
         if turn is None:
             turn = self._gathering = _Turn()

@@ -97,7 +97,7 @@ class InternalListener:
 
 
 class _Relayed:
-    """A listener as clients come to it through another broker."""
+    """A listener for clients that come to it through another broker."""
 
     def __init__(self, listener: Listener, adapter: Relaying) -> None:
         self.name = listener.name

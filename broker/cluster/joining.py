@@ -1,6 +1,6 @@
 """How a broker joins a cluster: its stores, its session, and the folder that is its cache.
 
-Imported with `storage.mode` shared alone, as it needs the extra `shared`.
+Imported only with `storage.mode` shared, as it needs the extra `shared`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stores(config: Config) -> tuple[PostgresLedger, ObstoreObjects]:
 
 
 def ledger_of(config: Config) -> PostgresLedger:
-    """Another connection to the ledger, for what waits."""
+    """Another connection to the ledger, for a task that waits on it."""
     assert config.shared.database is not None, "checked with the settings"
     return PostgresLedger(config.shared.database)
 
@@ -45,7 +45,7 @@ def ledger_of(config: Config) -> PostgresLedger:
 async def join_cluster(config: Config) -> SharedDir:
     """Join the cluster; no shard is owned yet.
 
-    Raises ConfigError, SessionNotBegun, and errors of storage. Cancelled, the session is ended.
+    Raises ConfigError, SessionNotBegun, and errors of storage. If cancelled, it ends the session.
     """
     session = await run_in_thread(_begin, config)
     try:

@@ -1,8 +1,8 @@
-"""Connections between brokers: who is there, proved by a secret that all know, and messages.
+"""Connections between brokers: a handshake, in which both prove a shared secret, and messages.
 
-Each side sends a random number, and a keyed hash (HMAC-SHA-256) of both numbers and of what it
-wants; who does not know the secret gets no further, and a recorded hello is worth nothing. Nothing
-is encrypted: the port belongs on a network of the brokers' own. Knows no call.
+Each side sends a random number, and a keyed hash (HMAC-SHA-256) of both numbers and of the hello. A
+peer without the secret gets no further, and a replayed hello is worth nothing. Nothing is
+encrypted: the port belongs on a network of the brokers' own. Knows no call.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio.SocketStream:
-    """Connect and prove to know the secret, as the other side must. Raises LinkLost."""
+    """Connect; both sides prove that they know the secret. Raises LinkLost."""
     with trio.move_on_after(HELLO_S):
         stream: trio.SocketStream | None = None
         try:
@@ -53,7 +53,7 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
         except (OSError, trio.BrokenResourceError, LinkLost) as error:
             await _close(stream)
             raise LinkLost(f"broker at {address[0]}:{address[1]}: {error}") from error
-        except BaseException:  # Cancelled: nobody else has the socket.
+        except BaseException:  # Cancelled: nobody else would close the socket.
             await _close(stream)
             raise
         return stream
@@ -76,7 +76,7 @@ async def _introduce(stream: trio.SocketStream, secret: bytes, hello: bytes) -> 
 
 
 async def welcome(stream: trio.SocketStream, secret: bytes) -> Hello:
-    """Whom we talk to and why, once it has proved that it knows the secret. Raises LinkLost."""
+    """The hello of a peer, once it has proved that it knows the secret. Raises LinkLost."""
     with trio.move_on_after(HELLO_S):
         ours = secrets.token_bytes(NONCE_BYTES)
         try:
@@ -97,12 +97,12 @@ async def welcome(stream: trio.SocketStream, secret: bytes) -> Hello:
 
 
 def mac(secret: bytes, side: bytes, server: bytes, client: bytes, hello: bytes) -> bytes:
-    """What proves to know the secret."""
+    """The proof of knowing the secret."""
     return hmac.digest(secret, b"\x00".join((MAGIC, side, server, client, hello)), hashlib.sha256)
 
 
 async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
-    """So many bytes. Raises LinkLost at the end of the stream, OSError and trio's errors."""
+    """Exactly `size` bytes. Raises LinkLost at the end of the stream, OSError and trio's errors."""
     data = bytearray()
     while len(data) < size:
         piece = await stream.receive_some(size - len(data))

@@ -1,8 +1,8 @@
 """Keeps this broker's place in the cluster: looks who is there, follows the catalogue, takes shards
 that it should own, and gives others up.
 
-One step after the other in one task; the stores are asked in threads. A shard is held by the loop's
-word alone (`ClusterPlacement.held`), and only while the ledger says so.
+One task takes one step after the other; threads ask the stores. Whether a shard is held is decided
+in the loop alone (`ClusterPlacement.held`): only while the ledger says so.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from storage.shared.session import View
     from storage.shared.shared_dir import Taken
 
-# Between two looks, if nobody tells of news: part of the time that clients wait for another broker.
+# Between two looks if no news comes: part of the time that clients wait for another broker.
 LOOK_S: Final = 0.25
-# So long a stop waits at most for others to take what is owned here: five times what it takes on a
+# How long a stop waits for the others to take this broker's shards: five times what it takes on a
 # busy machine, and below half of the time that supervisors give.
 HAND_OVER_S: Final = 10.0
 
@@ -40,10 +40,10 @@ log = structlog.get_logger()
 
 
 class Membership:
-    """What one broker does to be one of several."""
+    """One broker's part in the cluster."""
 
     def __init__(self, broker: ClusterBroker, upkeep: Upkeep, news: Ledger) -> None:
-        """`news` is a ledger of its own, which waits for what others tell."""
+        """`news` is a ledger connection for waiting for news alone."""
         self._broker = broker
         self._shared = broker.shared
         self._session = broker.shared.session
@@ -56,7 +56,7 @@ class Membership:
         self._looked = trio.lowlevel.ParkingLot()  # woken after each.
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled. Started once every shard has an owner, and the catalogue is known.
+        """Run until cancelled. Started once every shard has an owner, and the catalogue is known.
         Raises StorageFailed, DamagedLog where the catalogue cannot be read.
         """
         while not await self.step() and not self._broker.stopping.is_set():
@@ -73,8 +73,8 @@ class Membership:
             await trio.sleep(LOOK_S)
 
     async def step(self) -> bool:
-        """Look, follow, take and give up; whether every shard has an owner. Raises StorageFailed,
-        DamagedLog.
+        """Look, follow, take and give up; returns whether clients can be served. Raises
+        StorageFailed, DamagedLog.
         """
         try:
             view = await run_in_thread(self._session.look)
@@ -105,7 +105,7 @@ class Membership:
         return not free and bool(self._broker.namespaces.all())
 
     def _show(self, view: View) -> None:
-        """Have the placement say what was seen."""
+        """Tell the placement what was seen."""
         live = view.live
         owners = {number: Owner(row.node, _addresses(row.doors)) for number, row in live.items()}
         others = [one for number, one in owners.items() if number != self._session.number]
@@ -133,7 +133,7 @@ class Membership:
     # The catalogue.
 
     async def follow(self) -> None:
-        """Apply what was published of the catalogue, if another broker changes it. Raises
+        """Apply published changes of the catalogue, if another broker owns it. Raises
         LedgerUnanswered, DamagedLog, and errors of storage.
         """
         async with self._changing:
@@ -181,8 +181,8 @@ class Membership:
             log.info("shards_taken", session=self._session.number, shards=len(found), s=seconds)
 
     async def _read(self, shards: Sequence[int]) -> dict[int, Taken]:
-        """What was read of each shard. One that is damaged stays shut, but for the catalogue's:
-        raises DamagedLog.
+        """Read each shard. A damaged one stays shut; if it is the catalogue's, this raises
+        DamagedLog.
         """
         if not shards:
             return {}
@@ -203,7 +203,7 @@ class Membership:
         return found
 
     async def _follow_surely(self) -> None:
-        """What earlier owners of a shard saw of the catalogue is seen here too."""
+        """Follow the catalogue as far as earlier owners of a shard did; retry until it works."""
         while True:
             try:
                 await self._follow()
@@ -234,7 +234,7 @@ class Membership:
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
             await trio.lowlevel.checkpoint()
-        # No wait from here on: what came meanwhile is open too, and then clients may come.
+        # No await from here on: first open what came meanwhile, then let clients come.
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
@@ -244,9 +244,9 @@ class Membership:
     # Giving up.
 
     async def hand_over(self) -> None:
-        """Before a stop, while clients are still served: have the others take all that is owned
-        here. Returns once they have, after `HAND_OVER_S`, or where there is no other. Raises what
-        ended the session.
+        """Have the other brokers take all shards of this one, before a stop and while clients are
+        still served. Returns once they have, after `HAND_OVER_S`, or if there is no other. Raises
+        what ended the session.
         """
         with trio.move_on_after(HAND_OVER_S) as waiting:
             await run_in_thread(self._session.drain, abandon_on_cancel=True)
@@ -260,12 +260,12 @@ class Membership:
         if view is None or number not in view.live:
             return view is not None
         if not view.live[number].drains:
-            return False  # Of before.
+            return False  # A look from before the drain.
         takers = [row for row in view.live.values() if not row.drains]
         return not takers or all(row.session not in (None, number) for row in view.shards)
 
     async def _give(self, shards: Sequence[int]) -> None:
-        """Take no more for these shards, publish what there is, and release them."""
+        """Accept nothing more for these shards, publish what is left, and release them."""
         broker, shared = self._broker, self._shared
         state, topics = broker.catalogue.state, broker.topics
         async with self._changing, self._upkeep.lock:

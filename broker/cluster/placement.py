@@ -1,7 +1,7 @@
-"""Which broker owns a topic, and where that one is reached.
+"""Which broker owns a topic, and where clients reach it.
 
 Knows no partition and no protocol; each adapter tells its own clients where to go. A single broker
-owns everything (`Placement`); among others the ledger says who does (`ClusterPlacement`).
+owns everything (`Placement`); in a cluster the ledger says who does (`ClusterPlacement`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CATALOGUE_SHARD: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A broker, and by name of its listeners where its clients are told to connect."""
+    """A broker, and the address that its clients are told for each listener."""
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -38,11 +38,11 @@ class Placement:
         self.node_id = node_id
 
     def owner(self, name: TopicName) -> Owner | None:
-        """The other broker that owns a topic, also one still to be made; None: this one does."""
+        """The other broker that owns a topic, even one not made yet; None: this one does."""
         return None
 
     def owner_of_name(self, name: bytes) -> Owner | None:
-        """The other broker that keeps what goes by a name alone (a group's members); None: this
+        """The other broker that keeps what has a name but no topic (a group's members); None: this
         one does.
         """
         return None
@@ -80,15 +80,15 @@ class ClusterPlacement(Placement):
         self._newest = 0
 
     def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
-        """Who owns which shard, and which brokers there are besides this one."""
+        """Take in who owns which shard, and which other brokers there are."""
         self._owners, self._others = owners, others
 
     def show_sessions(self, live: frozenset[int], newest: int) -> None:
-        """The sessions that are live, and the highest number that any ever had."""
+        """Take in which sessions are live, and the highest session number so far."""
         self._live, self._newest = live, newest
 
     def is_over(self, session: int) -> bool:
-        """Whether a session is known to have ended; one that is newer than what was seen is not."""
+        """Whether a session is known to have ended; one newer than the last look is not."""
         return session <= self._newest and session not in self._live
 
     def owner(self, name: TopicName) -> Owner | None:

@@ -31,7 +31,7 @@ Committed = tuple[int, bytes | None] | None
 
 @dataclass(slots=True, frozen=True)
 class Asker:
-    """On whose behalf: the broker that is asked checks what it may do once more."""
+    """The client for which a broker asks; the other broker checks its rights once more."""
 
     principal: Principal
     at: str  # Where the client is, for the audit log.
@@ -45,8 +45,8 @@ class Siblings:
     async def commit(
         self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
     ) -> list[BrokerError | None]:
-        """Commit positions of topics that another broker owns; what became of each, once it is
-        published. Raises OwnedElsewhere where that broker does not answer.
+        """Commit positions of topics that another broker owns; returns the error of each, if any,
+        once they are published. Raises OwnedElsewhere if that broker does not answer.
         """
         raise _alone()
 
@@ -69,9 +69,9 @@ class Siblings:
     async def end_group(
         self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> bool:
-        """Delete what a group has on a namespace's topics that another broker owns; whether it had
-        anything, once that is published. Raises OwnedElsewhere where that broker does not answer,
-        NotAuthorized.
+        """Delete a group's subscriptions to a namespace's topics that another broker owns; returns
+        whether it had any, once that is published. Raises OwnedElsewhere if that broker does not
+        answer, NotAuthorized.
         """
         raise _alone()
 
@@ -95,22 +95,22 @@ class Siblings:
         raise _alone()
 
     async def kept(self) -> Mapping[str, Kept]:
-        """What the topics of other brokers hold, by their full names; nothing of those of a broker
-        that does not answer soon. For figures in lists: it says nothing of what a client may see.
+        """What the topics of other brokers hold, by their full names; without those of a broker
+        that does not answer soon. For figures in lists: what a client may see is not checked.
         """
         return {}
 
     async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
         """A namespace's non-persistent topics that other brokers have in use, by their full names,
-        partitions one by one; none of a broker that does not answer soon. It says nothing of what a
-        client may see.
+        partitions one by one; none of a broker that does not answer soon. What a client may see is
+        not checked.
         """
         return {}
 
     async def follow(self) -> None:
-        """Have the catalogue be followed as far as it has come at its owner now: other brokers may
-        have told clients already of what is not known here. Raises OwnedElsewhere where that one
-        does not answer.
+        """Follow the catalogue as far as its owner has come now: other brokers may have told
+        clients already of changes that are not known here. Raises OwnedElsewhere if the owner does
+        not answer.
         """
 
 

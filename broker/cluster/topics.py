@@ -1,5 +1,5 @@
-"""Topics and namespaces of a broker among others: the owner of the catalogue changes them, all
-others ask it to and follow what it has published.
+"""Topics and namespaces in a cluster: the owner of the catalogue changes them; all others ask it
+to, and follow what it has published.
 
 Knows no socket: `Ask` carries a change there (`broker/cluster/calls.py`).
 """
@@ -27,7 +27,7 @@ class Ask(Protocol):
     """
 
     async def __call__(self, change: str, *arguments: object) -> None:
-        """`change` is a name of `CHANGES`; arguments are what msgpack carries."""
+        """`change` is a name that `carry_out` knows; arguments are what msgpack carries."""
 
 
 Spread = Callable[[int], Awaitable[None]]
@@ -48,7 +48,7 @@ class ClusterTopics(Topics):
     def _topic(self, meta: TopicMeta) -> PlacedTopic:
         return PlacedTopic(meta, self.placement)
 
-    # Changing, as `Topics`; everywhere else than at the owner another broker does it.
+    # Changing, as `Topics`; brokers that do not own the catalogue ask the owner to do it.
 
     async def create(
         self,
@@ -122,7 +122,7 @@ class ClusterTopics(Topics):
     # Following.
 
     def follow(self, touched: Touched) -> None:
-        """Have topics be as the catalogue says. Raises errors of storage."""
+        """Change topics to what the catalogue says. Raises errors of storage."""
         state = self._catalogue.state
         for name in touched.topics:
             self._follow_topic(name, state.topic(name))
@@ -161,14 +161,14 @@ class ClusterTopics(Topics):
             self._end(topic)
 
     def _opened(self, topic: Topic, first: int) -> Sequence[Partition]:
-        """The partitions of a topic from that one on, opened."""
+        """Open the partitions of a topic from `first` on."""
         numbers = topic.meta.partition_ids[first:]
         return [self._factory.open(topic, index, one) for index, one in enumerate(numbers, first)]
 
     # Shards that come and go.
 
     def reopen(self, topic: Topic) -> None:
-        """Have the partitions be kept here, or elsewhere, as the topic is. Raises errors of
+        """Open the partitions again if the topic's shard has come here or gone. Raises errors of
         storage.
         """
         is_here = self.holds(topic.name)
@@ -250,9 +250,9 @@ class ClusterNamespaces(Namespaces):
 async def carry_out(
     topics: Topics, namespaces: Namespaces, change: str, arguments: Sequence[Any]
 ) -> int:
-    """Make a change that another broker asks for; the ticket behind which it is published.
+    """Make a change that another broker asks for; returns the ticket that publishes it.
 
-    Raises broker errors; LookupError, TypeError, ValueError for what nobody asks for.
+    Raises broker errors; LookupError, TypeError, ValueError for a call that no broker makes.
     """
     if change in OF_NAMESPACES:
         return await OF_NAMESPACES[change](namespaces, *arguments)

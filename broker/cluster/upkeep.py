@@ -1,4 +1,4 @@
-"""What an owner of the shared store does beside rounds: packs, uploads, and deletes.
+"""What a broker does in the shared store besides rounds: it packs, uploads and deletes.
 
 Plans are made in the loop, a shard at a time; a worker thread carries them out. Knows no object
 and no statement.
@@ -39,7 +39,7 @@ class StoreWatch:
         self._lock = threading.Lock()
 
     def phase(self, phase: str, seconds: float) -> None:
-        """So long took a phase of a round."""
+        """A phase of a round took this long."""
         self._metrics.histogram(f"braidlog_round_{phase}_seconds").observe(seconds)
 
     def uploaded(self, kind: str, size: int) -> None:
@@ -75,7 +75,7 @@ class Upkeep:
         self._round = self._shared.publisher.round
 
     async def run(self) -> None:
-        """Until cancelled, or the session is over. Raises StorageFailed."""
+        """Run until cancelled; the end of the session stops the broker. Raises StorageFailed."""
         token = trio.lowlevel.current_trio_token()
 
         def ended(reason: StorageFailed) -> None:
@@ -93,8 +93,8 @@ class Upkeep:
             await self._until_due()
 
     async def _until_due(self) -> None:
-        """Wait for `pack_bytes` or `pack_ms`; for the latter alone while rounds are full: packs
-        would take from the store what rounds can use, and segments that fill meanwhile need none.
+        """Wait for `pack_bytes` or `pack_ms`; while rounds are full for `pack_ms` only: packs would
+        take the store's time from rounds, and segments that fill meanwhile need no packs.
         """
         backlog = self._shared.backlog
         bytes_before, full_before = self._uploaded_bytes(), backlog.full_rounds
