@@ -1,4 +1,4 @@
-"""A live topic: it keeps nothing. What is published goes to who is connected and has permits, or
+"""A live topic keeps nothing: a message goes to consumers that are connected and have permits, or
 is lost. Pulsar's non-persistent topics; each partition of a partitioned one is a live topic.
 
 Knows no protocol and no connection.
@@ -48,8 +48,8 @@ class LiveTopic(PlacedTopic):
         idle: Callable[[LiveTopic], None],
     ) -> None:
         """`index` is the partition's, None without partitions; `number` tells it apart from every
-        partition and live topic; `schemas` are shared by all partitions; `idle` hears when the last
-        producer or consumer has left.
+        partition and live topic; `schemas` are shared by all partitions; `idle` is called when the
+        last producer or consumer has left.
         """
         meta = TopicMeta(0, name, [], index is not None, created_us, {}, None, 0, schemas=schemas)
         super().__init__(meta, placement)
@@ -59,7 +59,7 @@ class LiveTopic(PlacedTopic):
         if index is not None:
             self.full += f"-partition-{index}"
         self.subscriptions: dict[bytes, LiveSubscription] = {}
-        self.producers = 0  # Counted by who lets them in.
+        self.producers = 0  # Counted by the caller that admits them.
         self.messages_in = 0
         self.bytes_in = 0
         self.messages_dropped = 0
@@ -72,12 +72,12 @@ class LiveTopic(PlacedTopic):
 
     @property
     def topic(self) -> LiveTopic:
-        """Itself: what asks a partition for its topic."""
+        """Itself, for code that asks a partition for its topic."""
         return self
 
     @property
     def appended_ticket(self) -> int:
-        """Nothing is ever waited for."""
+        """0: nothing is stored, so no answer waits."""
         return 0
 
     @property
@@ -98,7 +98,7 @@ class LiveTopic(PlacedTopic):
         *,
         is_kept: bool = True,
     ) -> LiveSubscription:
-        """The subscription of that name; one without consumers is of that kind from now on.
+        """The subscription of that name; one without consumers is made anew, of that kind.
 
         Raises LimitExceeded.
         """
@@ -118,8 +118,8 @@ class LiveTopic(PlacedTopic):
             del self.subscriptions[subscription.name]
 
     def publish(self, entries: Sequence[Entry], records: int, size: int) -> None:
-        """Hand entries to every subscription; `records` messages, `size` bytes together. Whoever
-        keeps a body keeps what it is a view of.
+        """Hand entries to every subscription; `records` messages, `size` bytes together. To keep
+        a body is to keep the memory that it is a view of.
         """
         self.messages_in += records
         self.bytes_in += size
@@ -143,10 +143,10 @@ class LiveTopic(PlacedTopic):
 
 
 class LiveSubscription:
-    """The consumers of one name on a live topic, and who of them is given what is published.
+    """The consumers of one name on a live topic, and which of them is given a message.
 
-    As Apache Pulsar's dispatchers of non-persistent topics: who has no permits, or whose connection
-    takes no more, misses the message, and that is counted.
+    As Apache Pulsar's dispatchers of non-persistent topics: without permits, or with a connection
+    that takes no more, a consumer misses the message, and that is counted.
     """
 
     def __init__(
@@ -158,24 +158,24 @@ class LiveSubscription:
         *,
         is_kept: bool = True,
     ) -> None:
-        """`policy` says whose a key is, for Key_Shared alone; a reader's is not kept when its
-        consumer leaves.
+        """`policy` says which consumer gets a key, for Key_Shared alone; if not `is_kept`, as with
+        readers, the subscription ends when its consumer leaves.
         """
-        self.partition = topic  # What a dispatcher calls so.
+        self.partition = topic  # As a dispatcher names it.
         self.name = name
         self.kind = kind
         self.policy = policy
         self.is_kept = is_kept
-        self.consumers: list[Consumer] = []  # Whose turn it is comes first (Shared).
+        self.consumers: list[Consumer] = []  # The next in turn comes first (Shared).
         self.active: Consumer | None = None  # Of Exclusive and Failover.
         self.messages_out = 0
         self.bytes_out = 0
         self.messages_dropped = 0
 
     def check_room(self, consumer: Consumer) -> None:
-        """Whether it takes this consumer besides those that it has.
+        """Check that it takes this consumer besides those that it has.
 
-        Raises SubscriptionBusy; InvalidRequest for ranges of keys that cannot be.
+        Raises SubscriptionBusy; InvalidRequest for ranges of keys that are not valid.
         """
         if self.kind is SubscriptionKind.EXCLUSIVE and self.consumers:
             raise SubscriptionBusy("Exclusive consumer is already connected")
@@ -205,7 +205,7 @@ class LiveSubscription:
         self.partition.consumer_left(self)
 
     def close_consumers(self) -> Iterator[None]:
-        """Detach every consumer of one that ends, at once; each step tells one connection."""
+        """End it: detach every consumer at once; each step tells one connection."""
         consumers, self.consumers = self.consumers, []
         self.active = self.policy = None
         for consumer in consumers:
@@ -215,7 +215,7 @@ class LiveSubscription:
         return _told(consumers)
 
     def _choose(self, newcomer: Consumer | None) -> None:
-        """Who is active from now on; on Failover all hear of a change, else the newcomer alone."""
+        """Choose the active consumer; on Failover all hear of a change, else only the newcomer."""
         if self.kind is SubscriptionKind.EXCLUSIVE:
             self.active = next(iter(self.consumers), None)
         elif self.kind is SubscriptionKind.FAILOVER:
@@ -236,7 +236,7 @@ class LiveSubscription:
         """A connection has room again: nothing waits for it here."""
 
     def publish(self, entries: Sequence[Entry]) -> int:
-        """Hand entries to who may have them; returns how many messages nobody could."""
+        """Hand entries to consumers that can take them; returns how many messages none could."""
         takes = {consumer: consumer.takes_more() for consumer in self.consumers}
         shares: dict[Consumer, list[Entry]] = {}
         dropped = 0
@@ -267,7 +267,7 @@ class LiveSubscription:
         return consumer if consumer is not None and consumer.can_take and takes[consumer] else None
 
     def _next(self, takes: dict[Consumer, bool]) -> Consumer | None:
-        """Of those with the best priority who can take, the one that waited longest."""
+        """The consumer that waited longest, of those with the best priority that can take."""
         best: Consumer | None = None
         for consumer in self.consumers:
             is_better = best is None or consumer.priority < best.priority

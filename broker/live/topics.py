@@ -1,4 +1,4 @@
-"""All live topics: made when a client first uses one, forgotten a while after the last has left.
+"""All live topics: made when a client first uses one, forgotten a while after its last client left.
 
 How many partitions a live topic has is a setting of its namespace, so that it outlives the broker;
 nothing else of it does. Other protocols do not see live topics. Knows no connection.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A setting of a namespace: what follows names a live topic, its value is the number of partitions.
 PARTITIONS_OF: Final = "non_persistent_partitions:"
-# Partitions of one, and how many with partitions a namespace has: their numbers are one record.
+# Partitions of one topic, and partitioned topics of a namespace: their counts are one record.
 LIVE_PARTITIONS_MAX: Final = 1000
 LIVE_PARTITIONED_MAX: Final = 1000
 LIVE_TOPICS_MAX: Final = 10_000  # Each partition counts; some 2 KB of memory.
@@ -61,7 +61,7 @@ class LiveTopics:
         self._made = 0
 
     async def run(self) -> None:
-        """Forget what nobody uses any more, until cancelled."""
+        """Forget unused topics, until cancelled."""
         while True:
             await trio.sleep(FORGOTTEN_AFTER_S / 4)
             since = trio.current_time() - FORGOTTEN_AFTER_S
@@ -81,11 +81,11 @@ class LiveTopics:
         return count
 
     def find(self, name: TopicName, index: int | None) -> LiveTopic | None:
-        """A live topic that is there, or one partition of it, if it is in use."""
+        """A live topic, or one partition of it, if it is in use."""
         return self._live.get(self._place(name, index))
 
     def is_in_use(self, full: str) -> bool:
-        """Whether there is one of that full name, or partition of one."""
+        """Whether a topic or partition with that full name is in use."""
         return full in self._in_use
 
     def exists(self, name: TopicName) -> bool:
@@ -98,7 +98,7 @@ class LiveTopics:
 
     def get(self, name: TopicName, index: int | None, *, make: bool) -> LiveTopic:
         """The live topic, or the partition, that a client means; with `make`, one without
-        partitions is made if it is missing and the configuration lets us.
+        partitions is made if it is missing and the configuration allows it.
 
         Raises InvalidName, InvalidRequest for one with partitions that is named without a number,
         NamespaceNotFound, PartitionNotFound, TopicNotFound, OwnedElsewhere, LimitExceeded.
@@ -119,7 +119,7 @@ class LiveTopics:
         return self._make(place)
 
     def create(self, name: TopicName) -> None:
-        """Make one without partitions; it goes after a while without users, as in Apache.
+        """Make one without partitions; without users it is forgotten after a while, as in Apache.
 
         Raises InvalidName, NamespaceNotFound, TopicExists, LimitExceeded, OwnedElsewhere.
         """
@@ -186,7 +186,7 @@ class LiveTopics:
     # Changing.
 
     async def partition(self, name: TopicName, count: int) -> int:
-        """Make one with so many partitions, or give it more; returns the ticket.
+        """Make one with `count` partitions, or grow it to that; returns the ticket.
 
         Raises InvalidName, InvalidRequest, NamespaceNotFound, TopicInUse, LimitExceeded, Conflict,
         StorageFull, StorageFailed.
@@ -228,14 +228,14 @@ class LiveTopics:
                 await self._forget_all(name)
 
     async def _forget_all(self, name: TopicName) -> None:
-        """Forget a topic, or its partitions, with their users; each hears of it soon."""
+        """Forget a topic, or its partitions; their users are told soon."""
         for place in list(self._places.get(name, ())):
             self._forget(place)
             await trio.lowlevel.checkpoint()
 
     def end_all(self, tenant: str, namespace: str) -> None:
-        """End those of a namespace that has another name now: whoever uses them has to go. How many
-        partitions they have went with the namespace.
+        """End those of a renamed namespace: their users have to leave. Their partition counts are
+        settings of the namespace and have moved with it.
         """
         for place in [
             place
