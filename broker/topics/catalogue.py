@@ -1,9 +1,9 @@
 """The one owner of the catalogue's changes: topics, namespaces, settings, and what a topic keeps.
 
-Changes of topics and namespaces are awaited and may lose against another one (`Conflict`): with
-several brokers one of them decides. This one shares its catalogue with nobody, so each change is in
-memory and in the journal at once, without a turn for another task. What belongs to one topic (named
-groups, schemas, epochs, producer numbers) is its owner's alone and never waits.
+Changes of topics and namespaces are awaited and may lose against another one (`Conflict`): in a
+cluster one broker decides. Here the catalogue is shared with nobody, so each change is in memory
+and in the journal at once, without a turn for another task. What belongs to one topic (named
+groups, schemas, epochs, producer numbers) is changed by its owner alone and never waits.
 
 Each change returns a commit ticket. Reads come from memory (`state`). Knows no partition, no
 connection and no protocol.
@@ -28,7 +28,7 @@ class LocalCatalogue:
     """The catalogue of a single broker. Callers have checked that a change makes sense."""
 
     def __init__(self, state: Catalogue, *, use_reserve: UseReserve, report: Report) -> None:
-        """`use_reserve` may give a change the space that is kept for it on a full disk; `report` is
+        """`use_reserve` may let a change use the space reserved for it on a full disk; `report` is
         called with each error of storage before the broker error is raised.
         """
         self.state = state  # What it says now, for reading only.
@@ -63,7 +63,7 @@ class LocalCatalogue:
         return [self.state.next_partition_id() for _ in range(count)]
 
     async def create_topic(self, planned: TopicMeta, partition_ids: Sequence[int]) -> int:
-        """Make a topic over existing folders; its number is the catalogue's to choose."""
+        """Make a topic over existing folders; the catalogue chooses its number."""
         return self._change(
             lambda: self.state.create_topic(
                 planned.name,
@@ -78,7 +78,7 @@ class LocalCatalogue:
     async def set_partitions(
         self, topic_id: int, partition_ids: Sequence[int], *, partitioned: bool
     ) -> int:
-        """Give a topic these partitions: all their ids by number."""
+        """Set a topic's partitions: the ids of all, in order of their numbers."""
         return self._change(
             lambda: self.state.set_partitions(topic_id, [*partition_ids], partitioned=partitioned)
         )
@@ -102,7 +102,7 @@ class LocalCatalogue:
         )
 
     async def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Give a namespace this number among Iggy's clients, or the one made here again."""
+        """Set the number by which Iggy's clients know a namespace; None: the one made here."""
         return self._change(lambda: self.state.number_namespace(tenant, namespace, iggy_id))
 
     async def alter_namespace(
@@ -123,7 +123,7 @@ class LocalCatalogue:
         """Forget a tenant that was made or given admin roles."""
         return self._free(lambda: self.state.change_tenants(TenantGone(tenant)))
 
-    # Names. Never waits: whoever sees the change sees it in the topics, too.
+    # Names. Never waits: the change is seen here and in the topics at the same time.
 
     def rename_topic(self, topic_id: int, topic: str) -> int:
         """Give a topic another name in its namespace. Raises StorageFull, StorageFailed."""
@@ -152,12 +152,12 @@ class LocalCatalogue:
         return self._change(lambda: self.state.bump_topic_epoch(topic_id))
 
     def producer_number(self, name: bytes, scope: int) -> tuple[int, int]:
-        """The number that stands for a producer's name, and the ticket behind which it does."""
+        """The number that stands for a producer's name, and the ticket that makes it durable."""
         number = self._change(lambda: self.state.producer_id(name, scope))
         return number, self.state.ticket
 
     def forget_producers(self, numbers: Sequence[int]) -> int:
-        """Forget producers; their numbers never come again."""
+        """Forget producers; their numbers are never used again."""
         return self._free(lambda: self.state.forget_producers([*numbers]))
 
     def _change(self, change: Callable[[], T]) -> T:

@@ -1,8 +1,8 @@
-"""Compacts topics: those whose settings ask for it, look by look, and others on request.
+"""Compacts topics: those whose settings ask for it, at intervals, and others on request.
 
-One compaction at a time for the whole broker, in short pieces of a worker thread with as long a
-pause after each. How it works is in storage/log/compaction; this knows when, and tells what became
-of it. No protocol.
+One compaction at a time for the whole broker, in short pieces in a worker thread with as long a
+pause after each. How it works is in storage/log/compaction; this knows when, and reports the
+outcome. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PASSED_OVER: Final = 500  # Partitions without compaction, between two checkpoin
 
 
 class State(enum.Enum):
-    """What became of the last compaction that was asked for; the value is Pulsar's word."""
+    """The outcome of the last compaction that was asked for; the value is Pulsar's word."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -51,7 +51,7 @@ class State(enum.Enum):
 
 @dataclass(slots=True)
 class Status:
-    """Of one partition, or of all of a topic."""
+    """The state of one partition's view, or of a topic's views."""
 
     state: State = State.NOT_RUN
     last_error: str = ""
@@ -81,8 +81,8 @@ class Compactor:
         self._now_us = now_us
         self._asked: deque[Partition] = deque()
         self._is_asked = trio.Event()
-        self._statuses: dict[int, Status] = {}  # By partition id, of views alone.
-        self._failed: dict[int, int] = {}  # Where the log ended that could not be compacted.
+        self._statuses: dict[int, Status] = {}  # By partition id, for views only.
+        self._failed: dict[int, int] = {}  # Log end when a compaction failed, by partition.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
         """Make compacted views of a topic, or of one partition, soon.
@@ -108,7 +108,7 @@ class Compactor:
         self._is_asked.set()
 
     def status(self, topic: Topic, index: int | None = None) -> Status:
-        """What became of the views of a topic, or of one partition."""
+        """The state of the views of a topic, or of one partition."""
         found = [
             self._status(one) for one in topic.partitions if index is None or one.index == index
         ]
@@ -122,7 +122,7 @@ class Compactor:
         return self._statuses.get(partition.partition_id, Status())
 
     async def run(self) -> None:
-        """Compact what was asked for, and what its settings say, until cancelled. Raises
+        """Compact on request, and where settings ask for it, until cancelled. Raises
         StorageFailed.
         """
         if not self._is_possible:
@@ -137,7 +137,7 @@ class Compactor:
             self._forget()
 
     async def _look(self) -> None:
-        """Compact what has enough that is new. Requests do not wait for its end."""
+        """Compact every log with enough new records. Requests are served in between."""
         for topic in self._topics.all():
             for index, partition in enumerate(tuple(topic.partitions)):
                 settings = partition.log.settings
@@ -152,7 +152,7 @@ class Compactor:
                     await self._make_view(self._asked.popleft())
 
     def _is_over(self, partition: Partition) -> bool:
-        """Whether so much is new since the last view as the threshold says."""
+        """Whether the new records since the last view reach the threshold."""
         threshold, opened = partition.log.settings.compaction_threshold_bytes, partition.log
         if threshold is None or partition.removed:
             return False
@@ -205,7 +205,7 @@ class Compactor:
             failure = str(fault)
             view = partition.log.view
             if view is not None and fault.path == view.segment.path:
-                partition.log.drop_view()  # The next one is made of the log alone.
+                partition.log.drop_view()  # The next one is made from the log alone.
         except FileGone:
             failure = "the log was changed meanwhile"  # By retention, or it was deleted.
         except StorageFull as error:
@@ -263,7 +263,7 @@ class Compactor:
 
 
 def _piece(steps: Iterator[CompactedWriter | None]) -> tuple[bool, CompactedWriter | None]:
-    """Go on for a short while, up to a file that is finished: (whether all is done, that file)."""
+    """Go on for a short while, or to the end of a file: (whether all is done, that file)."""
     until_s = time.perf_counter() + COMPACTION_PIECE_S
     for writer in steps:
         if writer is not None or time.perf_counter() >= until_s:

@@ -1,4 +1,4 @@
-"""Topics on their way out: what they leave behind goes once their deletion is on disk.
+"""Removes what deleted topics leave behind, once their deletion is on disk.
 
 Not before, or a power cut could leave a topic in the catalogue without its cursors or files.
 """
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from storage.metadata.cursor_book import CursorBook
     from storage.metadata.names import TopicName
 
-# Clients come back within their backoff, at most a minute, when their topic goes under them.
+# Clients whose topic is deleted reconnect within their backoff, at most a minute.
 NAME_HELD_S: Final = 60.0
-HELD_NAMES_MAX: Final = 10_000  # Of more at a time, the later ones may be made again.
+HELD_NAMES_MAX: Final = 10_000  # Of more at a time, clients may make the later ones again.
 
 
 class HeldNames:
-    """Names of topics that clients used when they went: for a while none is made by itself."""
+    """Names of topics that were deleted in use: for a while they are not auto-created."""
 
     def __init__(self) -> None:
         self._until: dict[TopicName, float] = {}
@@ -43,8 +43,8 @@ class HeldNames:
 
 
 class Leaving:
-    """Deleted topics and partitions, in order, until a round of the committer holds their
-    deletion.
+    """Deleted topics and partitions, in order, until a round of the committer has made their
+    deletion durable.
     """
 
     def __init__(self, cursors: CursorBook, factory: PartitionFactory) -> None:
@@ -58,11 +58,11 @@ class Leaving:
         self._leaving.append((topic.ticket, topic.meta.topic_id, topic.partitions))
 
     def add_partitions(self, topic: Topic, partitions: Sequence[Partition]) -> None:
-        """The topic was parted from these with the ticket that it has now."""
+        """The topic lost these with the ticket that it has now."""
         self._leaving.append((topic.ticket, None, partitions))
 
     def round_ended(self, durable_ticket: int) -> None:
-        """That round is on disk: cursors and files of what it deleted go.
+        """A round is on disk: remove cursors and files of what it deleted.
 
         Raises errors of storage.
         """
@@ -72,6 +72,6 @@ class Leaving:
                 if topic_id is not None:
                     self._cursors.drop_topic(topic_id)
             except storage.errors.StorageFull:
-                pass  # Numbers of topics never come again: the next start drops what is left.
+                pass  # Topic numbers are never used again: the next start drops what is left.
             for partition in partitions:
                 self._factory.discard(partition)

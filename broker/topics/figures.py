@@ -1,4 +1,4 @@
-"""Which topics have figures: those that are there. Knows no protocol."""
+"""Keeps figures only of topics that exist. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class TopicFigures:
-    """Hears of topics that go, and has nobody count for one that is not there: a reader may come to
-    its end after its topic's.
+    """Drops figures of deleted topics, and lets nobody count for a topic that does not exist: a
+    reader may outlive its topic.
     """
 
     def __init__(self, metrics: Metrics, topics: Topics, live: LiveTopics) -> None:

@@ -1,5 +1,5 @@
-"""Named groups of a topic, as Iggy's clients make them: which there are. Where each has read to is
-the subscription of its name. Knows no member.
+"""The list of a topic's named groups, as Iggy's clients make them. A group's position is in the
+subscription of its name. Knows no member.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NamedGroups:
         return topic.meta.groups
 
     def count(self, topic: Topic) -> int:
-        """How many groups a topic has, as far as this broker knows: of another's topic none."""
+        """How many groups a topic has, as far as this broker knows: 0 if another one owns it."""
         return 0 if topic.deleted else len(topic.meta.groups)
 
     def create(self, topic: Topic, name: str, number: int | None = None) -> int:

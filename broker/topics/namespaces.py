@@ -1,6 +1,6 @@
 """Namespaces (Iggy: streams) and tenants: finding, making, numbering and deleting them.
 
-A tenant is there if it was made, or has a namespace. Knows no protocol.
+A tenant exists if it was made, or has a namespace. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Namespaces:
         )
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Let Iggy's clients know a namespace by this number, or by the one made here again; return
+        """Set the number by which Iggy's clients know a namespace; None: the one made here. Return
         the ticket.
 
         Raises NamespaceNotFound, NamespaceExists, Conflict, StorageFull, StorageFailed.
@@ -83,7 +83,7 @@ class Namespaces:
         """Delete a namespace; return the ticket.
 
         Raises NamespaceNotFound, TopicInUse while it has topics, InvalidRequest for
-        `public/default`, where Kafka's listener always leads, Conflict, StorageFull, StorageFailed.
+        `public/default`, which Kafka's listener always uses, Conflict, StorageFull, StorageFailed.
         """
         self.get(tenant, namespace)
         if (tenant, namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE):
@@ -95,21 +95,21 @@ class Namespaces:
     # Tenants.
 
     def tenants(self) -> Sequence[str]:
-        """The names of all that are there, in order."""
+        """The names of all tenants, in order."""
         return sorted({*self._catalogue.state.tenants, *(meta.tenant for meta in self.all())})
 
     def has_tenant(self, tenant: str) -> bool:
-        """Whether it is there."""
+        """Whether the tenant exists."""
         return tenant in self._catalogue.state.tenants or self._has_namespaces(tenant)
 
     def admin_roles(self, tenant: str) -> Sequence[str]:
-        """The names of the roles that are said to administer a tenant."""
+        """The names of the roles that administer a tenant."""
         return self._catalogue.state.tenants.admin_roles(tenant)
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Make a tenant, which is there without a namespace too; return the ticket.
+        """Make a tenant, which exists even without a namespace; return the ticket.
 
-        Raises InvalidName, NamespaceExists where it is there, InvalidRequest for too many roles,
+        Raises InvalidName, NamespaceExists if it exists, InvalidRequest for too many roles,
         LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
         _check_name(tenant, DEFAULT_NAMESPACE)
@@ -118,10 +118,10 @@ class Namespaces:
         return await self._set_tenant(tenant, admin_roles)
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Say which roles administer a tenant; return the ticket. From then on it is there without
-        a namespace too.
+        """Say which roles administer a tenant; return the ticket. From then on it exists even
+        without a namespace.
 
-        Raises NamespaceNotFound where it is not there, InvalidRequest for too many roles,
+        Raises NamespaceNotFound if there is none, InvalidRequest for too many roles,
         LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
         if not self.has_tenant(tenant):

@@ -55,7 +55,7 @@ class Callbacks:
     report: Report
     """Hears of every storage error."""
     has_room: Callable[[int], Awaitable[bool]]
-    """Whether the disk takes so many bytes more. Raises errors of storage."""
+    """Whether the disk has room for that many more bytes. Raises errors of storage."""
 
 
 class Partition:
@@ -96,7 +96,7 @@ class Partition:
 
     @property
     def lane(self) -> trio.StrictFIFOLock:
-        """Held by who prepares a body for `next_offset` in a thread: first come, first served."""
+        """Held while a thread prepares a body for `next_offset`: first come, first served."""
         if self._lane is None:
             self._lane = trio.StrictFIFOLock()
         return self._lane
@@ -141,7 +141,7 @@ class Partition:
             raise self._failed(error) from error
 
     def check_readable(self, offset: int, reader_format: int) -> None:
-        """Raises UnreadableRecord where a read from there in that format failed, and will again."""
+        """Raises UnreadableRecord if a read from there in that format failed, and would again."""
         told = self.unreadable.told(offset, reader_format)
         if told is None or offset < self.log_start_offset or self.removed:
             return
@@ -179,8 +179,8 @@ class Partition:
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> Appended:
-        """Write checked bodies, stamped one behind the other, as a batch each: all of them, or none
-        where that fails. Returns where the first went; else as `append`.
+        """Write checked bodies, stamped for consecutive offsets, as a batch each: all of them, or
+        none if that fails. Returns where the first went; otherwise as `append`.
         """
         if self._is_closed:
             self._refuse_append()
@@ -201,8 +201,8 @@ class Partition:
         return self._memory.table
 
     async def sequences(self) -> SequenceTable:
-        """What is remembered of its producers: what each stored last, up to date until the caller
-        waits again. Every append is noted in it. Waits only the first time after a start.
+        """The memory of its producers: what each stored last, up to date until the caller waits
+        again. Every append is noted in it. Waits only the first time after a start.
 
         Raises TopicNotFound, StorageFull, StorageFailed.
         """
@@ -215,8 +215,8 @@ class Partition:
 
     @property
     def appended_ticket(self) -> int:
-        """Once this is durable, so is everything appended so far: what the answer to a record sent
-        again waits for.
+        """Once this is durable, so is everything appended so far; the answer to a record sent again
+        waits for it.
         """
         return self._appended_ticket
 
@@ -270,8 +270,8 @@ class Partition:
         """Batches from the one that holds `offset`, or follows it, up to the high watermark.
 
         At least one if there is one, more while their bodies stay within `bytes_max`, some thousand
-        at most; none at the high watermark. With `beyond_bytes` also the one in which `bytes_max`
-        ends, which is likely to end so far beyond. Runs inline when the pages are in memory, in a
+        at most; none at the high watermark. With `beyond_bytes`, a guess how far it goes beyond,
+        also the one in which `bytes_max` ends. Runs inline when the pages are in memory, in a
         thread otherwise.
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
@@ -291,9 +291,9 @@ class Partition:
         beyond_bytes: int | None = None,
         trusted: Trusted | None = None,
     ) -> list[Batch] | None:
-        """The same of what is in memory; None where the disk has to be asked.
+        """As `read`, but from memory only; None if the disk has to be read.
 
-        Bodies that are `trusted` are not checked again where they were before.
+        Bodies that `trusted` describes are not checked a second time.
         """
         if self.removed:
             raise self._gone()
@@ -307,14 +307,14 @@ class Partition:
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
         """Batches of that format from the one that begins with `offset`, as places in a file that a
-        socket can take them from; often None, then `read` has them. Waits for nothing.
+        socket can send from; often None: then use `read`. Never waits.
         """
         if self.removed:
             raise self._gone()
         return self.log.read_in_place(offset, min(bytes_max, READ_BYTES_MAX), body_format)
 
     async def read_compacted(self, offset: int, bytes_max: int) -> list[Batch]:
-        """As `read`, but for what a compacted view has: only the latest record of each key there.
+        """As `read`, but as far as there is a compacted view only the latest record of each key.
 
         Raises as `read`.
         """
@@ -355,8 +355,8 @@ class Partition:
         self.is_terminated = self._is_closed = True
 
     def renamed(self, topic: TopicMeta) -> Partition:
-        """This partition under the topic's new name, over the same log; `remove` is due for this
-        one. Readers of the new one are told of what was appended through this one, too.
+        """A new partition over the same log, for the topic's new name; `remove` this one then.
+        Readers of the new one are told of what was appended through this one, too.
         """
         heir = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
         heir.unreadable = self.unreadable
@@ -380,7 +380,7 @@ class Partition:
         self.remove()
 
     def check_here(self) -> None:
-        """Raises TopicNotFound, OwnedElsewhere where it is no more."""
+        """Raises TopicNotFound, OwnedElsewhere if it is no longer here."""
         if self.removed:
             raise self._gone()
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from storage.metadata.catalogue_records import Setting
     from storage.metadata.names import TopicName
 
-# Between two looks at what a full or read-only disk kept from being done: soon after an operator
-# made room, and nothing to a disk.
+# Between two tries of what a full or read-only disk prevented: soon after an operator made room,
+# and no load for a disk.
 TIDY_S = 10.0
 
 # Between two looks whether there is room again: a full disk takes milliseconds to say no, and
 # thousands may ask.
 LOOK_S = 0.1
 
-# Beside a record itself: its header, a segment that it may begin, an index, others' records.
+# Besides a record itself: its header, a segment that it may begin, an index, others' records.
 ROOM_BESIDE_BYTES = 64 * 1024
 
 log = structlog.get_logger()
@@ -71,7 +71,7 @@ class Partitions:
         """Make folders and files in a worker thread, on disk when this returns, and open them: all,
         or none is left.
 
-        Raises InvalidRequest for settings that cannot be, StorageFull, StorageFailed.
+        Raises InvalidRequest for invalid settings, StorageFull, StorageFailed.
         """
         new = [
             NewPartition(partition_id, topic.name.full, index)
@@ -104,8 +104,8 @@ class Partitions:
         return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
 
     async def has_room(self, size_bytes: int = 0) -> bool:
-        """Whether a record of that size can be stored, as last seen a moment ago; looked for in a
-        thread, once for all who ask meanwhile. Raises StorageFailed.
+        """Whether a record of that size can be stored. A thread looks at most every LOOK_S; callers
+        in between get its answer, whatever their size. Raises StorageFailed.
         """
         while self._looking is not None:
             await self._looking.wait()
@@ -126,7 +126,7 @@ class Partitions:
         return self._data_dir.is_open(partition.partition_id)
 
     def tidy_soon(self) -> None:
-        """There are folders to be removed."""
+        """Remove folders soon; `run` does it."""
         self._has_discarded.set()
 
     def discard(self, partition: Partition) -> None:
@@ -197,11 +197,11 @@ class Partitions:
         await run_in_thread(self._data_dir.prepare_names, _named(topics))
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Have the folders say the prepared names, in a worker thread. Raises StorageFailed."""
+        """Rename the folders' topics to the prepared names, in a thread. Raises StorageFailed."""
         await run_in_thread(self._data_dir.take_names, _named(topics))
 
     def _settings(self, topic: Topic) -> LogSettings:
-        """The same for all partitions of a topic, and for most topics: a start opens thousands."""
+        """Kept from the last topic: most have the same settings, and a start opens thousands."""
         settings = topic.settings
         key = tuple(settings.items())
         if key not in self._known_settings:

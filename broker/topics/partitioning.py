@@ -1,7 +1,7 @@
-"""Which partition a key means, for writers that leave the choice to the broker. Pure numbers.
+"""The partition for a key, for writers that leave the choice to the broker. Pure numbers.
 
-Pulsar's Murmur3_32Hash: records that its clients send with that hashing scheme meet those that come
-over HTTP. Clients of Kafka choose by themselves; Iggy's rule is in its own folder.
+By Pulsar's Murmur3_32Hash: a key's records over HTTP go where its clients with that hashing scheme
+send theirs. Kafka's clients choose by themselves; Iggy's rule is in its own folder.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the partitions of a broker remember of their producers' sequences, so that a protocol can
-tell what is sent again.
+recognise what is sent again.
 
 A partition's table (`storage/log/sequences.py`) is loaded when it is first asked for, and follows
-each append from then on. Snapshots are written beside that, of what is durable alone, so that a
-start never believes in a batch that a power cut took back. Knows no protocol's rule.
+each append from then on. Snapshots of it hold only what is durable, so that a start never counts a
+batch that a power cut took back. Knows no protocol's rule.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 # Protocols take the types of what is remembered from here.
 __all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
 
-# A start after a crash walks the headers of at most about so many offsets more than are written
+# A start after a crash walks the headers of about so many offsets at most, and of those written
 # between two looks.
 SNAPSHOT_OFFSETS: Final = 50_000
 LOOK_S: Final = 5.0
-# Batches noted in the loop at the end of a load, while they cannot be overtaken: some ms.
+# Batches noted in the loop at the end of a load, where no append comes between: some ms.
 INLINE_OFFSETS: Final = 200
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class ProducerMemory:
     def __init__(self, partition_log: ReadableLog, memories: ProducerMemories) -> None:
         self._log = partition_log
         self._memories = memories
-        self.table: SequenceTable | None = None  # As `loaded` gives it, once it has.
+        self.table: SequenceTable | None = None  # Set by `loaded`.
         self._loading: trio.Lock | None = None
         self._saved_offset = 0
         self._captured: tuple[int, bytes] | None = None  # A snapshot that waits to be durable.
@@ -82,8 +82,8 @@ class ProducerMemory:
             self.table.note(info.producer_id, info.producer_epoch, stored, append_us)
 
     async def keep(self) -> None:
-        """Write a snapshot if there is much that the last one does not tell, or something that
-        retention has removed from the log since. Raises StorageFailed, FileGone where the partition
+        """Write a snapshot if the last one lacks much, or something that retention has removed from
+        the log since. Raises StorageFailed, FileGone where the partition
         was deleted.
         """
         if self._captured is None:

@@ -1,8 +1,8 @@
 """What the catalogue keeps of producers: numbers of their names, and the epochs of topics.
 
 A number stands for a name in batch headers. It is kept while a producer of that name is connected
-and for some hours after the last one left, then the name is forgotten; the number never comes
-again. Knows no connection: who produces now is the protocol's.
+and for some hours after the last one left, then the name is forgotten; the number is never used
+again. Knows no connection: protocols know who produces now.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.topics.catalogue import LocalCatalogue
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
-# Apache forgets the sequences of a producer that was away for so long
+# Apache forgets the sequences of a producer that was away this long
 # (brokerDeduplicationProducerInactivityTimeoutMinutes).
 FORGOTTEN_AFTER_S: Final = 6 * 3600.0
 LOOK_S: Final = 600.0
@@ -76,7 +76,7 @@ class ProducerNumbers:
         return self._catalogue.state.scope(topic.meta.name), name
 
     async def run(self) -> None:
-        """Forget names that were not used for long, until cancelled. Raises StorageFailed."""
+        """Forget names that nobody has used for long, until cancelled. Raises StorageFailed."""
         now = self._clock_s()
         known = self._catalogue.state.producer_numbers()
         self._idle_since = {

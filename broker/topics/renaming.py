@@ -1,9 +1,9 @@
 """Giving a topic, or a namespace with all of its topics, another name: records, positions and
-numbers stay, for all that is kept goes by the catalogue's own numbers.
+numbers stay, for everything stored refers to the catalogue's own numbers.
 
-For clients a renamed topic is one that was deleted and one that was made: who used it by the old
-name ends there as with a deletion, and that name is not made again by itself for a while. Grants go
-by names and stay with the old one. Knows no protocol and no file.
+For clients a renamed topic is one that was deleted and one that was made: those that used the old
+name are ended as with a deletion, and that name is not auto-created for a while. Permissions go by
+name and stay with the old one. Knows no protocol and no file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.topics.topic import PartitionFactory, Topic
     from broker.topics.topics import Topics
 
-# All of one change, which is one turn of the loop: some 5 us for each.
+# Of one change, which is made in one turn of the loop: some 5 us each.
 RENAMED_PARTITIONS_MAX: Final = 5_000
 
 Names = Sequence[tuple["Topic", TopicName]]
@@ -41,7 +41,7 @@ Names = Sequence[tuple["Topic", TopicName]]
 
 @dataclass(slots=True)
 class _Taking:
-    """Folders that get the names that the catalogue gave, once it is on disk."""
+    """Folders that get their new names once the catalogue has them on disk."""
 
     ticket: int
     names: Names
@@ -49,7 +49,7 @@ class _Taking:
 
 
 class Renaming:
-    """Changes names. A crash leaves the old name or the new one, of a namespace for all topics."""
+    """Changes names. A crash leaves the old name or the new one; a whole namespace has the same."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Renaming:
         self._arrived = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
-        """Have the folders follow the catalogue, until cancelled; what is left then, or after a
-        crash, the next start does. Raises StorageFailed.
+        """Give folders the names that the catalogue has, until cancelled; the next start does what
+        is left then, or after a crash. Raises StorageFailed.
         """
         while True:
             while self._taking:
@@ -108,8 +108,8 @@ class Renaming:
 
     async def rename_namespace(self, tenant: str, before: str, renamed: str) -> int:
         """Give a namespace another name, and all of its topics with it; return the ticket. Live
-        topics end. As `rename_topic` otherwise; `default` keeps its name, for Kafka's and Pulsar's
-        clients mean it where they name none.
+        topics end. Otherwise as `rename_topic`. `default` keeps its name: Kafka's and Pulsar's
+        clients mean it when they name none.
 
         Raises NamespaceNotFound, NamespaceExists, InvalidName, LimitExceeded, NotSupported,
         Conflict, StorageFull, StorageFailed.
@@ -136,7 +136,7 @@ class Renaming:
         return ticket
 
     def check_possible(self) -> None:
-        """Raises NotSupported where topics and namespaces keep their names."""
+        """Raises NotSupported if topics and namespaces cannot change their names."""
         if not self._is_possible:
             raise errors.NotSupported(
                 "over a shared store the name says which broker owns a topic: it stays"
@@ -149,8 +149,8 @@ class Renaming:
         ]
 
     async def _prepare(self, names: Names) -> None:
-        """Have the new names be on disk in the folders, before the catalogue says them. On return
-        the topics are as they were before.
+        """Put the new names on disk in the folders, before the catalogue has them. On return the
+        topics are as they were before. Raises Conflict if they are not.
         """
         there = [tuple(topic.partitions) for topic, _ in names]
         count = sum(map(len, there)) + len(there)
@@ -168,7 +168,7 @@ class Renaming:
                 raise errors.Conflict(f"{topic.name} was changed meanwhile")
 
     def _replace(self, names: Names, ticket: int) -> _Taking:
-        """Everybody sees the new names from now on."""
+        """Show the new names to everybody."""
         self._topics.held_names.hold([topic.name for topic, _ in names])
         heirs = []
         for topic, name in names:

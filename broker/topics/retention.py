@@ -1,4 +1,4 @@
-"""Drops what topics need no longer keep, topic by topic. The rules are in storage/log/retention.py.
+"""Drops what topics no longer have to keep. The rules are in storage/log/retention.py.
 
 Knows when to look and what subscriptions have acknowledged; no file.
 """
@@ -45,9 +45,9 @@ class Retention:
         report: Report,
         hold_lost: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
-        """`use_reserve` may give a change that frees space the reserve of a full disk; `report` is
+        """`use_reserve` may let a change that frees space use a full disk's reserve; `report` is
         called with each error of storage before the broker error is raised; `hold_lost` with topic,
-        subscription and number of records where a hold came to its cap.
+        subscription and number of records when a hold reaches its cap.
         """
         self._topics = topics
         self._subscriptions = subscriptions
@@ -65,7 +65,7 @@ class Retention:
                 await self._retain(topic)
 
     async def apply(self, topic: Topic) -> None:
-        """Drop what one topic needs no longer keep, now. Raises OwnedElsewhere, the broker's
+        """Drop what one topic no longer has to keep, now. Raises OwnedElsewhere, the broker's
         StorageFailed.
         """
         topic.check_here()
@@ -87,8 +87,8 @@ class Retention:
                 await trio.lowlevel.checkpoint()
 
     def drop_segments(self, partition: Partition, count: int | None) -> None:
-        """Drop the `count` oldest segments of a partition that are not written to any more, or all
-        records that are durable (None). Raises the broker's StorageFull, StorageFailed.
+        """Drop the `count` oldest segments of a partition, but not the one being written, or all
+        durable records (None). Raises the broker's StorageFull, StorageFailed.
         """
         with as_broker_errors(self._report):
             partition.log.drop_view()
@@ -142,6 +142,6 @@ class Retention:
         )
 
     def _position(self, topic: Topic, name: bytes, index: int) -> int | None:
-        """Where one subscription stands; None where it is not there or was never set."""
+        """The position of one subscription; None if it does not exist or was never set."""
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None

@@ -1,4 +1,4 @@
-"""When one schema may follow another, and what is a schema at all: Pulsar's strategies.
+"""When one schema may follow another, and what counts as a schema: Pulsar's strategies.
 
 AVRO and JSON definitions are Avro schemas (Pulsar's clients send both so), parsed by fastavro and
 compared by Avro's own rules of schema resolution. Other types are compared by type alone. Knows no
@@ -26,7 +26,7 @@ IN_AVRO: Final = frozenset({JSON, PROTOBUF, AVRO})
 
 # One definition: a journal record, kept in memory, and milliseconds to parse.
 DEFINITION_BYTES_MAX: Final = 64 * 1024
-DEPTH_MAX: Final = 32  # Definitions in each other; Python's own limit is a thousand calls.
+DEPTH_MAX: Final = 32  # Of nested definitions; Python's own limit is a thousand calls.
 PARSED_MAX: Final = 64  # Parsed definitions that are remembered, some 100 KB each at worst.
 
 
@@ -36,7 +36,7 @@ class Strategy(enum.Enum):
     FULL = "full"  # Both directions; the default.
     BACKWARD = "backward"  # New readers read what old ones wrote.
     FORWARD = "forward"  # Old readers read what new ones write.
-    FULL_TRANSITIVE = "full_transitive"  # The same with every version, not the last one alone.
+    FULL_TRANSITIVE = "full_transitive"  # The same with every version, not just the last.
     BACKWARD_TRANSITIVE = "backward_transitive"
     FORWARD_TRANSITIVE = "forward_transitive"
     ALWAYS_COMPATIBLE = "always_compatible"
@@ -55,7 +55,7 @@ class BadDefinition(Exception):
 
 
 def check_definition(schema: SchemaMeta) -> None:
-    """Raises BadDefinition for one that is none, or too large."""
+    """Raises BadDefinition for an invalid or too large definition."""
     if len(schema.data) > DEFINITION_BYTES_MAX:
         raise BadDefinition(f"a schema's definition has at most {DEFINITION_BYTES_MAX} bytes")
     if schema.type in IN_AVRO:
@@ -118,7 +118,7 @@ def _unreadable(reader: Definition, writer: Definition) -> str:
     """Why a reader's schema cannot read what a writer's schema wrote; empty if it can."""
     try:
         return _Resolution(_named(reader), _named(writer)).unreadable(reader, writer, "")
-    except (KeyError, TypeError) as error:  # Of names that are no text, which fastavro lets pass.
+    except (KeyError, TypeError) as error:  # Names that are not text pass fastavro.
         raise BadDefinition(f"a definition is malformed: {error!r}") from None
 
 
@@ -134,10 +134,10 @@ class _Resolution:
 
     def __init__(self, readers: dict[str, Definition], writers: dict[str, Definition]) -> None:
         self._readers, self._writers = readers, writers
-        self._compared: set[tuple[str, str]] = set()  # Records that lie in themselves.
+        self._compared: set[tuple[str, str]] = set()  # Records, which may contain themselves.
 
     def unreadable(self, reader: Definition, writer: Definition, path: str) -> str:
-        """The first place that cannot be read, and why; empty if all can."""
+        """The first place that cannot be read, and why; empty if there is none."""
         if isinstance(reader, str):
             reader = self._readers.get(reader, reader)
         if isinstance(writer, str):

@@ -45,7 +45,7 @@ class IncompatibleSchema(Exception):
 
 
 def schema_of(schemas: Sequence[SchemaMeta], version: int) -> SchemaMeta | None:
-    """A version of a topic's schemas, also one before a deletion; None if there is none."""
+    """A version of a topic's schemas, even one before a deletion; None if there is none."""
     if not 0 <= version < len(schemas) or schemas[version].is_deletion:
         return None
     return schemas[version]
@@ -119,7 +119,7 @@ class Schemas:
         return version, self._catalogue.ticket
 
     def delete(self, topic: Topic) -> tuple[int, int]:
-        """Go on without a schema: the version that says so, and the ticket as of `add`.
+        """Delete the schema; returns the version that says so, and the ticket as `add` does.
 
         Any schema may be the next one. Records keep their versions and are decoded as before.
         Raises IncompatibleSchema where there are too many versions, StorageFull, StorageFailed.

@@ -91,10 +91,10 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
-    """Settings as users write them, in the form in which they are kept; None takes one back.
+    """Turn settings as users write them into the form that is kept; None unsets one.
 
     Sizes and times may have units (`1GiB`, `7d`), and `none` is no limit. Raises InvalidRequest
-    for a name that no topic has, and for text that is no value; `log_settings` checks the rest.
+    for an unknown name, and for text that is no value; `log_settings` checks the rest.
     """
     if unknown := sorted(given.keys() - TOPIC_SETTINGS):
         known = ", ".join(sorted(TOPIC_SETTINGS))
@@ -121,16 +121,15 @@ def _kept(name: str, value: Setting | None) -> Setting | None:
 def in_force(
     config: LogConfig, settings: Mapping[str, Setting | None]
 ) -> dict[str, Setting | None]:
-    """By name, what the logs of a topic with these settings go by. Raises InvalidRequest."""
+    """By name, what is in force for the logs of such a topic. Raises InvalidRequest."""
     given = {name: value for name, value in settings.items() if value is not None}
     return asdict(log_settings(config, given))
 
 
 def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
-    """How the logs of a topic with these settings are kept; settings that others keep are passed
-    over.
+    """The settings of the logs of such a topic; those that are not for logs are passed over.
 
-    Raises InvalidRequest for a value that cannot be.
+    Raises InvalidRequest for an invalid value.
     """
     merged = msgspec.structs.asdict(config)
     for name, value in settings.items():

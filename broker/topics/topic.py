@@ -1,4 +1,4 @@
-"""One topic while the broker runs, and what those who make, keep and watch topics agree on.
+"""One topic while the broker runs, and the interfaces of what makes, keeps and watches topics.
 
 Knows no file and no protocol; topics are made and changed by `broker/topics/topics.py` alone.
 """
@@ -48,12 +48,12 @@ class PartitionFactory(Protocol):
         """Close the partition and queue its folder for deletion."""
 
     async def prepare_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Have the folders of topics be ready for these names, on disk when this returns. Raises
-        FileGone where one was deleted meanwhile.
+        """Write these names into the topics' folders, on disk when this returns, not in force yet.
+        Raises FileGone if a topic was deleted meanwhile.
         """
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Have the folders say the names that were prepared, once the catalogue says so on disk."""
+        """Change the folders' topic names to the prepared ones, once the catalogue is on disk."""
 
     def is_open(self, partition: Partition) -> bool:
         """Whether its records are kept by this broker."""
@@ -110,7 +110,7 @@ class Topic:
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """What it goes by: its own settings, and its namespace's where it has none."""
+        """The settings in force: its own, and its namespace's where it has none."""
         return {**self.inherited, **self.meta.settings}
 
     @property
@@ -143,7 +143,7 @@ class Topic:
 
 
 class PlacedTopic(Topic):
-    """One topic of a broker among others, of which another one may be the owner.
+    """One topic in a cluster, where another broker may own it.
 
     A class of its own, so that a single broker asks nothing about owners for each request.
     """
@@ -163,7 +163,7 @@ class PlacedTopic(Topic):
 
 
 def check_new_name(name: TopicName) -> None:
-    """Whether a topic can be given that name. Raises InvalidName."""
+    """Check that a topic can be given that name. Raises InvalidName."""
     try:
         check_topic_name(name)
     except InvalidTopicName as error:

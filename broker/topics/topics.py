@@ -41,7 +41,7 @@ TOPIC_PARTITIONS_MAX: Final = 10_000
 
 @dataclass(slots=True, frozen=True)
 class TopicDefaults:
-    """What a topic gets that nobody described."""
+    """Defaults for topics, where nobody has said anything else."""
 
     auto_create: bool = True
     num_partitions: int = 1
@@ -73,12 +73,12 @@ class Topics:
         self._partition_count = 0
         self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are being made, by name.
         self.held_names = HeldNames()
-        self.altering = trio.Lock()  # Held by who changes settings or names.
+        self.altering = trio.Lock()  # Held while settings or names change.
         self.leaving = Leaving(cursors, factory)
 
     def open_all(self) -> None:
-        """Open every topic of the catalogue, and let the cursors agree with it where a power cut
-        left one journal behind the other. Raises errors of storage.
+        """Open every topic of the catalogue, and bring the cursors in line with it: a power cut may
+        have left one journal behind the other. Raises errors of storage.
         """
         metas = list(self._catalogue.state.all_topics())
         numbers = self._factory.in_turn([one for meta in metas for one in meta.partition_ids])
@@ -141,7 +141,7 @@ class Topics:
     def resolve_pulsar(self, text: str) -> tuple[TopicName, int | None]:
         """Read a Pulsar name: the topic, and N where it ends in `-partition-N`.
 
-        No topic is ever called like that, so it always names a partition. Raises InvalidName.
+        No topic can have such a name, so it always names a partition. Raises InvalidName.
         """
         try:
             name = parse_topic(text)
@@ -179,11 +179,11 @@ class Topics:
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """Make a topic; with more than one partition it is partitioned, with one if it is said.
+        """Make a topic; it is partitioned with several partitions, or if `partitioned` says so.
 
         Its folders are on disk when this returns, the topic itself with `topic.ticket`. Nobody sees
         the topic before. Raises InvalidName, InvalidRequest, NamespaceNotFound, TopicExists,
-        Conflict, StorageFull, StorageFailed.
+        LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
         self._check_new(name, partitions, iggy_id)
         if partitioned is None:
@@ -208,8 +208,8 @@ class Topics:
         return topic
 
     async def auto_create(self, name: TopicName) -> Topic:
-        """The topic of that name, made as by `create` if need be and if the configuration lets us,
-        once for all who ask meanwhile.
+        """The topic of that name, made as by `create` if it is missing and the configuration allows
+        it, once for all who ask meanwhile.
 
         Raises TopicNotFound and what `create` raises.
         """
@@ -233,8 +233,8 @@ class Topics:
     async def add_partitions(self, name: TopicName, total: int) -> int:
         """Grow a topic to `total` partitions; return the ticket.
 
-        Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound,
-        InvalidRequest, TopicInUse, Conflict, StorageFull, StorageFailed.
+        Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound, InvalidRequest,
+        TopicInUse, TopicTerminated, LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
         topic = self._growing(name, total)
         count, settings = len(topic.partitions), topic.meta.settings
@@ -248,7 +248,7 @@ class Topics:
         return topic.ticket
 
     async def remove_partitions(self, name: TopicName, count: int) -> int:
-        """Take the `count` partitions with the highest numbers away, all if there are fewer, with
+        """Remove the `count` partitions with the highest numbers, all if there are fewer, with
         their records and cursors; return the ticket, 0 if there was none.
 
         Raises TopicNotFound, TopicInUse, Conflict, StorageFull, StorageFailed.
@@ -266,10 +266,10 @@ class Topics:
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """Change some settings of a topic, None takes one back; return the ticket.
+        """Change some settings of a topic, None unsets one; return the ticket.
 
-        The partitions follow before this returns, with a turn for everybody else after each:
-        another durability waits for the disk in each. Raises TopicNotFound, InvalidRequest,
+        The partitions follow before this returns, with a turn for other tasks after each: a
+        change of durability waits for the disk in each. Raises TopicNotFound, InvalidRequest,
         Conflict, StorageFull, StorageFailed.
         """
         async with self.altering:
@@ -289,7 +289,7 @@ class Topics:
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
         """Change settings that the topics of a namespace have where they set none themselves, None
-        takes one back; return the ticket. Topics follow one after the other before this returns.
+        unsets one; return the ticket. Topics follow one after the other before this returns.
 
         Raises NamespaceNotFound, Conflict, StorageFull, StorageFailed.
         """
@@ -326,7 +326,7 @@ class Topics:
         self._factory.alter(topic, settings)  # Checks the settings of a topic without partitions.
 
     async def terminate(self, name: TopicName) -> int:
-        """End a topic: its records are read on, and it takes no more. Returns the ticket.
+        """Terminate a topic: its records can be read, but it takes no more. Returns the ticket.
 
         Raises TopicNotFound, Conflict, StorageFull, StorageFailed.
         """
@@ -336,8 +336,8 @@ class Topics:
         return topic.ticket
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """Delete a topic with its subscriptions; return the ticket. `holds_name`: clients use it,
-        and would make it again at once; for a minute only `create` does.
+        """Delete a topic with its subscriptions; return the ticket. `holds_name`: clients use
+        it and would make it again at once; for a minute only `create` makes it.
 
         Cursors and files go once that is durable (`leaving`). Raises TopicNotFound, Conflict,
         StorageFull, StorageFailed.
@@ -391,8 +391,8 @@ class Topics:
         self._tell(topic, TopicEvent.DELETED)
 
     def replace(self, topic: Topic, meta: TopicMeta) -> Topic:
-        """The topic has another name: a new object, with new partitions over the same logs, stands
-        for it from now on; the old one is as deleted. Listeners are told of both within this call.
+        """Replace a renamed topic by a new object, with new partitions over the same logs; the old
+        one is as if deleted. Listeners are told of both within this call.
         """
         heir = self._named(meta)
         heir.ticket = topic.ticket
@@ -478,7 +478,7 @@ class Topics:
 
     @contextmanager
     def _discarded_if_it_fails(self, made: Sequence[Partition]) -> Iterator[None]:
-        """Around what makes new partitions known: they go again if it fails."""
+        """Wrap what makes new partitions known: if it fails they are discarded."""
         try:
             yield
         except errors.BrokerError as error:
@@ -495,6 +495,6 @@ class Topics:
 def _changed(
     settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
 ) -> dict[str, Setting]:
-    """Settings with some changed; None takes one back."""
+    """Settings with some changed; None unsets one."""
     merged = {**settings, **changes}
     return {name: value for name, value in merged.items() if value is not None}
