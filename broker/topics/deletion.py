@@ -25,7 +25,7 @@ HELD_NAMES_MAX: Final = 10_000  # Of more at a time, clients may make the later 
 
 
 class HeldNames:
-    """Names of topics that were deleted in use: for a while they are not auto-created."""
+    """Names of topics deleted in use, or renamed: for a while they are not auto-created."""
 
     def __init__(self) -> None:
         self._until: dict[TopicName, float] = {}

@@ -1,7 +1,7 @@
 """Giving a topic, or a namespace with all of its topics, another name: records, positions and
 numbers stay, for everything stored refers to the catalogue's own numbers.
 
-For clients a renamed topic is one that was deleted and one that was made: those that used the old
+For clients a renamed topic is one that was deleted and one that was made: clients of the old
 name are ended as with a deletion, and that name is not auto-created for a while. Permissions go by
 name and stay with the old one. Knows no protocol and no file.
 """

@@ -121,13 +121,13 @@ def _kept(name: str, value: Setting | None) -> Setting | None:
 def in_force(
     config: LogConfig, settings: Mapping[str, Setting | None]
 ) -> dict[str, Setting | None]:
-    """By name, what is in force for the logs of such a topic. Raises InvalidRequest."""
+    """By name, what holds for the logs of a topic with these settings. Raises InvalidRequest."""
     given = {name: value for name, value in settings.items() if value is not None}
     return asdict(log_settings(config, given))
 
 
 def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
-    """The settings of the logs of such a topic; those that are not for logs are passed over.
+    """The log settings of a topic with these settings; those not for logs are passed over.
 
     Raises InvalidRequest for an invalid value.
     """

@@ -53,7 +53,7 @@ class PartitionFactory(Protocol):
         """
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Change the folders' topic names to the prepared ones, once the catalogue is on disk."""
+        """Make the prepared names those of the folders, once the catalogue has them on disk."""
 
     def is_open(self, partition: Partition) -> bool:
         """Whether its records are kept by this broker."""
