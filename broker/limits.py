@@ -96,7 +96,7 @@ SYNC_STOP_S = 5.0  # For a sync that is under way when the broker stops; a disk 
 DECODE_INLINE_BYTES = 512
 # Keys and values that one piece of a decoded body holds in memory, before others have their turn.
 DECODE_BYTES_MAX = 1 * MIB
-# Up to this size a body is converted directly, in ten ms at most; a larger one record by record.
+# Up to this size a body is converted directly (ten ms at most); a larger one by records, in pieces.
 CONVERTED_BYTES_MAX = 1 * MIB
 CONVERTED_RECORDS_MAX = 8192
 # Bodies unpacked at the same time; each may take twice 64 MiB while it is unpacked.

@@ -197,7 +197,7 @@ class Partitions:
         await run_in_thread(self._data_dir.prepare_names, _named(topics))
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Make the prepared names those of the folders, in a worker thread. Raises StorageFailed."""
+        """Make the prepared names those of the folders, in a thread. Raises StorageFailed."""
         await run_in_thread(self._data_dir.take_names, _named(topics))
 
     def _settings(self, topic: Topic) -> LogSettings:
