@@ -7,11 +7,12 @@ a hostile one can fill the disk. Knows no protocol and no rule.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -35,7 +36,8 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
-Key = tuple[object, ...]
+# What events of one kind have in common, its name first.
+Key = tuple[Any, ...]
 
 
 class _Repeat:
@@ -69,7 +71,7 @@ class AuditLog:
         self._now_us = now_us
         self._clock_s = clock_s
         self._seldom = seldom
-        self._repeats: dict[Key, _Repeat] = {}
+        self._repeats: dict[Key, _Repeat] = {}  # in the order of their times
         self._lines: list[bytes] = []
         self._left = LINES_MAX
         self._dropped = 0
@@ -82,26 +84,13 @@ class AuditLog:
         """Note an allowed or refused action; `at` is the protocol and the client's host."""
         if not self.is_on:
             return
-        key = (principal, at, action, resource, allowed)
-        count = self._count(key)
-        if count:
-            self._note(
-                "access",
-                principal.name,
-                at,
-                action=action.value,
-                resource=str(resource),
-                allowed=allowed,
-                count=count,
-            )
+        self._count(("access", principal, at, action, resource, allowed))
 
     def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:
         """Note a login that succeeded or failed. `name` is empty where the client gave none."""
         if not self.is_on:
             return
-        count = self._count((name, at, way, allowed))
-        if count:
-            self._note("login", name, at, way=way, allowed=allowed, count=count)
+        self._count(("login", name, at, way, allowed))
 
     def changed(self, principal: Principal, at: str, what: str, on: str) -> None:
         """Note a change of users, tokens or permissions. Each change is a line of its own."""
@@ -120,29 +109,53 @@ class AuditLog:
             while True:
                 await trio.sleep(WRITE_INTERVAL_S)
                 self._left = LINES_MAX
+                self._note_counts(self._clock_s())
                 if self._lines or self._dropped or self._reopen:
                     lines = self._take()
                     await run_in_thread(self._write, lines)
         finally:
+            self._left = REMEMBERED_MAX
+            self._note_counts(math.inf)
             self._write(self._take())
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def _count(self, key: Key) -> int:
-        """How many events of this kind the next line stands for; 0: no line is due yet."""
-        now = self._clock_s()
+    def _count(self, key: Key) -> None:
+        """Write a line for the first event of a kind; count those of the next REPEAT_S."""
         repeat = self._repeats.get(key)
-        if repeat is None:
-            if len(self._repeats) >= REMEMBERED_MAX:
-                self._repeats.clear()
-            self._repeats[key] = _Repeat(now + REPEAT_S)
-            return 1
-        repeat.count += 1
-        if now < repeat.until:
-            return 0
-        count, repeat.count, repeat.until = repeat.count, 0, now + REPEAT_S
-        return count
+        if repeat is not None:
+            repeat.count += 1
+            return
+        if len(self._repeats) >= REMEMBERED_MAX:
+            self._note_counts(math.inf)
+        self._repeats[key] = _Repeat(self._clock_s() + REPEAT_S)
+        self._note_kind(key, 1)
+
+    def _note_counts(self, now: float) -> None:
+        """Write a line with the count of each kind whose time is up. A kind without any events
+        since its last line is forgotten.
+        """
+        repeats = self._repeats
+        while repeats:
+            key, repeat = next(iter(repeats.items()))
+            if repeat.until > now:  # So it is for all behind it.
+                return
+            del repeats[key]
+            if repeat.count:
+                if now < math.inf:
+                    repeats[key] = _Repeat(now + REPEAT_S)
+                self._note_kind(key, repeat.count)
+
+    def _note_kind(self, key: Key, count: int) -> None:
+        """A line for this many events of a kind."""
+        if key[0] == "access":
+            _, principal, at, action, resource, allowed = key
+            fields = {"action": action.value, "resource": str(resource), "allowed": allowed}
+            self._note("access", principal.name, at, **fields, count=count)
+        else:
+            _, name, at, way, allowed = key
+            self._note("login", name, at, way=way, allowed=allowed, count=count)
 
     def _note(self, event: str, name: str, at: str, **fields: object) -> None:
         if self._left <= 0 or len(self._lines) >= WAITING_MAX:

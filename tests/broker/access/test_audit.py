@@ -11,6 +11,7 @@ from broker.access.audit import AuditLog
 from broker.access.rights import CLUSTER, Action, Principal, Resource
 from broker.config.logging import ThrottledLog
 from storage.metadata.names import TopicName
+from tests.waiting import until
 
 ANNA = Principal("anna")
 ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
@@ -38,6 +39,12 @@ class Kept:
             nursery.start_soon(self.log.run)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
+        return self.lines()
+
+    def lines(self):
+        """Every line of the file."""
+        if not self.path.exists():
+            return []
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
 
@@ -75,6 +82,34 @@ async def test_what_repeats_is_told_once_a_minute_with_its_count(kept):
         (False, 1),
         (True, 1000),
     ]
+
+
+async def test_the_count_of_what_happens_no_more_is_written_too(kept, autojump_clock):
+    def counts():
+        return [line["count"] for line in kept.lines()]
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.log.run)
+        for _ in range(3):
+            kept.decided()
+        await until(lambda: counts() == [1], step_s=audit.WRITE_INTERVAL_S)
+        kept.clock_s = audit.REPEAT_S
+        await until(lambda: counts() == [1, 2], step_s=audit.WRITE_INTERVAL_S)
+        kept.clock_s = 2 * audit.REPEAT_S  # Nothing since: no line, and it is forgotten.
+        await trio.sleep(2 * audit.WRITE_INTERVAL_S)
+        kept.decided()
+        kept.decided()
+        await until(lambda: counts() == [1, 2, 1], step_s=audit.WRITE_INTERVAL_S)
+        nursery.cancel_scope.cancel()
+    assert counts() == [1, 2, 1, 1]  # What is left is written at the end.
+
+
+async def test_kinds_beyond_those_remembered_keep_their_counts(kept, monkeypatch):
+    monkeypatch.setattr(audit, "REMEMBERED_MAX", 2)
+    for name in "aabbc":
+        kept.decided(resource=Resource.of_tenant(name))
+    lines = [(line["resource"][-1], line["count"]) for line in await kept.written()]
+    assert lines == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("c", 1)]
 
 
 async def test_ever_new_names_cannot_fill_the_disk(kept):
