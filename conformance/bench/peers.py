@@ -35,6 +35,7 @@ from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 WARM_UP_S = 10.0  # Of each broker before anything counts: a JIT needs it.
+SAID_MAX = 500  # Characters of what a generator said before it gave up.
 LIBRDKAFKA_BYTES = 100
 IN_FLIGHT = 1000
 MIXED_BLOCKS = 20
@@ -82,13 +83,19 @@ class Row:
     prepare: Callable[[Server, str], None] | None = None  # what is not measured
 
 
+class RowFailed(Exception):
+    """A generator gave up. What the others measured stands."""
+
+
 def generator(binary: str, *arguments: str) -> Run:
     """A run of BIN with these arguments."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         command = [binary, arguments[0], "-addr", server.address, "-topic", topic]
         command += ["-version", str(server.version), "-seconds", str(seconds), *arguments[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RowFailed(f"{binary} ended with {done.returncode}: {done.stderr[-SAID_MAX:]}")
         told = json.loads(done.stdout.splitlines()[-1])
         figures = {key: told[key] for key in ("p50_ms", "p999_ms") if key in told}
         return told["messages"], figures | {"rate": told["msg_per_s"]}
@@ -237,7 +244,7 @@ def role(protocol: str, name: str) -> str:
 
 
 def main() -> int:
-    """Exit code 0 when everything ran, whatever became of the goals."""
+    """Exit code 0 when everything ran, whatever became of the goals; 1 when a generator failed."""
     parser = argparse.ArgumentParser(prog="python -m conformance.bench.peers", description=__doc__)
     parser.add_argument("--load", metavar="BIN")
     parser.add_argument("--kafka", action="append", default=[], metavar="NAME=HOST:PORT,PID[,3]")
@@ -248,6 +255,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     results: dict[tuple[str, str], list[Figures]] = {}
+    failed = False
     with ExitStack() as stack:
         servers = [given("kafka", one) for one in arguments.kafka]
         servers += [given("pulsar", one) for one in arguments.pulsar]
@@ -270,8 +278,13 @@ def main() -> int:
                     warmed.add(server.address)
                     measure(server, row, arguments.warm_up)
                 print(f"round {number}: {row.name}: {server.name}", file=sys.stderr)
-                runs = results.setdefault((row.name, server.name), [])
-                runs.append(measure(server, row, arguments.seconds))
+                try:
+                    figures = measure(server, row, arguments.seconds)
+                except RowFailed as error:
+                    failed = True
+                    print(f"failed: {error}", file=sys.stderr)
+                    continue
+                results.setdefault((row.name, server.name), []).append(figures)
     print(table(results))
     found = {(row, roles.get(name, name)): medians(runs) for (row, name), runs in results.items()}
     print("\n".join(goals.verdicts(found)))
@@ -280,7 +293,7 @@ def main() -> int:
             {"work": row, "broker": name, "runs": runs} for (row, name), runs in results.items()
         ]
         arguments.json.write_text(json.dumps(named, indent=1) + "\n")
-    return 0
+    return int(failed)
 
 
 if __name__ == "__main__":
