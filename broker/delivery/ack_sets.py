@@ -29,7 +29,7 @@ class Acked(Protocol):
     """What a subscription has acknowledged."""
 
     def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of the entry `[start, end)` that are."""
+        """The acknowledged parts of the entry `[start, end)`."""
 
 
 def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
@@ -99,6 +99,6 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def tell_acked(entry: Told, state: Acked) -> None:
-    """Let the entry say which of its messages are acknowledged."""
+    """Set the entry's ack set if some of its messages are acknowledged."""
     if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
         entry.ack_set = ack_set_of(entry, acked)

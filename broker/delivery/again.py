@@ -20,8 +20,8 @@ class Again:
 
     def __init__(self) -> None:
         self._lane_of: dict[int, Lane] = {}
-        self._heaps: dict[Lane, list[int]] = {}  # Of a lane; some are no longer in it.
-        self._counts: dict[Lane, int] = {}  # How many of a lane are; never 0.
+        self._heaps: dict[Lane, list[int]] = {}  # Offsets of a lane; some no longer wait.
+        self._counts: dict[Lane, int] = {}  # How many of a lane wait; never 0.
 
     def __len__(self) -> int:
         return len(self._lane_of)
@@ -35,7 +35,7 @@ class Again:
         return self._counts.keys()
 
     def add(self, offsets: Sequence[int], lane: Lane) -> None:
-        """Entries of that lane wait."""
+        """Let entries of that lane wait."""
         lane_of = self._lane_of
         new = [offset for offset in offsets if offset not in lane_of]
         if not new:
@@ -50,7 +50,7 @@ class Again:
         self._counts[lane] = self._counts.get(lane, 0) + len(new)
 
     def discard(self, offset: int) -> None:
-        """It waits no longer, if it did."""
+        """Let an offset wait no longer, if it did."""
         lane = self._lane_of.pop(offset, None)
         if lane is None:
             return
@@ -59,7 +59,7 @@ class Again:
             del self._counts[lane], self._heaps[lane]
 
     def clear(self) -> None:
-        """Nothing waits."""
+        """Forget all."""
         self._lane_of.clear()
         self._heaps.clear()
         self._counts.clear()

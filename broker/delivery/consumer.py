@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.delivery.entries import Entry
 
 
-# Of one subscription on one partition: each is looked at whenever something is given out.
+# Of one subscription on one partition: whenever something is given out, all are looked at.
 CONSUMERS_MAX: Final = 1000
 
 
@@ -36,7 +36,7 @@ class SubscriptionKind(enum.Enum):
 class Pending(msgspec.Struct, gc=False):
     """An entry that a consumer has and did not acknowledge.
 
-    There are 100,000 of them: the garbage collector would hold up everybody looking at each.
+    There may be 100,000 of them: a garbage collector that looked at each would hold up everybody.
     """
 
     record_count: int
@@ -68,7 +68,7 @@ class Consumer(abc.ABC):
 
     @property
     def identity(self) -> str:
-        """What tells it from others of its protocol."""
+        """What distinguishes it from others of its protocol."""
         return self.name
 
     @property
@@ -78,17 +78,15 @@ class Consumer(abc.ABC):
 
     @abc.abstractmethod
     def send(self, entries: Sequence[Entry], size: int) -> None:
-        """Hand these entries, `size` bytes together, to its client. Called by the pump, which they
-        are no longer known to; must not wait, and must take them.
+        """Send these entries, `size` bytes together, to its client. Called by the pump, which no
+        longer has them: must not wait, and must take all of them.
 
-        Bodies are views of pages that were read for many: whoever keeps one copies it.
+        Bodies are views of pages that many share: copy a body to keep it.
         """
 
     @abc.abstractmethod
     def takes_more(self) -> bool:
-        """Whether its client's connection has room. If not, `Dispatcher.wake` is to be called once
-        it has.
-        """
+        """Whether its client's connection has room. If not, call `Dispatcher.wake` once it has."""
 
     @abc.abstractmethod
     def disconnect(self) -> None:
@@ -102,14 +100,14 @@ class Consumer(abc.ABC):
         """Whether its client answers; takes some seconds to find out that it does not."""
 
     def lost(self, reason: str) -> None:
-        """Its client does not answer and another one takes its place: end what there is of it."""
+        """Its client does not answer and another one takes its place: end its connection, too."""
         self.disconnect()
 
     def active_changed(self, *, is_active: bool) -> None:  # noqa: B027 (few protocols tell)
-        """Whether it is the one that a Failover subscription sends to now."""
+        """Tell its client whether a Failover subscription sends to it now."""
 
     def reached_end(self) -> None:  # noqa: B027 (few protocols tell)
-        """Everything of a terminated topic is acknowledged."""
+        """Tell its client that everything of a terminated topic is acknowledged."""
 
     @property
     def can_take(self) -> bool:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CursorState:
-    """Where a cursor stands, to be used before anything else happens."""
+    """Where a cursor stands. Use it at once: it does not follow later changes."""
 
     position: int  # The next offset wanted: everything below is acknowledged.
-    floor: int  # As last set by a commit or seek: between it and the position Pulsar acked.
+    floor: int  # Last set by a commit or seek; from here to the position Pulsar acknowledged.
     acked: RangeSet  # What is acknowledged above the position.
 
     def covers(self, start: int, end: int) -> bool:
@@ -41,7 +41,7 @@ class CursorState:
         """The parts of the entry `[start, end)` that Pulsar acknowledged.
 
         Where another protocol's commit left the position inside the entry, that part is left out:
-        the entry goes whole.
+        the entry is sent whole.
         """
         ranges: list[tuple[int, int]] = []
         low = max(start, self.floor)
@@ -67,7 +67,7 @@ class DispatchCursor(Protocol):
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open offset ranges; lazy: on disk within the flush interval.
 
-        Raises LimitExceeded once all that find room are taken, StorageFull, StorageFailed.
+        Raises LimitExceeded after taking those that find room, StorageFull, StorageFailed.
         """
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
@@ -78,7 +78,7 @@ class DispatchCursor(Protocol):
 
 
 class SubscriptionCursor:
-    """One partition's cursor, which is set, of a subscription that other protocols may share."""
+    """One partition's cursor, already set, of a subscription that other protocols may share."""
 
     is_durable = True
 
@@ -104,7 +104,7 @@ class SubscriptionCursor:
         return self.subscription.ack_to(self.index, position, lazy=lazy)
 
     def seek(self, position: int) -> int:
-        """Go on elsewhere, as `Subscription.seek` does."""
+        """Go on at `position`, as `Subscription.seek` does."""
         return self.subscription.seek(self.index, position)
 
 
@@ -123,7 +123,7 @@ class MemoryCursor:
         return CursorState(self.position, self._floor, self._acked)
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
-        """Acknowledge ranges. What finds no room counts as not acknowledged."""
+        """Acknowledge ranges. Those that find no room count as not acknowledged."""
         for start, end in ranges:
             if end > self.position:
                 self._acked.add(max(start, self.position), end)
@@ -137,7 +137,7 @@ class MemoryCursor:
         return 0
 
     def seek(self, position: int) -> int:
-        """Go on elsewhere."""
+        """Forget every acknowledgement and go on at `position`."""
         self._acked.clear()
         self.position = self._floor = position
         return 0

@@ -1,13 +1,13 @@
-"""Entries whose writer wants them delivered later: when, and which.
+"""Delayed entries of a subscription: their offsets, and when each is due.
 
-Kept in memory alone. They are not acknowledged, so after a restart they are read, and put here,
-again. Knows no entry and no clock.
+Kept in memory only: they are not acknowledged, so a restart reads them and adds them here again.
+Knows no entry and no clock.
 """
 
 import heapq
 from typing import Final
 
-# Of one subscription, some 50 bytes each; beyond it nothing more is read ahead until some are due.
+# Per dispatcher, some 50 bytes each; at the limit nothing more is read ahead until some are due.
 DELAYED_MAX: Final = 1_000_000
 _OFFSET_BITS: Final = 64
 _SLOT_BITS: Final = 16
@@ -26,7 +26,7 @@ class Delays:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more are taken."""
+        """Whether the limit is reached."""
         return len(self._heap) >= DELAYED_MAX
 
     @property

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
 TURN_ENTRIES_SHARED = 20
-TURN_ENTRIES = 200  # The same where no other consumer waits: one send for all of them.
-CHUNK = int(BatchFlag.CHUNK)  # Operators of a flag class cost more than an entry may.
+TURN_ENTRIES = 200  # The same for a consumer that is alone: one send for all of them.
+CHUNK = int(BatchFlag.CHUNK)  # Ints: operators of a flag class are too slow for each entry.
 DELAYED = int(BatchFlag.DELAYED)
 # A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
@@ -73,8 +73,8 @@ class Dispatcher(Pump):
         self.wake()
 
     def detach(self, consumer: Consumer) -> None:
-        """Take a consumer off, which gets nothing from now on; what it did not acknowledge goes to
-        the others.
+        """Remove a consumer: it is sent nothing more, and what it did not acknowledge goes to the
+        others.
         """
         self.consumers.remove(consumer)
         consumer.is_attached = False
@@ -82,7 +82,7 @@ class Dispatcher(Pump):
         self.wake()
 
     def check_room(self, consumer: Consumer) -> None:
-        """Whether the kind takes this consumer besides those that it has.
+        """Check that this kind of subscription takes one more consumer.
 
         Raises SubscriptionBusy, InvalidRequest.
         """
@@ -109,8 +109,8 @@ class Dispatcher(Pump):
                     consumer.reached_end()
 
     def _take(self, consumer: Consumer, room: int, entries_max: int) -> bool:
-        """Send a consumer what comes next of what was read, about `room` messages. False if that
-        is nothing. No wait: what is taken gets sent.
+        """Send a consumer the next entries that were read, about `room` messages; False if there
+        are none. Does not wait, so what is taken is sent.
         """
         ahead = self._ahead
         if not ahead:
@@ -154,10 +154,10 @@ class Dispatcher(Pump):
         lazy: bool,
         entries: Sequence[int] = (),
     ) -> int:
-        """Acknowledge single entries, or messages of them; ids that name none are passed over.
+        """Acknowledge single entries, or messages of them; ids that name no entry are ignored.
         Returns a ticket.
 
-        `entries`, whole ones of this partition by their ids, are the fast way for the many that a
+        `entries` are ids of whole entries of this partition: the fast path for the many that a
         client acknowledges together.
         """
         whole, unknown = self._delivered_ranges(consumer, entries)
@@ -178,7 +178,7 @@ class Dispatcher(Pump):
             return 0
         try:
             return self._own_move(partial(self.cursor.ack, ack_sets.merged(ranges), lazy=lazy))
-        finally:  # Some may be taken and others refused for want of room.
+        finally:  # Some may be accepted and others refused for lack of room.
             state = self.cursor.state()
             if all(state.covers(start, end) for start, end in whole):
                 self._acked_whole(consumer, entries)
@@ -191,7 +191,7 @@ class Dispatcher(Pump):
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
     ) -> tuple[list[tuple[int, int]], set[int]]:
-        """Offset ranges of those entries that are remembered from their delivery; the others."""
+        """Offset ranges of the entries remembered from their delivery; the ids of the others."""
         ranges: list[tuple[int, int]] = []
         unknown: set[int] = set()
         count_of = self._delivered_counts(consumer)
@@ -218,8 +218,8 @@ class Dispatcher(Pump):
         """Acknowledge everything up to an entry, that one included. Returns a ticket."""
 
     async def reset(self, position: Callable[[], Awaitable[int]]) -> int:
-        """Seek: let every consumer go, forget what they acknowledged, go on at `position`. Returns
-        a ticket.
+        """Seek: disconnect every consumer, forget what they acknowledged, and go on at the result
+        of `position`. Returns a ticket.
         """
         self.resetting = trio.Event()
         try:
@@ -268,17 +268,17 @@ class Dispatcher(Pump):
 
     @abc.abstractmethod
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
-        """What tells the record count of an entry of that id, None where it is not remembered from
-        its delivery; to be used before anything else happens.
+        """A function from an entry's id to its record count, None if the entry is not remembered
+        from its delivery. Use it at once.
         """
 
     @abc.abstractmethod
     def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
-        """Entries of these ids, remembered from their delivery, were acknowledged by a consumer."""
+        """A consumer acknowledged these entries, all of them remembered from their delivery."""
 
     @abc.abstractmethod
     def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
-        """An entry was acknowledged by a consumer but for `left` messages of it."""
+        """A consumer acknowledged an entry, except for `left` of its messages."""
 
     @abc.abstractmethod
     def _moved_ahead(self) -> None:
@@ -294,4 +294,4 @@ class Dispatcher(Pump):
         return True
 
     def _passed(self, offset: int) -> None:
-        """An entry was read that is acknowledged already."""
+        """An entry that was read is acknowledged already."""

@@ -1,8 +1,8 @@
-"""The one place that turns Pulsar's ids into offsets and back. They depend on the offset alone.
+"""The one place that turns Pulsar's ids into offsets and back. Ids depend on the offset alone.
 
-ledgerId is the partition's id. A stored Pulsar entry has the offset of its first record as entryId,
-and a message of it the distance from there as batch index. Every record of another body format is
-an unbatched entry of its own.
+ledgerId is the partition's id. A stored Pulsar entry has the offset of its first record as entryId;
+the batch index of a message is its distance from there. Every record of another body format is an
+unbatched entry of its own.
 
 Pulsar's clients subtract one from entry ids, so a cumulative acknowledgement resolves down, a seek
 up, and only an individual acknowledgement must name an entry. Knows no connection, consumer or
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # Both of MessageId.latest.
 
-# Operators of a flag class cost a microsecond, which is more than an entry may.
+# Ints: an operator of a flag class costs a microsecond, too much for each entry.
 _CHUNK = int(BatchFlag.CHUNK)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
@@ -62,13 +62,13 @@ class Span:
 class Entry(msgspec.Struct, gc=False):
     """One entry to be delivered, and how a dispatcher delivers it.
 
-    Thousands at a time: in C, and not looked at by the garbage collector.
+    There are thousands at a time, so it is a C struct that the garbage collector ignores.
     """
 
     offset: int
     record_count: int
     body: Buffer  # From the checksum's magic (or the metadata's size) to the end of the payload.
-    flags: int  # The batch's: which entries may be chunks, which may be delayed.
+    flags: int  # The batch's: whether its entries may be chunks or delayed.
     redelivery_count: int = 0
     ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
     slot: int = 0  # Of its key, on a Key_Shared subscription.
@@ -96,7 +96,7 @@ class EntryId(NamedTuple):
 @dataclass(slots=True)
 class CumulativeAck:
     """What a cumulative acknowledgement covers: all below `position`, and `ranges` of the entry
-    after it.
+    that begins there.
     """
 
     position: int
@@ -114,7 +114,7 @@ def entries_in(batch: Batch, offset: int) -> list[Entry]:
         for ref in stored_entries(body, batch.base_offset)
         if ref.offset + ref.record_count > offset
     ]
-    if flags & _MARKER:  # Of another cluster's replication or transactions: for no client.
+    if flags & _MARKER:  # Another cluster's replication or transaction markers: for no client.
         return [e for e in entries if not entry_metadata(e.body).HasField("marker_type")]
     return entries
 
@@ -125,7 +125,7 @@ def decoded(
     records_max: int = RECORDS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Decoded:
-    """Records of a batch of another format; one that no codec here knows fails as a damaged one."""
+    """Decode records of a batch of another format; `failed` is set if no codec knows the format."""
     header, base_offset = batch.header, batch.base_offset
     try:
         codec = registry.codec_for(header.body_format)
@@ -142,7 +142,7 @@ def decoded(
 
 
 def entry_metadata(body: Buffer) -> EntryMetadata:
-    """What the entry's writer said of it. Raises CorruptBatch."""
+    """The metadata at the head of an entry. Raises CorruptBatch."""
     try:
         return read_metadata(body, check=False)[0]
     except CorruptBody as error:
@@ -164,7 +164,7 @@ def entry_chunk(entry: Entry) -> Chunk | None:
 
 
 def sticky_key(metadata: EntryMetadata) -> bytes:
-    """What decides who gets an entry: a batch counts as one key, that of its first message."""
+    """The key that decides which consumer gets an entry. A batch has that of its first message."""
     key = metadata.ordering_key  # hot: see make bench. Asking whether a field is there costs most.
     if key or metadata.HasField("ordering_key"):
         return key
@@ -180,13 +180,13 @@ def sticky_key(metadata: EntryMetadata) -> bytes:
 
 
 def is_batched(body: Buffer) -> bool:
-    """Whether the entry is a batch of messages in Pulsar's sense, be it of one."""
+    """Whether the entry is a batch of messages in Pulsar's sense, even of one."""
     return entry_metadata(body).HasField("num_messages_in_batch")
 
 
 def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Entry id and batch index (-1: not in a batched entry) of records of a batch, by ascending
-    offset. Raises CorruptBatch.
+    """Entry id and batch index (-1: not in a batched entry) of records of a batch; `offsets` must
+    ascend. Raises CorruptBatch.
     """
     if batch.header.body_format != BodyFormat.PULSAR:
         return [(offset, -1) for offset in offsets]
@@ -216,7 +216,7 @@ async def entry_at_or_before(
     partition: Partition, offset: int, *, compacted: bool = False
 ) -> Span | None:
     """The entry that contains `offset`, else the last one before it; None if there is none below
-    the watermark. `compacted`: of those that `entry_reads.read_entries` gives so.
+    the watermark. `compacted`: look in the compacted view, as `entry_reads.read_entries` does.
     """
     read = partition.read_compacted if compacted else partition.read
     below = min(offset, partition.high_watermark - 1)
@@ -224,7 +224,7 @@ async def entry_at_or_before(
         try:
             batches = await read(below, 1)
         except OffsetOutOfRange:
-            return None  # Below the log start, and the view has gone meanwhile.
+            return None  # Below the log start, and the view was removed meanwhile.
         if not batches:
             return None
         found = _last_starting_at_or_below(batches[0], offset)
@@ -276,7 +276,7 @@ def _spans(batch: Batch) -> Sequence[Span]:
 
 
 def _is_dense(batch: Batch) -> bool:
-    """Whether every offset of the batch is an entry of its own, which needs no look inside."""
+    """Whether every offset of the batch is an entry of its own: then the body is not opened."""
     header = batch.header
     return (
         not header.flags & _GAP
@@ -333,7 +333,7 @@ async def resolve_seek(
     partition: Partition, message_id: EntryId, *, compacted: bool = False
 ) -> int:
     """The position of a seek, or of a reader's start, to that id: the next entry start, the end if
-    there is none. `compacted`: for who reads the compacted view, which may begin below the log.
+    there is none. `compacted`: for readers of the compacted view, which may begin below the log.
     """
     ledger, entry = message_id.ledger, message_id.entry
     if ledger != partition.partition_id:
@@ -346,13 +346,13 @@ async def resolve_seek(
         return partition.high_watermark
     if message_id.ack_set and span.offset == entry:
         acked = acked_ranges(span, message_id.ack_set)
-        if acked and acked[0][0] == span.offset:  # Into a batch: its first messages are cleared.
+        if acked and acked[0][0] == span.offset:  # Into a batch: bits of earlier messages are 0.
             return acked[0][1]
     return span.offset
 
 
 def earliest(partition: Partition, *, compacted: bool = False) -> int:
-    """Where the log begins, or the compacted view."""
+    """The first position of the log, or of the compacted view."""
     return 0 if compacted and partition.compacted_offset else partition.log_start_offset
 
 

@@ -1,7 +1,7 @@
 """Delivery in order to one consumer at a time: Exclusive, and what Failover shares with it.
 
-A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive. No
-limit of unacknowledged messages: the consumer's permits are its only brake.
+A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive. There
+is no limit on unacknowledged messages: the consumer's permits are its only brake.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.errors import SubscriptionBusy
 
-# Sizes of delivered entries that are remembered for their acks; older ones are looked up.
+# Delivered entries whose record counts are remembered for acks; older ones are looked up.
 DELIVERED_MAX = 100_000
 
 
@@ -43,8 +43,8 @@ class OrderedDispatcher(Dispatcher):
         super().rewind()
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
-        """Send everything unacknowledged again; single entries cannot be asked for, as in Apache
-        Pulsar. Only the active consumer has any.
+        """Send everything unacknowledged again, whichever entries are named, as Apache Pulsar does.
+        Only the active consumer has any.
         """
         if consumer is not self.active:
             return

@@ -17,8 +17,8 @@ import trio
 from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from broker.delivery.exclusive import OrderedDispatcher
 
-# How long the consumer that another one displaces may still acknowledge what it has, before that
-# is sent to the other one; Apache's activeConsumerFailoverDelayTimeMillis.
+# How long a displaced consumer may still acknowledge what it has, before that is sent to the new
+# one; Apache's activeConsumerFailoverDelayTimeMillis.
 DELAY_S: Final = 1.0
 RING_POINTS: Final = 100  # Of each consumer, as in Apache.
 HASH_MASK: Final = 0x7FFF_FFFF
@@ -92,7 +92,7 @@ def _name(consumer: Consumer) -> str:
 
 @lru_cache(maxsize=CONSUMERS_MAX)
 def _distance(place: int, name: str) -> int:
-    """How far it is on the ring of hashes from a place up to the next point of that name."""
+    """Distance on the ring of hashes from a place up to the next point of that name."""
     points = (_hash(f"{name}{number}") for number in range(RING_POINTS))
     return min((point - place) & HASH_MASK for point in points)
 

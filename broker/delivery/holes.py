@@ -1,7 +1,7 @@
 """Offsets that belong to no entry, or to no message of one: mostly what compaction took out.
 
-Nobody ever acknowledges them, so a dispatcher passes over them. Knows entries, not where they are
-read.
+Nobody ever acknowledges them, so a dispatcher passes over them. Knows entries, not where they come
+from.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from storage.codecs.api import Buffer
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
-# Acknowledged ranges of a cursor with which no holes are added: they would take the room of what a
-# client acknowledges. They are passed when the cursor is read from again.
+# A cursor with this many acknowledged ranges gets no holes added: they would take the room of what
+# clients acknowledge. They are passed over when the cursor is read from again.
 HOLES_MAX: Final = 10_000
 
 
@@ -49,7 +49,7 @@ class EntryRead(Protocol):
 
 
 def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:
-    """The ranges of offsets from there on that belong to no entry or message of what was read."""
+    """The offset ranges from `offset` on that belong to no entry, or no message, of a read."""
     found = [(max(start, offset), end) for start, end in read.taken_out if end > offset]
     for entry in read.entries:
         if entry.offset > offset:
@@ -84,7 +84,7 @@ def holes_within(entry: Entry) -> list[tuple[int, int]]:
 
 
 def last_batch_index(entry: Entry) -> int:
-    """Place of the last message in a batched entry that compaction left there."""
+    """Batch index of the last message that compaction left in a batched entry."""
     holes = holes_within(entry) if entry.flags & COMPACTED else []
     end = holes[-1][0] if holes and holes[-1][1] == entry.end else entry.end
     return end - entry.offset - 1

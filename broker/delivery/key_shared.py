@@ -2,10 +2,10 @@
 order.
 
 Each key has a slot, each slot an owner among the consumers: by a ring of hashes, or by the ranges
-that the consumers ask for. What cannot go to its owner yet is only remembered by its offset, and
-read again when it can. A slot with unacknowledged entries at one consumer goes to no other before
-these are acknowledged or returned, so that a key is never at two, also when consumers come and go;
-other slots are not held up by it. PIP-119, PIP-379.
+that the consumers ask for. An entry that cannot go to its owner yet is remembered by its offset
+alone, and read again when it can. A slot with unacknowledged entries at one consumer goes to no
+other until they are acknowledged or returned: a key is never at two consumers, even while consumers
+come and go. Other slots are not held up by it. PIP-119, PIP-379.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.delivery.cursor import CursorState, DispatchCursor
     from broker.topics.partition import Partition
 
-# Offsets that wait for their key's consumer, before nothing more is read ahead for the others;
+# Entries that may wait for their key's consumer before the other consumers have to wait, too;
 # Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
 LOOK_AHEAD_MAX: Final = 20_000
 KNOWN_KEYS_MAX: Final = 10_000  # Keys whose slots are remembered: hashing costs half a microsecond.
@@ -37,7 +37,7 @@ KNOWN_KEYS_MAX: Final = 10_000  # Keys whose slots are remembered: hashing costs
 
 @dataclass(slots=True)
 class _Holder:
-    """Who has unacknowledged entries of a slot, and how many."""
+    """The consumer that has unacknowledged entries of a slot, and how many."""
 
     consumer: Consumer
     count: int
@@ -68,19 +68,19 @@ class KeySharedDispatcher(SharedDispatcher):
         policy: KeyPolicy,
         in_order: bool = True,
     ) -> None:
-        """`in_order`: a slot waits for what another consumer holds of it."""
+        """`in_order`: a slot waits until no other consumer holds entries of it."""
         super().__init__(partition, name, cursor, surroundings)
         self.policy = policy
         self.in_order = in_order
         self._holders: dict[int, _Holder] = {}
         self._slots: dict[bytes, int] = {}  # Of keys that were seen lately.
         self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
-        # Slots of which something goes again, by the consumer who may have it.
+        # Slots with waiting entries, by the consumer that may have them.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
-        self._unsorted: list[Lane] = []  # Slots that may be ready, since owners have changed.
+        self._unsorted: list[Lane] = []  # Slots to look at again, since owners have changed.
 
     def check_room(self, consumer: Consumer) -> None:
-        """Raises InvalidRequest for ranges that cannot be, or that another consumer has."""
+        """Raises InvalidRequest for ranges that are not valid, or that another consumer has."""
         self.policy.check(consumer.key_ranges)
 
     def rewind(self) -> None:
@@ -102,7 +102,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._share_out_slots()
 
     def _share_out_slots(self) -> None:
-        """Slots may have other owners than before: they are looked at in pieces."""
+        """Forget who owns what: owners may have changed. Waiting slots are sorted in pieces."""
         self._owners.clear()
         self._ready.clear()
         self._unsorted = list(self._again.lanes)
@@ -146,7 +146,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._note_ready(lane)
 
     def _note_ready(self, slot: Lane) -> None:
-        """Something of a slot goes again: remember who may have it, if somebody may."""
+        """Note a slot with waiting entries for the consumer that may have them, if there is one."""
         owner = self._free_owner(slot)
         if owner is not None:
             self._ready.setdefault(owner, {})[slot] = None
@@ -167,7 +167,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return found
 
     def _some_waiting(self, slots: dict[Lane, None]) -> Sequence[Lane]:
-        """Some of the slots, without those of which nothing goes again any more."""
+        """Some of the slots; removes those in which nothing waits any more."""
         found: list[Lane] = []
         for slot in list(slots):
             if slot not in self._again.lanes:
@@ -233,7 +233,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self._hand_out(consumer, share.entries, share.wanted, share.size)
 
     def _slot(self, entry: Entry) -> int:
-        """The slot of an entry's key; it is noted in the entry."""
+        """The slot of an entry's key, which is also set in the entry."""
         key = ids.entry_key(entry.body)
         slot = self._slots.get(key)
         if slot is None:
@@ -244,7 +244,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return slot
 
     def _hold_delayed(self, entry: Entry, slot: int) -> bool:
-        """Hold an entry that is to be delivered later; False if it is not."""
+        """Hold an entry that is to be delivered later; False if its time has come."""
         due_ms = ids.entry_metadata(entry.body).deliver_at_time
         return self._hold_early(entry, due_ms, slot)
 
@@ -258,7 +258,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _is_full(self) -> bool:
-        """Whether no more may wait for their key's consumer."""
+        """Whether no more entries may wait for their key's consumer."""
         return len(self._again) >= LOOK_AHEAD_MAX
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
@@ -268,7 +268,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _released(self) -> Callable[[Pending], None] | None:
-        # Not kept: a method leads back to its object, which only a search for garbage would free.
+        # Not stored: a bound method refers to its object, a cycle that only the collector frees.
         return self._slot_released if self.in_order else None
 
     def _slot_released(self, pending: Pending) -> None:

@@ -1,7 +1,7 @@
 """Which consumer of a Key_Shared subscription a key belongs to: hashes, slots and their owners.
 
-As in Apache Pulsar: AUTO_SPLIT is the broker's own business (a ring of hashes, as Apache's), STICKY
-follows from the ranges that the consumers ask for, and its slots are part of the protocol. Knows no
+As in Apache Pulsar. With AUTO_SPLIT the broker decides, by a ring of hashes like Apache's. With
+STICKY the consumers ask for ranges, and the numbers of the slots are part of the protocol. Knows no
 entry.
 """
 
@@ -29,7 +29,7 @@ def key_hash(key: bytes) -> int:
 
 
 class KeyPolicy(abc.ABC):
-    """Says whose a slot is."""
+    """Decides which consumer owns a slot."""
 
     is_sticky: bool
 
@@ -39,31 +39,31 @@ class KeyPolicy(abc.ABC):
 
     @abc.abstractmethod
     def owner(self, slot: int) -> Consumer | None:
-        """Whose slot it is; None: nobody's."""
+        """The consumer that owns the slot; None if nobody does."""
 
     @abc.abstractmethod
     def add(self, consumer: Consumer) -> None:
-        """A consumer has come, which `check` let in."""
+        """Add a consumer whose ranges `check` accepted."""
 
     @abc.abstractmethod
     def remove(self, consumer: Consumer) -> None:
-        """A consumer has left."""
+        """Remove a consumer."""
 
     def check(self, ranges: Sequence[tuple[int, int]]) -> None:  # noqa: B027 (not abstract)
-        """Raises InvalidRequest for ranges that cannot be let in; a policy without ranges takes
+        """Raises InvalidRequest for ranges that cannot be accepted; a policy without ranges takes
         every consumer.
         """
 
 
 class KeyRing(KeyPolicy):
-    """AUTO_SPLIT: each consumer has many points on a ring of slots, and what lies before them."""
+    """AUTO_SPLIT: each consumer has many points on a ring, and the slots that lead up to them."""
 
     is_sticky = False
 
     def __init__(self) -> None:
         self._points: list[tuple[int, int]] = []  # Slot, number of the consumer; sorted.
         self._consumers: dict[int, Consumer] = {}
-        self._gone: set[int] = set()  # Numbers that may still have points: taken out together.
+        self._gone: set[int] = set()  # Numbers that may still have points: removed together.
         self._next = 0
 
     def slot(self, key: bytes) -> int:
@@ -90,7 +90,7 @@ class KeyRing(KeyPolicy):
             insort(self._points, (slot, number))
 
     def remove(self, consumer: Consumer) -> None:
-        """Take its points away, before anybody asks again: a seek closes a thousand consumers."""
+        """Remove the consumer; its points go before the next `owner`: a seek closes a thousand."""
         number = next(n for n, known in self._consumers.items() if known is consumer)
         del self._consumers[number]
         self._gone.add(number)
@@ -124,12 +124,12 @@ class KeyRanges(KeyPolicy):
         return consumer if slot <= end else None
 
     def add(self, consumer: Consumer) -> None:
-        """The ranges are the consumer's."""
+        """Give the consumer the ranges that it asked for."""
         for start, end in consumer.key_ranges:
             insort(self._ranges, (start, end, consumer), key=_start)
 
     def remove(self, consumer: Consumer) -> None:
-        """The ranges are nobody's."""
+        """Take the consumer's ranges away."""
         self._ranges = [one for one in self._ranges if one[2] is not consumer]
 
     def check(self, ranges: Sequence[tuple[int, int]]) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer is given a second, for those who watch it. Knows no protocol."""
+"""Delivery rates of a consumer, for monitoring. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from broker.delivery.consumer import Consumer
 
-WINDOW_US: Final = 10_000_000  # Two looks within it are about the same time before.
+WINDOW_US: Final = 10_000_000  # Snapshots of the counts are at least this far apart.
 
 
 @dataclass(slots=True, frozen=True)
 class Rates:
-    """A second, on average: messages and bytes sent, redelivered and acknowledged messages."""
+    """Averages per second: messages and bytes sent, messages redelivered and acknowledged."""
 
     messages_out: float = 0.0
     bytes_out: float = 0.0
@@ -22,7 +22,7 @@ class Rates:
 
 
 class RateMeter:
-    """Rates of one consumer, since the last look or the one before."""
+    """Rates of one consumer, averaged since the last snapshot of its counts but one."""
 
     def __init__(self, began_us: int) -> None:
         self._older = self._newer = (began_us, (0, 0, 0, 0))

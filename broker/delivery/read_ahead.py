@@ -2,7 +2,7 @@
 
 A dispatcher asks how much it may read; when the budget is short, the dispatchers that have
 delivered nothing for the longest time drop what they hold, and read it again later. Nobody waits
-here: a dispatcher always may read a little. Knows no log and no consumer.
+here: a dispatcher may always read a little. Knows no log and no consumer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
 READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is used up.
 # What nobody could take for this long is dropped, whether or not the budget is short.
 IDLE_S: Final = 1.0
-BUSY_S: Final = 0.05  # Nobody drops what was used since: it would be read again at once.
+BUSY_S: Final = 0.05  # What was used more recently is kept: it would be read again at once.
 
 
 class Holder(Protocol):
@@ -26,7 +26,7 @@ class Holder(Protocol):
 
 
 class ReadAhead:
-    """The budget, a part of that for all output."""
+    """The budget for read-ahead, which counts against the budget for all output, too."""
 
     def __init__(
         self, bytes_max: int = READ_AHEAD_BYTES_ALL, output: OutputBudget | None = None
@@ -40,8 +40,8 @@ class ReadAhead:
         self._used_at: dict[Holder, float] = {}
 
     def may_read(self, wanted: int, now: float) -> int:
-        """How many bytes may be read of those wanted; idle holders make room for them. `now` is in
-        seconds of any one clock.
+        """How many of the bytes wanted may be read; idle holders make room for them. `now` is in
+        seconds, always of the same clock.
         """
         if self.bytes_held + wanted > self.bytes_max:
             self._reclaim(wanted, now)

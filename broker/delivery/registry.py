@@ -41,8 +41,8 @@ log = structlog.get_logger()
 # within their reconnection backoff, which is far shorter than this at first.
 KEPT_S: Final = 60.0
 
-# With these the consumers of partitions that are gone go; after some of them a partition comes back
-# at once, as another object.
+# Events after which partitions are gone, and their consumers with them. After some of them the
+# partition comes back at once, as another object.
 GOING: Final = (TopicEvent.DELETED, TopicEvent.SHRUNK, TopicEvent.RENAMED, TopicEvent.MOVED)
 RETURNING: Final = (TopicEvent.RENAMED, TopicEvent.MOVED)
 
@@ -52,7 +52,7 @@ IndexT = TypeVar("IndexT", int, bytes)
 
 @dataclass(slots=True, eq=False)
 class CursorLink:
-    """Hears of what happens to a dispatcher's cursor."""
+    """Tells a dispatcher of changes to its cursor."""
 
     dispatcher: Dispatcher
     index: int
@@ -62,7 +62,7 @@ class CursorLink:
         if index != self.index:
             return
         if event is CursorEvent.DELETED:
-            if not self.dispatcher.partition.removed:  # Else `topic_changed` sees to them.
+            if not self.dispatcher.partition.removed:  # Else `topic_changed` closes them.
                 self.dispatcher.close_consumers()
         else:
             self.dispatcher.foreign_move(is_seek=event is CursorEvent.SOUGHT)
@@ -70,7 +70,7 @@ class CursorLink:
 
 @dataclass(slots=True, frozen=True)
 class KeySharing:
-    """How the consumers of a Key_Shared subscription share its keys; all want it the same way."""
+    """How the consumers of a Key_Shared subscription share its keys; the same for all of them."""
 
     is_sticky: bool = False  # By the ranges that each asks for.
     in_order: bool = True  # A key goes to another consumer only when the last one holds none of it.
@@ -86,8 +86,8 @@ class Dispatchers:
         output: OutputBudget | None = None,
         closing: Closing | None = None,
     ) -> None:
-        """`output` is the budget that what is read ahead counts in; `closing` ends the consumers
-        of what is deleted.
+        """`output` is the budget that read-ahead counts against; `closing` ends the consumers of
+        what is deleted.
         """
         self._now_us = now_us
         self.closing = closing or Closing()
@@ -105,8 +105,8 @@ class Dispatchers:
         return len(self._dispatchers)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """The consumers of partitions that are gone go too, soon: nobody joins them from now on,
-        and nothing more is read for them. Those of a terminated topic are told of its end.
+        """Disconnect the consumers of partitions that are gone, soon: none can join them from now
+        on, and nothing more is read for them. Those of a terminated topic are told of its end.
         """
         if event is TopicEvent.TERMINATED:
             numbers = {partition.partition_id for partition in topic.partitions}
@@ -126,8 +126,8 @@ class Dispatchers:
             self.closing.add(self._end(deque(gone)))
 
     def _of(self, topic: Topic, event: TopicEvent) -> Iterable[Dispatcher]:
-        """Those that may be of partitions that are gone; a namespace may be renamed with thousands
-        of topics at once.
+        """Dispatchers whose partitions may be gone. After a rename only the topic's own: a
+        namespace may be renamed with thousands of topics at once.
         """
         if event is not TopicEvent.RENAMED:
             return self._dispatchers.values()
@@ -135,8 +135,8 @@ class Dispatchers:
         return [one for number in numbers for one in self._on.get(number, {}).values()]
 
     def _end(self, gone: deque[Dispatcher]) -> Iterator[None]:
-        """Take the consumers off, a dispatcher at a time, and tell them, one a step. What is done
-        is not held until all are: it would be freed in one turn.
+        """Detach the consumers, a dispatcher at a time, and disconnect them, one a step. Each
+        dispatcher is let go once it is done: all of them would be freed in one turn.
         """
         while gone:
             dispatcher = gone.popleft()
@@ -159,7 +159,7 @@ class Dispatchers:
         self._forget()
         found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
         named = self._named.get(name)
-        # One name may be that of subscriptions on very many topics.
+        # Very many topics may have a subscription of that name.
         for partition in topic.partitions if named else ():
             dispatcher = self._dispatchers.get((partition.partition_id, name))
             if dispatcher is not None and dispatcher.cursor.is_durable:
@@ -203,8 +203,8 @@ class Dispatchers:
         *,
         keys: KeySharing | None = None,
     ) -> Dispatcher:
-        """A dispatcher of that kind from now on, in the place of one that has no consumers; `keys`
-        is for Key_Shared alone.
+        """Make a dispatcher of that kind, which replaces one that has no consumers; `keys` is for
+        Key_Shared alone.
         """
         key = (partition.partition_id, name)
         if (old := self._dispatchers.get(key)) is not None:
@@ -259,7 +259,7 @@ class Dispatchers:
         self._kept.pop(_key(dispatcher), None)
 
     def detach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
-        """Take a consumer off, and forget a dispatcher that then has none."""
+        """Detach a consumer, and forget a dispatcher that then has none."""
         if consumer.is_attached and dispatcher.partition.removed:
             dispatcher.consumers.remove(consumer)  # Its position may be another broker's now.
             consumer.is_attached = False
@@ -315,8 +315,8 @@ def _take_out(indexed: dict[IndexT, dict[Key, Dispatcher]], under: IndexT, key: 
 
 
 def _let_off(dispatcher: Dispatcher) -> Sequence[Consumer]:
-    """Take every consumer off a dispatcher that delivers no more: nobody is to have what they
-    hold, so it is not worked out who would.
+    """Detach every consumer of a dispatcher that delivers no more. What they hold goes to nobody,
+    so no new owner is worked out for it.
     """
     consumers, dispatcher.consumers = dispatcher.consumers, []
     for consumer in consumers:

@@ -1,5 +1,5 @@
-"""Entries that consumers give back, in pieces: who leaves, or wants everything once more, may hold
-50,000, and each may have a key of its own. Keeps offsets; knows no lane.
+"""Entries that consumers give back, a piece at a time: a consumer that leaves, or asks for all of
+its entries again, may hold 50,000, each with a key of its own. Keeps offsets; knows no lane.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RETURNED_TOGETHER: Final = 2000
 
 
 class Returning:
-    """What is still to be given back: its consumers hold it until then."""
+    """Entries still to be given back; their consumers hold them until then."""
 
     def __init__(self) -> None:
         self._pieces: deque[tuple[Consumer, Sequence[int]]] = deque()
@@ -25,7 +25,7 @@ class Returning:
         return bool(self._pieces)
 
     def add(self, consumer: Consumer, offsets: Sequence[int]) -> None:
-        """The consumer gives these back; those of one key are given back in this order."""
+        """Queue entries that the consumer gives back; those of one key keep this order."""
         for first in range(0, len(offsets), RETURNED_TOGETHER):
             self._pieces.append((consumer, offsets[first : first + RETURNED_TOGETHER]))
 

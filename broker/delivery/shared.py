@@ -1,9 +1,8 @@
-"""Shared delivery: entries go round the consumers that have permits; what one does not acknowledge
-goes to another.
+"""Shared delivery: consumers that have permits take turns; what one gives back goes to any of them.
 
 Order is not kept. Redeliveries are counted per entry, in memory, until it is acknowledged or the
-last consumer leaves. The pieces of a chunked message go to one consumer, since another could not
-put them together. What its writer wants delivered later is held until then.
+last consumer leaves. The pieces of a chunked message go to one consumer, since two could not put
+them together. Delayed entries are held until they are due.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ if TYPE_CHECKING:
     from broker.delivery.cursor import DispatchCursor
     from broker.topics.partition import Partition
 
-# Messages a consumer may hold; Apache's default, goes on at half of it.
+# Unacknowledged messages a consumer may hold, as in Apache; it is served again at half of that.
 UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
-# Chunked messages whose last piece is not delivered yet; the oldest is forgotten beyond.
+# Chunked messages whose last piece is not delivered yet; beyond that the oldest is forgotten.
 CHUNKED_MAX = 1000
-# One read of what goes again, where it lies close together. All that is found goes in one turn of
-# the loop, each entry by itself: some ms.
+# One read of entries that are sent again, where they lie close together. All that it finds is sent
+# in one turn of the loop, entry by entry: some ms.
 READ_AGAIN_BYTES = 64 * 1024
 READY_LANES_MAX = 100  # Lanes whose waiting entries are looked at in one turn.
-# Delayed entries that are due are looked for in such pieces.
+# Delayed entries that are due are released this many at a time.
 DUE_MAX = 1000
-DUE_CHECK_S = 60.0  # The wall clock may be set: the time of the next one is worked out again.
+DUE_CHECK_S = 60.0  # The wall clock may be changed: look at it again at least this often.
 
 
 class SharedDispatcher(Dispatcher):
@@ -70,7 +69,7 @@ class SharedDispatcher(Dispatcher):
         self._turns: deque[Consumer] = deque()  # Longest without a turn first.
         self._again = Again()
         self._returning = returning.Returning()
-        self._again_bytes = 1  # For the next read of what goes again: one batch, or many.
+        self._again_bytes = 1  # For the next read of waiting entries; 1 reads a single batch.
         self._delays = Delays()
         self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
@@ -83,8 +82,8 @@ class SharedDispatcher(Dispatcher):
         return len(self._delays)
 
     def rewind(self) -> None:
-        """Start again at the first entry that is not acknowledged. Only without consumers, which
-        hold entries.
+        """Start again at the first entry that is not acknowledged. Only while no consumer holds
+        entries.
         """
         assert not any(consumer.pending for consumer in self.consumers)
         self._again.clear()
@@ -96,13 +95,13 @@ class SharedDispatcher(Dispatcher):
         super().rewind()
 
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """Nothing: a cumulative acknowledgement has no meaning where order is not kept; Apache
+        """Do nothing: a cumulative acknowledgement means nothing where order is not kept; Apache
         ignores it too.
         """
         return 0
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
-        """Return these entries of the consumer, or all of them, and count it."""
+        """Take these entries back from the consumer, or all of them, and count the redeliveries."""
         pending = consumer.pending
         if message_ids:
             ledger = self.partition.partition_id
@@ -126,11 +125,11 @@ class SharedDispatcher(Dispatcher):
 
     @property
     def _released(self) -> Callable[[Pending], None] | None:
-        """What is told of an entry that a consumer no longer holds."""
+        """What to call with each entry that a consumer no longer holds; None: nothing."""
         return None
 
     def _give_back(self, consumer: Consumer, offsets: Sequence[int]) -> None:
-        """The consumer gives these entries back: at once, or many a piece a turn."""
+        """Take these entries back from the consumer: at once, or if there are many, by pieces."""
         if len(offsets) > returning.RETURNED_TOGETHER:
             pending = consumer.pending
             chunks = [offset for offset in offsets if pending[offset].chunk_uuid]
@@ -141,14 +140,14 @@ class SharedDispatcher(Dispatcher):
         self._unblock(consumer)
 
     def _return_some(self) -> None:
-        """One piece of what is given back."""
+        """Take back the next piece."""
         consumer, offsets = self._returning.take()
         self._send_again(consumer, offsets)
         self._unblock(consumer)
         self.wake()
 
     def _send_again(self, consumer: Consumer, offsets: Iterable[int]) -> None:
-        """The consumer no longer holds these entries, and somebody is to have them."""
+        """Take these entries from the consumer; they wait to be sent again."""
         by_lane: dict[Lane, list[int]] = {}
         pending, released, wanted = consumer.pending, self._released, 0
         for offset in offsets:
@@ -166,7 +165,7 @@ class SharedDispatcher(Dispatcher):
             self._wait(found, lane)
 
     def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
-        """Entries of that lane are to be read again when somebody may have them."""
+        """Let entries of that lane wait to be read again, until a consumer may have them."""
         self._again.add(offsets, lane)
 
     def _lane_of(self, pending: Pending) -> Lane:
@@ -200,7 +199,7 @@ class SharedDispatcher(Dispatcher):
         return gave
 
     def _next(self) -> Consumer | None:
-        """Whose turn it is: of those with the best priority who can take, the longest without."""
+        """The next consumer that can take: best priority first, then longest without a turn."""
         best: Consumer | None = None
         if not self._is_blocked:
             for consumer in self._turns:
@@ -223,7 +222,7 @@ class SharedDispatcher(Dispatcher):
             await super()._fill()
 
     def _ready_lanes(self) -> Sequence[Lane]:
-        """Lanes of which something can go again now."""
+        """Lanes with waiting entries that can be sent now."""
         if not self._again:
             return ()
         owner_of = self._chunk_consumer.get
@@ -237,7 +236,7 @@ class SharedDispatcher(Dispatcher):
         return lanes
 
     async def _give_again(self, lanes: Sequence[Lane]) -> None:
-        """Read the lowest of what goes again, and what else of it lies near, and send it."""
+        """Read the lowest waiting entry and others close to it, and send them."""
         first = self._again.lowest(lanes)
         assert first is not None
         generation = self._generation
@@ -258,7 +257,7 @@ class SharedDispatcher(Dispatcher):
         self._give_found(found)
 
     def _give_found(self, found: Sequence[Entry]) -> None:
-        """Send what goes again, each to one who may have it; the rest stays."""
+        """Send each of these entries to a consumer that may have it; the others keep waiting."""
         shares = Shares(TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES)
         state = self.cursor.state()
         for entry in found:
@@ -269,7 +268,7 @@ class SharedDispatcher(Dispatcher):
                 continue
             lane = self._again.lane(offset)
             if lane != ANYBODY and self._again.first(lane) != offset:
-                continue  # In their order.
+                continue  # A lane keeps its order.
             consumer = self._target(lane, shares)
             if consumer is not None:
                 self._again.discard(offset)
@@ -278,7 +277,7 @@ class SharedDispatcher(Dispatcher):
         shares.send()
 
     def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
-        """Who may have what goes again of that lane now; None: nobody yet."""
+        """The consumer that may have that lane's next entry now; None: nobody yet."""
         owner = self._chunk_consumer.get(lane) if isinstance(lane, bytes) else None
         if owner is not None:
             return owner if owner.can_take and shares.takes_more(owner) else None
@@ -338,7 +337,7 @@ class SharedDispatcher(Dispatcher):
         return False
 
     def _chunk_given(self, consumer: Consumer, entry: Entry) -> None:
-        """The consumer has a piece of a chunked message: it is to have the others too."""
+        """Note that the consumer has a piece of a chunked message: it gets the others too."""
         chunk = ids.entry_chunk(entry)
         if chunk is None:
             return

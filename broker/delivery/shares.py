@@ -22,7 +22,7 @@ class Shares:
 
     @property
     def is_full(self) -> bool:
-        """Whether the current consumer had its turn."""
+        """Whether the current consumer has had all of its turn."""
         return self._left <= 0
 
     def begin(self, consumer: Consumer | None) -> None:
@@ -38,7 +38,7 @@ class Shares:
         return takes
 
     def add(self, consumer: Consumer, entry: Entry) -> None:
-        """The consumer is to be sent this."""
+        """Queue an entry for the consumer."""
         self._entries.setdefault(consumer, []).append(entry)
         self._left -= 1
 
