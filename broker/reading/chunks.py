@@ -38,8 +38,8 @@ async def join_chunks(
 ) -> Record | None:
     """The whole message if `last`, a record of `batch`, is the last piece of one; else None.
 
-    None too where a piece is missing: Pulsar's own consumers drop such a message. Raises BodyError
-    where it is too large to be joined or does not unpack, DamagedLog.
+    Also None if a piece is missing: Pulsar's own consumers drop such a message. Raises BodyError
+    if it is too large to be joined or does not unpack, DamagedLog.
     """
     chunk = last.chunk
     assert chunk is not None
@@ -96,7 +96,7 @@ def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
 
 
 async def piece_offsets(partition: Partition, offset: int) -> list[int]:
-    """Offsets of the earlier pieces of the chunked message whose last piece is there; else none.
+    """Offsets of the earlier pieces of the chunked message whose last piece is at `offset`, if any.
 
     A reader that is shown the whole message names it by its last piece alone. Raises DamagedLog,
     UnreadableRecord.

@@ -1,4 +1,4 @@
-"""Stored bodies from the middle on, and batches of which an answer had room for a part only."""
+"""Cuts stored bodies, and keeps the rests of batches that an answer had room for only in part."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Rest:
     """What is still to be handed out of a stored batch."""
 
     offset: int  # of its first record
-    next_offset: int  # behind the batch
+    next_offset: int  # after the batch
     body: memoryview  # whole entries
     batch_bytes: int  # of the body that it is the end of
 
 
 class CutBatches:
-    """What is left of batches that were handed out in part, by where the next read begins: it is
-    not read and checked again.
+    """What is left of batches that were handed out in part, by where the next read begins: this
+    saves reading and checking it again.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class CutBatches:
         self._kept: deque[tuple[int, Rest]] = deque(maxlen=CUT_BATCHES_MAX)
 
     def keep(self, partition: Partition, codec: Codec, rest: Rest, given: int) -> None:
-        """Remember what there is behind the whole entries among the first `given` bytes, if it
-        stays as it is and little memory with it, in the place of the one that was kept longest.
+        """Keep what follows the whole entries in the first `given` bytes, in the place of the
+        oldest rest. Only if compaction cannot change it and it holds little memory.
         """
         body = rest.body
         with memoryview(body.obj) as memory:  # All that was read with it.
@@ -48,8 +48,8 @@ class CutBatches:
             self._kept.append((partition.partition_id, left))
 
     def take(self, partition: Partition, offset: int) -> Rest | None:
-        """What begins with that offset, which is kept no longer. Raises as `Partition.read_warm`
-        where the partition is no more.
+        """Remove and return the rest that begins at that offset. Raises as `Partition.read_warm`
+        does if the partition is gone.
         """
         kept = self._kept
         if not kept:
@@ -70,8 +70,8 @@ def cut_body(
 ) -> tuple[memoryview, int, int]:
     """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
 
-    An entry of several records (a compressed set, a batched entry) is given whole, and from the
-    first such on records are counted by their offsets.
+    An entry of several records (a compressed set, a batched entry) is given whole; from the first
+    such entry on, records are counted by their offsets.
     """
     header, body = batch.header, batch.body
     if header.record_count <= header.last_offset_delta:

@@ -1,6 +1,6 @@
 """Stored batches as they are, for readers that decode by themselves: Spark's network fetcher.
 
-Each is its header, sealed again with salt 0 (a segment's own is told nobody), the positions table
+Each is its header, sealed again with salt 0 (a segment's own salt is secret), the positions table
 and the body, byte for byte (storage/FORMAT.md section 3). Knows partitions, no protocol.
 """
 
@@ -26,7 +26,7 @@ BATCHES_PER_TURN = 500  # Headers sealed between two checkpoints: some 3 ms.
 
 @dataclass(frozen=True, slots=True)
 class RawBatches:
-    """Parts to send one behind the other, and the offset behind them."""
+    """Parts to send one after the other, and the offset after them."""
 
     parts: list[Buffer]
     next_offset: int

@@ -1,7 +1,6 @@
 """One read of a partition under way: what to ask the log for next, and when the read is over.
 
-What is made of the records is for those who inherit from it to say. Knows formats only through the
-codec interface.
+Subclasses decide what is made of the records. Knows formats only through the codec interface.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
 
 @cache  # A format is one byte.
 def trust_of(body_format: int) -> tuple[Trusted, Trusted]:
-    """What readers who check bodies of that format trust; with the second one, the first batch may
-    come cut.
+    """What a read trusts for readers that check bodies of that format themselves; with the second
+    one, the first batch may come cut.
     """
     return Trusted(body_format), Trusted(body_format, may_be_cut=True)
 
@@ -86,7 +85,7 @@ class Reader(abc.ABC):
         self.passed: list[Passed] = []
 
     def steps(self) -> Steps[None]:
-        """Read until it is over. Raises BrokerError where there is nothing to be given before."""
+        """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
         result = self.result
         self._partition.check_readable(self._asked_offset, self._format)
         try:
@@ -154,13 +153,13 @@ class Reader(abc.ABC):
         return bool(batches)
 
     def _learn(self, last_bytes: int, mean_bytes: int) -> None:
-        """What follows is most likely as large as what was read: the last batch, and all."""
+        """Expect what follows to be as large as the last batch, and as all that was read."""
         self._last_bytes = last_bytes
         piece = mean_bytes * READ_PARTS_MAX
         self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
 
     def _take_in_place(self, offset: int, wanted: int) -> bool:
-        """Add large batches that need not be read; False where none comes first."""
+        """Add large batches without reading them; False if none comes next."""
         run = self._partition.read_in_place(offset, wanted, self._format)
         if run is None:
             return False
@@ -175,8 +174,8 @@ class Reader(abc.ABC):
         return True
 
     def _bytes_beyond(self, wanted: int) -> int:
-        """How far the batch in which so many bytes end reaches beyond them, if all are as large as
-        the last one.
+        """How far the batch in which the bytes wanted end reaches beyond them, if all batches are
+        as large as the last one.
         """
         if not self._last_bytes:
             return 0
@@ -184,7 +183,7 @@ class Reader(abc.ABC):
         return count * (self._last_bytes + HEADER_BYTES) - wanted
 
     def _expect_more_like(self, batch: Batch) -> None:
-        """End the read where a batch as large as the last one finds no room: what follows is most
+        """End the read if a batch as large as the last one would find no room: what follows is most
         likely no smaller, and would be read for nothing.
         """
         if batch.header.body_format == self._format and self.result.parts and self.fills is None:
@@ -201,7 +200,7 @@ class Reader(abc.ABC):
             yield from self._take_foreign(batch)
 
     def _take_whole(self, batches: Sequence[Batch]) -> int:
-        """Add those of the first batches that need no look at what is in them; how many."""
+        """Add the first batches, as many as need not be opened, and return their number."""
         return 0
 
     @abc.abstractmethod
@@ -228,7 +227,7 @@ class Reader(abc.ABC):
                 self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
 
     def _decode(self, batch: Batch) -> Steps[Decoded]:
-        """The next records of a body, whole messages in the place of their last chunks."""
+        """The next records of a body, with whole messages in the place of their last chunks."""
         try:
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
@@ -239,10 +238,10 @@ class Reader(abc.ABC):
         return decoded
 
     async def _decode_piece(self, stored: Codec, batch: Batch) -> Decoded:
-        """The next piece of a body; in a thread where that takes long, since it may inflate.
+        """The next piece of a body; in a thread if that takes long: compressed bodies may inflate.
 
-        What is not compressed stays in the loop, in short pieces: a thread that decodes takes turns
-        with the loop, and holds it up for longer than it works.
+        Others up to READ_PIECE_BYTES stay in the loop, in short pieces: a thread that decodes takes
+        turns with the loop, and holds it up for longer than it works.
         """
         is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
         wanted = self._records_wanted(batch, is_compressed)
@@ -273,7 +272,7 @@ class Reader(abc.ABC):
         return min(max(wanted, DECODE_RECORDS_MIN), piece, self._records_left)
 
     async def _join(self, stored: Codec, batch: Batch, decoded: Decoded) -> None:
-        """Put whole messages in the place of their last chunks; earlier chunks and rests go."""
+        """Put whole messages in the place of their last chunks, and leave out all other chunks."""
         whole: list[Record] = []
         for record in decoded.records:
             if record.chunk is None:
@@ -290,7 +289,7 @@ class Reader(abc.ABC):
         decoded.records = whole
 
     def _refuse(self, offset: int, error: BodyError) -> None:
-        """End the read before a record that cannot be opened, or refuse it if that is the first."""
+        """End the read before a record that cannot be opened; raise if that is the first one."""
         if not self.result.record_count:
             partition = self._partition
             place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"

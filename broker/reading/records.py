@@ -1,5 +1,5 @@
-"""Reads a partition as records, with the places that Pulsar's ids say, for who shows them one by
-one. Knows no format but through the codec interface.
+"""Reads a partition as records with the places that Pulsar's ids name, for callers that show them
+one by one. Knows formats only through the codec interface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_FORMAT = 0  # Every body is decoded.
 
 @dataclass(slots=True)
 class PlacedRecord:
-    """A record, the entry that it is in or of, and its batch index there (-1: not batched)."""
+    """A record, the id of its entry, and its batch index there (-1: not batched)."""
 
     record: Record
     entry: int

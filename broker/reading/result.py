@@ -40,7 +40,7 @@ class ReadResult:
         self.record_count += record_count
 
     def add(self, body: Part, record_count: int, first_offset: int) -> None:
-        """Put records behind those that are there."""
+        """Add records after those that are there."""
         if not self.parts:
             self.first_offset = first_offset
         self.parts.append(body)

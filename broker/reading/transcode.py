@@ -2,9 +2,9 @@
 interface.
 
 Stored in that format already: the bytes as they are, from the right entry on. Stored in another:
-decoded to records and encoded again, in pieces, leaving out what the reader's format cannot
-carry. A chunked message is one record to the readers of other formats, at the offset of its last
-chunk.
+decoded to records and encoded again, in pieces. What the reader's format cannot carry is left out,
+or marked if the topic wants that. A chunked message is one record to the readers of other formats,
+at the offset of its last chunk.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ async def read_as(
 
     At least one record, however large, if there is one that the format can carry: those that it
     cannot are walked over. More while they fit both limits; what is stored in the reader's format
-    comes in whole batches, cut only at `offset` and by `records_max`. An empty result that has come
-    further (`next_offset`) is a walk that reached the watermark or WALK_BYTES_MAX.
+    comes in whole batches, cut only at `offset` and by `records_max`. An empty result whose
+    `next_offset` has moved is a walk that reached the watermark or WALK_BYTES_MAX.
 
     Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
     cannot be read; where that is a later one, the read ends before it.
@@ -67,12 +67,12 @@ def read_steps(
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
-    With `fills`, where there is more, the next entries follow as far as `bytes_max` reaches, the
-    last one cut there; `next_offset` is at or below the first offset of what was cut. It keeps the
-    batch that was cut.
+    With `fills`, further entries fill the answer up to `bytes_max`, where the last one is cut;
+    `next_offset` is then at or below the first offset of the cut batch. `fills` keeps the rest of
+    that batch.
 
-    With `in_place` large batches may be given as places in files, to be sent soon. What
-    `is_checked_by_reader` is checked here only once.
+    With `in_place`, large batches may be returned as places in files, to be sent soon. With
+    `is_checked_by_reader`, bodies that were good when they came into memory are not checked again.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     if fills is not None:
@@ -104,7 +104,7 @@ class _FormatReader(Reader):
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
     def fill_from(self, fills: CutBatches) -> None:
-        """Fill the answer, beginning with what an earlier one had no room for, if that is kept.
+        """Fill the answer, first with what an earlier one had no room for, if that is kept.
 
         Raises BrokerError.
         """
@@ -122,8 +122,8 @@ class _FormatReader(Reader):
             yield from super()._take_foreign(batch)
 
     def _take_converted(self, batch: Batch) -> bool:
-        """Add what the reader's format knows a short way from, of the rest of a batch; False: it
-        knows none, or there is no room.
+        """Convert the next records of a batch directly, without decoding them; False if the
+        reader's format cannot, or if there is no room.
         """
         header, result = batch.header, self.result
         if self._convert is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
@@ -186,8 +186,8 @@ class _FormatReader(Reader):
         self._add_stored(body, count, (start_offset, next_offset), len(batch.body))
 
     def _take_cut(self, batch: Batch) -> None:
-        """Add the beginning of a batch, which fills the answer. The next read is most likely to
-        begin with the entry in which it ends.
+        """Add the beginning of a batch, which fills the answer. The next read most likely begins
+        with the entry that is cut.
         """
         body, base_offset = batch.body, batch.base_offset
         offset, body_pos = self._codec.start_before(body, base_offset, len(body))
@@ -197,8 +197,8 @@ class _FormatReader(Reader):
     def _add_stored(
         self, body: memoryview, count: int, offsets: tuple[int, int], batch_bytes: int
     ) -> None:
-        """Add records of a batch, from one offset up to another: whole, or as far as there is room
-        where the answer is filled.
+        """Add records of a batch, from one offset up to another: all of them, or as much as there
+        is room for if the answer is to be filled.
         """
         result, (first_offset, next_offset) = self.result, offsets
         room = self._bytes_max - result.size
@@ -208,7 +208,7 @@ class _FormatReader(Reader):
         if result.parts and len(body) > room:
             self._ended = True
             if self.fills is not None:
-                result.add(body[:room], count * room // len(body), first_offset)  # about so many
+                result.add(body[:room], count * room // len(body), first_offset)  # an estimate
             return
         if count:
             result.as_stored = result.as_stored or not result.parts
@@ -216,7 +216,7 @@ class _FormatReader(Reader):
         result.next_offset = next_offset
 
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add the decoded records that there is room for, and continue behind them."""
+        """Add the decoded records that there is room for, and continue after them."""
         result, codec = self.result, self._codec
         carried = decoded.records if self._carries_all else self._carried(decoded.records)
         next_offset = decoded.next_offset
@@ -258,7 +258,7 @@ class _FormatReader(Reader):
         return [record for record in records if carries(record)]
 
     def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:
-        """How many encoded records fit, and their bytes; one at least if it is the first of all."""
+        """How many encoded records fit, and their bytes; at least one if the answer is empty."""
         room = self._bytes_max - self.result.size
         head = len(encoded) - readable_bytes
         ends = [pos - head for _, pos in self._codec.split(encoded, base_offset)[1:]]

@@ -1,9 +1,9 @@
-"""What readers of other formats are given of what cannot be opened for them, or carried by their
-format: the topic's settings `unreadable_records` and `uncarried_records` say. Knows formats only
-through the codec interface.
+"""What readers of other formats get in the place of records that cannot be opened, or that their
+format cannot carry, by the topic's settings `unreadable_records` and `uncarried_records`. Knows
+formats only through the codec interface.
 
-Offsets stay as they are, so a position moves over what is skipped. Damage on the disk is none of
-this: it is always an error.
+Offsets stay as they are, so a position moves over what is skipped. These settings do not cover
+damage on the disk: that is always an error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Passed(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """What could not be opened: its bytes, and the offset behind it."""
+    """What could not be opened: its bytes, and the offset after it."""
 
     body: Buffer
     end: int
@@ -43,10 +43,10 @@ class _Entry(NamedTuple):
 
 
 def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed | None:
-    """Go on behind what could not be opened, as the setting says; None where nothing failed, or
-    it stays an error.
+    """Go on after what could not be opened, as the setting says; None if nothing failed, or if it
+    stays an error.
 
-    `decoded` is of this batch; a record of raw bytes is put behind its others.
+    `decoded` is of this batch; a record of raw bytes is added after its others.
     """
     offset = decoded.failed_offset
     if decoded.failed is None or offset is None or policy is UnreadableRecords.REFUSE:
@@ -64,7 +64,7 @@ def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed 
 
 
 def _entry_at(batch: Batch, offset: int) -> _Entry:
-    """The stored entry that holds the offset; the whole body where nobody knows its entries."""
+    """The stored entry that holds the offset; the whole body if its entries cannot be found."""
     body = memoryview(batch.body)
     try:
         codec = codec_for(batch.header.body_format)
@@ -85,14 +85,14 @@ def _entry_at(batch: Batch, offset: int) -> _Entry:
 
 
 def cannot_decode(batch: Batch, offset: int, error: BodyError) -> Decoded:
-    """What decoding gives of a format that no codec here knows."""
+    """The result of decoding a format that no codec here knows."""
     first = max(offset, batch.base_offset)
     return Decoded(next_offset=first, failed=error, failed_offset=first)
 
 
 def marked(record: Record) -> Record:
-    """In the place of a record whose value is absent or empty: one zero byte, and a last header
-    that says which.
+    """A copy of a record with an absent or empty value: its value is one zero byte, and a last
+    header says which it was.
     """
     said = b"absent" if record.value is None else b"empty"
     header = Header(VALUE_HEADER, said, HeaderKind.STRING)

@@ -1,7 +1,7 @@
 """Where bodies are unpacked and packed: in threads, a few at a time, for any caller.
 
-One body may unpack to 64 MiB however small it is, so what runs at the same time bounds the memory
-that all clients together can make the broker take. Knows no format and no partition.
+One body may unpack to 64 MiB however small it is, so the number of threads bounds the memory that
+all clients together can make the broker take. Knows no format and no partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("unp
 
 
 async def run_unpacking(work: Callable[[], T]) -> T:
-    """Run it in a thread as soon as there is one for such work; first come, first served.
+    """Run `work` in a thread as soon as one is free for it; first come, first served.
 
     Raises what the work raises.
     """
@@ -34,7 +34,7 @@ async def run_unpacking(work: Callable[[], T]) -> T:
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:
-    """Counts the threads that unpack at the same time, in one run of the loop."""
+    """Limits the threads that unpack at the same time; one for each run of the loop."""
     try:
         return _limiter.get()
     except LookupError:

@@ -1,7 +1,7 @@
 """Remembers places of a log that could not be read in some format: asking again costs no work.
 
-A client that polls asks for the same place forever; opening the body there again would cost it a
-microsecond and the broker what a whole body takes. What is stored below an offset never changes.
+A client that polls asks for the same place forever. That costs it a microsecond, and would cost the
+broker the work of opening a whole body. What is stored below an offset never changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from broker.limits import UNREADABLE_PLACES_MAX
 
 
 class UnreadablePlaces:
-    """The last few such places of one partition, each with what its readers are told."""
+    """The last few such places of one partition, each with the error text for its readers."""
 
     def __init__(self) -> None:
         """None yet."""
@@ -23,5 +23,5 @@ class UnreadablePlaces:
         self._told[offset, reader_format] = text
 
     def told(self, offset: int, reader_format: int) -> str | None:
-        """What a read from there would fail with, None if that is not known."""
+        """The text with which a read from there would fail, None if that is not known."""
         return self._told.get((offset, reader_format)) if self._told else None
