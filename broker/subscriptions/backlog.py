@@ -1,8 +1,8 @@
-"""What bounds backlogs: a message TTL acknowledges what is too old for every subscription, a
-backlog quota keeps producers out or moves the slowest subscriptions on. As Apache Pulsar's
+"""Bounds backlogs: a message TTL acknowledges what is too old for every subscription, a backlog
+quota keeps producers out or moves the slowest subscriptions forward. As Apache Pulsar's
 PersistentMessageExpiryMonitor and BacklogQuotaManager; both are settings of topics and namespaces.
 
-Looks at every topic from time to time. Knows no protocol: producers are told of a full backlog.
+Looks at every topic from time to time. Knows no protocol: listeners close the producers.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class QuotaPolicy(enum.Enum):
     """What happens when a backlog is full; the value is Pulsar's word."""
 
     HOLD = "producer_request_hold"  # Producers are closed, and wait until there is room.
-    REFUSE = "producer_exception"  # The same, and fail.
+    REFUSE = "producer_exception"  # Producers are closed, and fail.
     EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose what is oldest.
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic's settings say of its backlog; None: no limit."""
+    """The limits that a topic's settings put on its backlog; None: no limit."""
 
     ttl_s: int | None
     bytes_max: int | None
@@ -58,7 +58,7 @@ class Limits:
 
 
 def limits_of(topic: Topic) -> Limits:
-    """What is in force for a topic."""
+    """The limits in force for a topic."""
     settings = topic.settings
 
     def number(name: str) -> int | None:
@@ -89,9 +89,9 @@ class Backlogs:
         now_us: Callable[[], int],
         expired: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
-        """`expired` hears of topic, subscription and number of offsets that were acknowledged."""
+        """`expired` is called with topic, subscription and the number of offsets acknowledged."""
         self.full: set[Callable[[Partition], None]] = set()
-        """Hear of a partition that is to have no producers now."""
+        """Called with each partition whose producers are to be closed."""
         self._topics = topics
         self._subscriptions = subscriptions
         self._interval_ms = interval_ms
@@ -100,7 +100,7 @@ class Backlogs:
         self._too_old: set[int] = set()  # Partitions whose oldest message is above its age.
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Look at all topics every `interval_ms` until cancelled."""
         while True:
             await trio.sleep(self._interval_ms / 1000)
             for number, topic in enumerate(self._topics.all()):
@@ -132,7 +132,7 @@ class Backlogs:
     # Message TTL.
 
     async def _expire_all(self, topic: Topic, partition: Partition, age_s: int) -> None:
-        """Acknowledge what is older than that for every subscription, up to the first that is not.
+        """Acknowledge entries older than that for every subscription, up to the first newer one.
 
         Raises BrokerError.
         """
@@ -144,7 +144,7 @@ class Backlogs:
             self._move(subscription, partition, position)
 
     async def expire(self, subscription: Subscription, partition: Partition, age_s: int) -> int:
-        """Acknowledge what is older than that for one subscription; returns how many offsets.
+        """Acknowledge entries older than that for one subscription; returns how many offsets.
 
         Raises BrokerError.
         """
@@ -185,7 +185,7 @@ class Backlogs:
     def keeps_out(self, topic: Topic, partition: Partition) -> QuotaPolicy | None:
         """Why a producer may not be opened now, HOLD or REFUSE; None if it may.
 
-        Its bytes are counted now; how old it is was seen at the last look. Raises DamagedLog,
+        Counts the bytes now; the age is that of the last regular look. Raises DamagedLog,
         StorageFailed.
         """
         limits, evict = limits_of(topic), QuotaPolicy.EVICT
@@ -221,7 +221,7 @@ class Backlogs:
         return slowest < position
 
     def _evict(self, topic: Topic, partition: Partition, bytes_left: int) -> None:
-        """Move subscriptions on to where at most so many bytes are left, found by halving."""
+        """Move subscriptions forward to where at most `bytes_left` are left, found by halving."""
         low, high = partition.log_start_offset, partition.next_offset
         while low < high:
             middle = (low + high) // 2

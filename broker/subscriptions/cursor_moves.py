@@ -1,6 +1,6 @@
-"""What a commit, an ack and a seek make of one cursor: the change to it that follows, and no more.
+"""Works out how a commit, an ack or a seek changes one cursor.
 
-The rules are in docs/positions.md. Changes nothing, and knows no topic, no listener and no disk.
+The rules are in docs/positions.md. Changes nothing itself; knows no topic, no listener, no disk.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class CursorEvent(enum.Enum):
 def committed(
     key: CursorKey, cursor: StoredCursor | None, position: int, kafka: KafkaCommit | None
 ) -> tuple[Moved, CursorEvent | None]:
-    """A commit to `position`: where the cursor is behind, all below is acknowledged; where it is
-    ahead, or was never set, it is reset; else only what Kafka reads back changes.
+    """A commit to `position`: if the cursor is behind, all below is acknowledged; if it is ahead,
+    or was never set, it is reset; else only what Kafka reads back changes.
     """
     position = bounded(position)
     if cursor is None:
         return sought(key, position, kafka), CursorEvent.SOUGHT
     if position > cursor.position:
         return Moved(*key, past(cursor, position), position, kafka), CursorEvent.ACKED
-    # A client commits one number again and again: where acks that were there already closed the way
-    # behind it, that is no step back.
+    # A client commits the same offset again and again. If acks above it had already moved the
+    # cursor on, the repeated commit is no step back.
     if position < cursor.position and not _is_repeated(cursor.kafka, kafka):
         return sought(key, position, kafka), CursorEvent.SOUGHT
     return Moved(*key, cursor.position, cursor.floor, kafka or cursor.kafka), None
@@ -52,7 +52,7 @@ def sought(key: CursorKey, position: int, kafka: KafkaCommit | None = None) -> M
 def acknowledged(
     key: CursorKey, cursor: StoredCursor, position: int, ranges: RangeSet | None = None
 ) -> Moved:
-    """Acks that take the position there, and acknowledge `ranges` besides."""
+    """Acks that move the position there, and acknowledge `ranges` as well."""
     kafka = cursor.kafka if position == cursor.position else None
     return Moved(*key, position, cursor.floor, kafka, ranges=ranges)
 
@@ -70,8 +70,8 @@ def past(cursor: StoredCursor, position: int) -> int:
 def taken(
     cursor: StoredCursor, ranges: Iterable[tuple[int, int]], room_in_all: int = RANGES_MAX
 ) -> tuple[RangeSet, int]:
-    """Those ranges that say something new and find room, in this cursor and in all of them; how
-    many found none.
+    """The ranges that acknowledge something new and find room, in this cursor and in all cursors;
+    and how many found none.
     """
     acked = cursor.acked or RangeSet()
     room = max(min(RANGES_MAX - len(acked), room_in_all), 0)

@@ -1,5 +1,5 @@
-"""Who reads under the name of a subscription now, in whichever protocol: tools of each show the
-same. Each kind of member is told by whoever serves it. Knows no protocol.
+"""The clients that read from a subscription now, over all protocols: the tools of each show the
+same ones. Each source lists the members that it serves. Knows no protocol.
 
 Members are those that this broker serves: over several brokers, a Kafka group is known where it is
 coordinated, and consumers where their topic is owned.
@@ -22,7 +22,7 @@ class Member:
     protocol: str
     name: str
     address: str  # "" where there is no connection.
-    partitions: Sequence[int]  # Of the topic, those that it is given now.
+    partitions: Sequence[int]  # Of the topic, those that are assigned to it now.
     is_delivered_to: bool = False  # By a dispatcher of this broker.
 
 
@@ -33,17 +33,17 @@ class Members:
     """The members of all subscriptions of one broker."""
 
     def __init__(self) -> None:
-        """Nobody tells of any yet."""
+        """No sources yet."""
         self._sources: list[tuple[Source, str]] = []
 
     def add_source(self, source: Source, protocol: str = "") -> None:
-        """Ask there, too: by topic and the subscription's name. It must not wait or raise. It
-        tells of members of that protocol, or of several.
+        """Add a source: it gets a topic and a subscription's name, and must not wait or raise. It
+        lists members of that protocol; "" if of several.
         """
         self._sources.append((source, protocol))
 
     def of(self, topic: Topic, name: bytes) -> list[Member]:
-        """Everybody who reads that topic under that name."""
+        """All members of the subscription of that name."""
         return [one for source, _ in self._sources for one in source(topic, name)]
 
     def others(self, topic: Topic, name: bytes, protocol: str) -> list[Member]:

@@ -2,8 +2,8 @@
 subscription and an Iggy consumer of one name.
 
 Nothing here waits: a change is in memory and in the journal at once, and its ticket tells when it
-is on disk. Whoever delivers records listens, and is told within the call. Knows no connection, no
-entry of Pulsar's and no clock.
+is on disk. Dispatchers are listeners, called within the change. Knows no connection, no entry of
+Pulsar's and no clock.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = [
 
 NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
 LOOK_SUBSCRIPTIONS: Final = 1000  # Looked at between two checkpoints: some 0.2 ms.
-LOOKS_MAX: Final = 3  # At all of them, when some were set back meanwhile.
-TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; a loop of random names.
+LOOKS_MAX: Final = 3  # At all of them; another one follows if some were moved back meanwhile.
+TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
 
 
 class SubscriptionListener(Protocol):
@@ -68,7 +68,7 @@ class Subscription:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What Pulsar's subscriber gave along when it was made."""
+        """The properties that a Pulsar client gave when it was made."""
         stored = self._stored()
         return stored.properties if stored else {}
 
@@ -78,13 +78,13 @@ class Subscription:
         return cursor.position if cursor else None
 
     def acked(self, index: int) -> RangeSet:
-        """What is acknowledged above the position, to be read only and at once."""
+        """What is acknowledged above the position. Read it at once, and do not change it."""
         cursor = self._cursor(index)
         return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
 
     def standing(self, index: int) -> tuple[int, int, RangeSet]:
-        """`position` (0: never set), what that was as last set by a commit or seek, from where acks
-        moved it, and `acked`: found together, as delivery asks for them again and again.
+        """`position` (0: never set), the floor (as last set by a commit or seek, before acks moved
+        it), and `acked`: in one call, since delivery needs them again and again.
         """
         cursor = self._cursor(index)
         if cursor is None:
@@ -93,9 +93,8 @@ class Subscription:
         return cursor.position, cursor.floor, RangeSet() if acked is None else acked
 
     def committed(self, index: int) -> KafkaCommit | None:
-        """What Kafka's OffsetFetch reads: its own commit as given, or where another listener moved
-        the
-        cursor to, with empty metadata and without a time. None: never set.
+        """What Kafka's OffsetFetch reads: its own commit as given, or the position to which another
+        protocol moved the cursor, with empty metadata and without a time. None: never set.
         """
         cursor = self._cursor(index)
         if cursor is None:
@@ -135,10 +134,10 @@ class Subscription:
     ) -> int:
         """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
 
-        Forward it acknowledges everything below; backward it forgets every acknowledgement;
-        to where the cursor stands it changes nothing. Kept as given, also beyond the log; below 0
-        counts as 0. `kafka` is read back as given until another listener moves the cursor. Raises
-        PartitionNotFound and what `open` raises.
+        Forward it acknowledges everything below; backward it forgets every acknowledgement, unless
+        it repeats Kafka's last commit; to where the cursor stands it changes nothing. Kept as
+        given, even beyond the log's end; below 0 counts as 0. `kafka` is read back as given until
+        another protocol moves the cursor. Raises PartitionNotFound and what `open` raises.
         """
         moved, event = cursor_moves.committed(
             self._key(index), self._cursor(index), position, kafka
@@ -146,7 +145,7 @@ class Subscription:
         return self._move(moved, event, lazy=lazy)
 
     def start(self, index: int, position: int) -> int:
-        """Set a cursor that was never set; one that was stays. Return the ticket.
+        """Set a cursor that was never set; leave one that was. Return the ticket.
 
         Raises what `commit` raises.
         """
@@ -164,7 +163,7 @@ class Subscription:
     def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
 
-        The position moves over what is closed. A cursor that is not set takes no acks. Raises
+        The position moves over ranges that join it. A cursor that is not set takes no acks. Raises
         LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
         others are taken), TopicNotFound, StorageFull, StorageFailed.
         """
@@ -243,8 +242,8 @@ class Subscription:
         return stored.cursors.get(index) if stored else None
 
     def _check_there(self) -> None:
-        """Raises TopicNotFound: what is asked of a topic that is gone must not be taken for done,
-        nor reach the one that has its cursors under another name.
+        """Raises TopicNotFound: a change to a topic that is gone must not seem to succeed, nor
+        reach the topic that has its cursors under another name.
         """
         if self.topic.deleted:
             raise errors.TopicNotFound(f"{self.topic.name} was deleted")
@@ -268,7 +267,7 @@ class Subscription:
 
 class Commits:
     """Commits under one name, on any topics, that share one record of the journal: each is as
-    `Subscription.commit`, and all of them happen, or none where the record cannot be written.
+    `Subscription.commit`. All of them happen, or none if the record cannot be written.
     """
 
     def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
@@ -280,7 +279,7 @@ class Commits:
     def add(
         self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
     ) -> None:
-        """One more, of a partition that has none yet.
+        """Add a commit of a partition that has none here yet.
 
         Raises InvalidName, TopicNotFound, PartitionNotFound, OwnedElsewhere, LimitExceeded: then
         it is left out.
@@ -367,11 +366,11 @@ class Subscriptions:
         return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
 
     async def lowest_position(self, topic: Topic, index: int) -> int | None:
-        """The lowest position of all cursors of a partition, None if none is set; others get their
-        turn while many are looked at.
+        """The lowest position of all cursors of a partition, None if none is set. Other tasks get
+        turns in between.
 
-        What is returned holds until the next wait. It is 0, so that nothing counts as acknowledged,
-        where cursors are made or moved back all the time.
+        The result holds until the next wait. It is 0, so that nothing counts as acknowledged, if
+        cursors are made or moved back all the time.
         """
         for _ in range(LOOKS_MAX):
             set_back = self.cursors.set_back
@@ -406,8 +405,8 @@ class Subscriptions:
                     subscription.tell(index, CursorEvent.DELETED)
 
     def _forget_partitions(self, topic: Topic) -> None:
-        """End the cursors of partitions that are no more, by one record however many have one;
-        listeners hear of it.
+        """Delete the cursors of partitions that are gone, all by one record of the journal, and
+        tell the listeners.
         """
         left, gone = len(topic.partitions), list[tuple[Subscription, int]]()
         for subscription in list(self._held.values()):
@@ -444,7 +443,7 @@ class Subscriptions:
 
 
 def _check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
-    """Whether a topic can have one more subscription, of that name.
+    """Check that a topic can have one more subscription, of that name.
 
     Raises InvalidName, TopicNotFound, LimitExceeded.
     """
@@ -459,7 +458,7 @@ def _check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
 
 
 def _check_cursors(cursors: CursorBook, more: int) -> None:
-    """Whether there can be so many cursors more. Raises LimitExceeded."""
+    """Check that there can be so many more cursors. Raises LimitExceeded."""
     if cursors.totals.cursors + more > CURSORS_MAX:
         raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
 
