@@ -45,7 +45,7 @@ async def accept_all(
                     "accept_failed", cause=name, listener=name, reason=error.strerror
                 )
                 await trio.sleep(ACCEPT_PAUSE_S)
-            continue  # Else it is about that connection alone: accept(2), "Error handling".
+            continue  # Else it concerns that connection alone: accept(2), "Error handling".
         accepted += 1
         if broker.admission.admit(protocol, name):
             start(sock)

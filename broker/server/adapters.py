@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-# Part of what an adapter is written against.
+# Part of the interface for adapters.
 from broker.server.endings import EndConnection as EndConnection
 from broker.server.endings import ProtocolError as ProtocolError
 from broker.server.sessions import RunSession as RunSession
@@ -47,7 +47,7 @@ class Adapter(Protocol):
     def describe(self, host: str, port: int, options: Options) -> str:
         """One line to copy and paste: how a client of this protocol connects to that address.
 
-        `options` is an `options_type`; nothing secret of it is told.
+        `options` is an `options_type`; the line shows none of its secrets.
         """
 
 
@@ -70,38 +70,38 @@ class ServingAdapter(Adapter, Protocol):
         *,
         tls: TlsSettings | None = None,
     ) -> None:
-        """Serve listening, non-blocking sockets until `stopping` is set and what was begun is
-        answered; encrypted if `tls` is given.
+        """Serve listening, non-blocking sockets, encrypted if `tls` is given, until `stopping` is
+        set and requests in progress are answered.
 
         The sockets are closed by the caller. `options` is an `options_type`.
         """
 
 
 class Preparing(Protocol):
-    """An adapter may have this besides."""
+    """Optional in an adapter."""
 
     def prepare(self) -> None:
-        """Import what serving takes. Later there may be no descriptor left for it, while the
-        kernel takes connections already.
+        """Import what serving needs. Later the kernel accepts connections already, and there may be
+        no file descriptor left for imports.
         """
 
 
 class Relaying(Protocol):
-    """An adapter may have this besides: it serves clients that another broker passes on."""
+    """Optional in an adapter: it serves clients that another broker passes on."""
 
     def open_relayed(self, broker: Broker, connection: Connection, options: Options) -> Session:
         """Handlers for a connection on which another broker relays what one client sends it."""
 
 
 class RelayServing(Protocol):
-    """An adapter with a server of its own may have this besides."""
+    """Optional in an adapter with a server of its own."""
 
     async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
         """Serve a connection that another broker has made for its clients, to its end."""
 
 
 class Starting(Protocol):
-    """An adapter may have this besides."""
+    """Optional in an adapter."""
 
     async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
         """Do what must be done before the first client can connect. Raises OSError, StorageFull,
@@ -110,9 +110,7 @@ class Starting(Protocol):
 
 
 class OptionsCheck(Protocol):
-    """An adapter may have this besides: rules between its options and the place where it
-    listens.
-    """
+    """Optional in an adapter: rules for which options are allowed at which address."""
 
     def check(self, options: Options, *, loopback: bool) -> None:
         """Raises ValueError, with one line for the operator, for options that are not safe
@@ -136,7 +134,7 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 
 
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
-    """Whether the adapter wants to import what serving takes before anything is opened."""
+    """Whether the adapter imports what serving needs before anything is opened."""
     return hasattr(adapter, "prepare")
 
 
@@ -156,9 +154,7 @@ def has_start(adapter: object) -> TypeGuard[Starting]:
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:
-    """What a listener with TLS offers by ALPN: names that an adapter may have as
-    `alpn_protocols`.
-    """
+    """The names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if any."""
     return getattr(adapter, "alpn_protocols", ())
 
 

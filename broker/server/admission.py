@@ -1,4 +1,4 @@
-"""How many connections there may be, those of all listeners together. Knows no protocol.
+"""Limits the open connections of all listeners together. Knows no protocol.
 
 A listener that serves its sockets itself counts here too: `admit` for each that it accepts, `leave`
 when it is over.
@@ -15,7 +15,7 @@ from broker.metrics import Metrics
 
 
 def connections_max() -> int:
-    """CONNECTIONS_MAX, or fewer where this process may not open so many files: the log needs some,
+    """CONNECTIONS_MAX, or fewer if this process may not open so many files: the log needs some,
     and serving any client opens some more.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,9 +1,9 @@
 """One client connection of a framed protocol: the driver that every such adapter shares. Knows no
 protocol.
 
-It has the poller serve the connection for as long as nothing waits, awaits in a task of its own
-what does, keeps time, and ends the connection cleanly. A peer that breaks the rules or a bug
-ends this connection and nothing else.
+The poller serves the connection as long as nothing waits. What has to wait is awaited in a task of
+the connection's own. The driver keeps time and ends the connection cleanly. A peer that breaks the
+rules or a bug ends this connection and nothing else.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ T = TypeVar("T")
 DISCARD_BYTES = 64 * 1024
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
-RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not take is thrown away.
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not read is thrown away.
 
 
 class Served(Protocol):
-    """What a connection asks of the listener that took it in."""
+    """What a connection asks of the listener that accepted it."""
 
     name: str
     protocol: str
@@ -81,9 +81,9 @@ class Connection:
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
         self.loopback = listener.loopback  # whether only this machine can reach the listener
-        self.at = f"{self.protocol} {self.host}"  # where the client comes from, for those who ask
+        self.at = f"{self.protocol} {self.host}"  # where the client comes from, for the audit log
         self.principal: Principal = ANONYMOUS  # Whom it acts for; `act_for` changes it.
-        self._proof: Identity | None = None  # By which it was let in.
+        self._proof: Identity | None = None  # How the client logged in.
         self._allowance: Allowance | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
@@ -103,9 +103,9 @@ class Connection:
         self._session: Session | None = None  # None before the conversation has begun
         self._receiver: Receiver
         self._parked: trio.lowlevel.Task | None = None  # our task, while the poller serves us
-        self._in_turn = False  # the poller is at it
-        self._is_cancelled = False  # in that turn, by whatever it did
-        self._met: Waiting | Exception | None = None  # what ended its service
+        self._in_turn = False  # the poller is serving a turn
+        self._is_cancelled = False  # during that turn
+        self._met: Waiting | Exception | None = None  # why the poller stopped serving
         self._leaving = False
         self._begun_seen = 0  # at the last `notice_gone`
 
@@ -128,9 +128,9 @@ class Connection:
         return await seen(self._broker.access, self.principal, namespace, items, resource_of)
 
     def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
-        """Whom the client acts for from now on, and what proved it, if anything did.
+        """Set whom the client acts for from now on, and what proved it, if anything did.
 
-        Raises LimitExceeded, and nothing has changed.
+        Raises LimitExceeded, and then changes nothing.
         """
         allowance = self._broker.quotas.of(principal)
         if allowance is not self._allowance:
@@ -144,7 +144,7 @@ class Connection:
             self._receiver.allowance = allowance
 
     def _count_user(self, principal: Principal) -> None:
-        """Whose connection it is from now on, for those who watch."""
+        """Count the connection for another user in the metrics."""
         if principal.name == self.principal.name:
             return
         for one, change in ((self.principal, -1), (principal, 1)):
@@ -153,7 +153,7 @@ class Connection:
                 gauge.inc(change)
 
     def access_changed(self) -> None:
-        """Users or permissions were changed: the client keeps nothing that it may not have now."""
+        """Users or permissions were changed: end what the client may no longer have."""
         if not self.is_open:
             return
         if self._proof is not None:
@@ -179,8 +179,8 @@ class Connection:
         return self._receiver.heard_at
 
     def end(self, reason: str) -> None:
-        """End the connection from any task; what was answered still leaves. One that has ended
-        stays so: somebody who waited for its client may come late.
+        """End the connection from any task; answers given before are still sent. Does nothing if
+        it has ended already: a caller that waited for the client may come late.
         """
         if self._session is None:
             return
@@ -201,7 +201,7 @@ class Connection:
             self._unpark(None)
 
     def cut_off(self, reason: str) -> None:
-        """End the connection at once: the peer does not take what is for it."""
+        """End the connection at once: the peer does not read what it is sent."""
         if self._session is None:
             return
         self._note("connection_cut_off", "", reason=reason)
@@ -221,14 +221,14 @@ class Connection:
         return self._receiver.held_bytes
 
     def stalled_s(self, now: float) -> float:
-        """For how long next to nothing of a frame that has begun has come in, as far as was seen
-        by those who asked.
+        """For how long next to nothing has come in of a frame that has begun; progress is only
+        seen when somebody asks.
         """
         return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
     def notice_gone(self) -> bool:
-        """Look whether the peer has closed the connection and nobody waits for the answer any more:
-        True at the second look in the same request.
+        """Look whether the peer has closed the connection, so that nobody waits for the answer any
+        more: True from the second look during the same request on.
         """
         begun = self._receiver.begun
         is_same, self._begun_seen = begun == self._begun_seen, begun
@@ -238,8 +238,8 @@ class Connection:
         return info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
 
     async def run(self) -> None:
-        """Serve the connection until it is over, whatever the reason. Only cancellation leaves as
-        an exception.
+        """Serve the connection until it is over, whatever the reason. Raises nothing but
+        cancellation.
         """
         work_for(self)
         with self._sock:
@@ -260,8 +260,8 @@ class Connection:
                 self._forget()
 
     def _forget(self) -> None:
-        """Drop what leads back here. Python finds such circles by a search that holds the event
-        loop, for long where thousands of connections have ended.
+        """Drop references that lead back here. Python frees such cycles by a search that holds the
+        event loop, for long if thousands of connections have ended.
         """
         self._session = None
         with suppress(AttributeError):  # It may have ended before they were made.
@@ -281,7 +281,7 @@ class Connection:
                 nursery.start_soon(self._keep_time)
                 try:
                     await self._read()
-                except Exception as error:  # By itself: a group of trio's is a circle of frames.
+                except Exception as error:  # Not as a group: trio's groups are cycles of frames.
                     failures.append(error)
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:  # A client may go just as the broker stops.
@@ -296,7 +296,7 @@ class Connection:
             if failures:
                 self._ended_by(failures)
                 forget_frames(failures)
-            self._leaving = True  # No goodbye of a stopping broker comes behind the last answer.
+            self._leaving = True  # No goodbye of a stopping broker comes after the last answer.
             if self._session is not None:
                 self._receiver.close()
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):
@@ -324,7 +324,7 @@ class Connection:
             self.outbox.answer([ends[0].reply])
 
     def _note(self, event: str, cause: str, **fields: object) -> None:
-        """Log an end: clients can cause them without end, so each kind seldom, with its count."""
+        """Log an end. Clients can cause any number: each kind is logged seldom, with its count."""
         log, cause = self._broker.seldom, f"{self.protocol} {cause}"
         bound = {"protocol": self.protocol, "connection": self.id, "peer": self.peer}
         if event == "connection_failed":
@@ -351,7 +351,7 @@ class Connection:
                 return
 
     async def _served_by_poller(self) -> Waiting | None:
-        """Need no task until a turn waits for something, which is returned; None at the end.
+        """Park this task until a turn has to wait, and return what for; None at the end.
 
         Raises what handlers raise.
         """
@@ -376,7 +376,7 @@ class Connection:
 
     def _serve(self) -> bool:  # hot: see make bench
         """One turn in the poller's task; True if there is more to do."""
-        if self._parked is None:  # It was woken in this pass.
+        if self._parked is None:  # Our task was woken in this pass.
             return False
         receiver = self._receiver
         self._in_turn = True
@@ -422,11 +422,11 @@ class Connection:
             with trio.move_on_after(LINGER_S):
                 await self._linger()
         except OSError:
-            pass  # The peer is gone: what lingering is there to find out.
+            pass  # The peer is gone, which is what lingering waits for.
 
     async def _linger(self) -> None:
-        """Read on for a while: closing over unread bytes sends a reset, which can overtake the last
-        answer.
+        """Read on for a while: closing a socket with unread bytes sends a reset, which can overtake
+        the last answer.
         """
         discarded = 0
         while discarded < LINGER_BYTES_MAX:
@@ -462,8 +462,8 @@ def _leaves(error: BaseException) -> Generator[BaseException, None, None]:
 
 
 def forget_frames(errors: Sequence[BaseException]) -> None:
-    """Take the tracebacks from errors that were told, and from what led to them: a frame in one
-    often holds the error again.
+    """Drop the tracebacks of errors that were logged, and of their causes: a frame in one often
+    refers to the error again.
     """
     left: list[BaseException | None] = list(errors)
     while left:

@@ -4,13 +4,13 @@ raise. Imports nothing, so that the sans-I/O parts of a protocol may use it.
 
 
 class EndConnection(Exception):
-    """This connection is over, without fault: what was answered before still leaves, then `reply`,
-    then the end.
+    """End this connection without a fault: answers given before are still sent, then `reply`, then
+    it is closed.
     """
 
     def __init__(self, reason: str, reply: bytes = b"", *, hint: str = "") -> None:
-        """`hint` tells an operator what is behind it and what helps: a constant, never a client's
-        text, for lines of one hint are counted together.
+        """`hint` tells an operator the cause and the remedy. It is a constant, never a client's
+        text: log lines with the same hint are counted together.
         """
         super().__init__(reason)
         self.reason = reason

@@ -1,14 +1,14 @@
-"""Python's search for cycles of garbage, kept short: it looks at every object that it may find, and
-holds the event loop meanwhile. Knows no task but the one that searches.
+"""Keeps Python's searches for garbage cycles short: a search looks at every object that it covers,
+and holds the event loop meanwhile. Knows no task but the one that searches.
 
-No search looks at more than LOOKED_AT_MAX objects, whatever lives: what a full search has left goes
-out of the later ones (`gc.freeze`) as soon as it is more than KEPT_MAX, which happens once for so
-many objects that came to stay. Such objects still go when nobody holds them; a cycle among them
-stays, so that what is deleted has to come apart by itself.
+No search looks at more than LOOKED_AT_MAX objects, however many live. Once a full search has left
+more than KEPT_MAX, these are taken out of later searches (`gc.freeze`): once for every so many
+objects that came to stay. Such objects are still freed when nothing refers to them; a cycle among
+them stays, so what is deleted has to break its own cycles.
 
-Python's own rule does not bound it. Its count of young objects goes down for each one that ends, of
-whatever age: where as many come as go, they stay young and uncounted, however many. So the young
-ones are searched every SEARCH_S, too: a piece of that work at a time.
+Python's own rule does not bound it. Its count of young objects goes down for each one freed, of
+whatever age: while as many are freed as are made, young ones gather uncounted, without limit. So
+the young ones are also searched every SEARCH_S, a piece of that work at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ import trio
 # some 20,000 objects, or it takes tens of milliseconds.
 GC_THRESHOLDS = (10_000, 0, 1)
 KEPT_MAX = 5_000  # Objects that a full search may leave for the next one.
-OLD_MAX = 10_000  # Older objects at a regular look at them, or a full search follows.
+OLD_MAX = 10_000  # With more older objects at a regular look, a full search follows.
 # What a full search has left, and what Python lets come before the next. An object takes 60 to
-# 300 ns, by how much of it the processor has at hand; 1,600 were seen where others used the memory.
+# 300 ns, by what the processor's caches hold; 1,600 while other programs used the memory.
 LOOKED_AT_MAX = 60_000
 SEARCH_S = 0.2  # Clients that come by the thousand make some 50,000 objects a second.
 MIDDLE, FULL = 1, 2  # Generations that a search may look at, with all younger ones.
@@ -66,7 +66,7 @@ class SearchTime:
 
 @contextmanager
 def short_searches() -> Iterator[None]:
-    """Leave what there is out of all searches from now on, and meanwhile keep them short."""
+    """Leave what exists now out of all searches from now on, and keep them short meanwhile."""
     before = gc.get_threshold()
     gc.collect()
     _leave_all_out()
@@ -81,7 +81,7 @@ def short_searches() -> Iterator[None]:
 
 @contextmanager
 def no_searches() -> Iterator[None]:
-    """For what makes a great many objects that stay, before anybody is served."""
+    """Search nothing meanwhile: for making very many lasting objects, before anybody is served."""
     gc.disable()
     try:
         yield
@@ -91,7 +91,7 @@ def no_searches() -> Iterator[None]:
 
 
 async def search_regularly() -> None:
-    """Search every SEARCH_S, without end."""
+    """Search every SEARCH_S until cancelled."""
     while True:
         await trio.sleep(SEARCH_S)
         search_young()
@@ -112,8 +112,8 @@ def has_many_old() -> bool:
 
 def _leave_all_out() -> None:
     gc.freeze()
-    # Of nothing, so quick. Python puts off a full search until a quarter as many objects have come
-    # as the one before has left, those that were taken out since included.
+    # There is nothing to search, so this is quick. Python puts off a full search until a quarter as
+    # many objects have come as the last one left, even if those were taken out since.
     gc.collect()
 
 

@@ -1,4 +1,4 @@
-"""Lets in what costs memory while it is served, as much at a time as there is room for, in order.
+"""Admits work that costs memory, as much at a time as there is room for, in the order of arrival.
 
 Knows no protocol and no unit: bytes, or what a request names.
 """
@@ -11,10 +11,10 @@ import trio
 
 
 class Gate:
-    """Guarantees that no more than `most` is inside, and that nobody goes before one who waits."""
+    """Guarantees that at most `most` is inside, and that nobody overtakes one that waits."""
 
     def __init__(self, most: int, make_room: Callable[[], object] = lambda: None) -> None:
-        """`make_room` is called when one has to wait, who lacks `missing` then."""
+        """`make_room` is called when a caller has to wait; `missing` is then what it lacks."""
         self.held = 0
         self._most = most
         self._make_room = make_room
@@ -24,18 +24,18 @@ class Gate:
 
     @property
     def missing(self) -> int:
-        """What has to leave before the next one can enter; 0 where nobody waits."""
+        """How much has to leave before the next one can enter; 0 if nobody waits."""
         return max(self.held + self._wanted - self._most, 0) if self._wanted else 0
 
     def enter_now(self, size: int) -> bool:
-        """Enter if nobody has to wait for it. `leave` is due then."""
+        """Enter if that needs no wait. If True, call `leave` later."""
         if self._turn.locked() or self.held + size > self._most:
             return False
         self.held += size
         return True
 
     async def enter(self, size: int) -> None:
-        """Enter, at most `most`, once there is room. `leave` is due then."""
+        """Enter once there is room, with a size of at most `most`. Call `leave` later."""
         async with self._turn:
             self._wanted = size
             try:
@@ -48,6 +48,6 @@ class Gate:
                 self._wanted = 0
 
     def leave(self, size: int) -> None:
-        """Take so much out again."""
+        """Give that much back."""
         self.held -= size
         self._freed.unpark_all()

@@ -1,5 +1,5 @@
-"""Memory that the C library holds free: how it is kept small. Does nothing where that library is
-not glibc.
+"""Keeps small the memory that the C library holds although it is free. Does nothing where that
+library is not glibc.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from broker.limits import KIB, MIB
 from broker.threads import run_in_thread
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # Their numbers in glibc's malloc.h.
-# glibc begins with 128 KiB for both. A read of the log and an answer are made in pieces of some
-# 100 to 500 KiB, and the kernel clears such a piece each time: a seventh of the processor
-# time of Pulsar's batches for Kafka.
+# glibc begins with 128 KiB for both. Reads of the log and answers are pieces of some 100 to
+# 500 KiB, and the kernel would clear each new piece: that took a seventh of the processor time
+# when Kafka clients read Pulsar's batches.
 MMAP_THRESHOLD_BYTES, TRIM_THRESHOLD_BYTES = 512 * KIB, 1024 * KIB
 
-# A burst of large requests leaves a heap full of holes. What grows back costs a page fault.
+# A burst of large requests leaves a heap full of holes. A page that is used again costs a fault.
 TRIM_S: Final = 15.0
 # A broker that has grown by less has nothing to give back.
 GROWN_BYTES: Final = 24 * MIB
@@ -41,8 +41,8 @@ def bound_heap() -> None:
 
 
 async def trim_heap() -> None:
-    """Give the pages of all holes back every TRIM_S, in a thread, while the process is larger than
-    it was by GROWN_BYTES (malloc_trim(3)). Until cancelled.
+    """Give the pages of all holes back every TRIM_S, in a thread, while the process is GROWN_BYTES
+    larger than at first (malloc_trim(3)). Until cancelled.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     begun_with = resident_bytes()
@@ -53,7 +53,7 @@ async def trim_heap() -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 where the system does not tell."""
+    """Memory of this process that is in RAM; 0 if the system does not tell."""
     try:
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

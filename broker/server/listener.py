@@ -1,7 +1,7 @@
 """Listeners: an address with the adapter that serves it. Binds, accepts, and hands each connection
 to the driver.
 
-Which adapters there are, the entry points say. Knows no storage.
+Entry points name the adapters that there are. Knows no storage.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Listener:
     listen: tuple[str, int]
     advertised: tuple[str, int] | None
     tls: TlsSettings | None = None
-    principal: str | None = None  # the user whom its clients act for until they say more
+    principal: str | None = None  # the user whom its clients act for until they log in
     socket: socket.socket | None = None
     bound: tuple[str, int] = ("", 0)  # host and port where it listens, once it does
 
@@ -123,8 +123,8 @@ async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> N
 
 
 def keep_alive(listening: socket.socket) -> None:
-    """Have connections probed while nothing is said on them: accepted ones inherit it, those of
-    adapters with a server of their own too. Raises OSError.
+    """Have idle connections probed: accepted sockets inherit it, also in adapters with a server of
+    their own. Raises OSError.
     """
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
@@ -158,14 +158,14 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
             reason=str(error),
         )
         return
-    except NotAuthenticated:  # It is logged where it was tried.
+    except NotAuthenticated:  # It was logged where it was raised.
         stream.close()
         return
     except LimitExceeded as error:
         broker.seldom.warning("connection_refused", cause=str(error), reason=str(error))
         stream.close()
         return
-    except OSError:  # It was closed before we came to it.
+    except OSError:  # The client closed it before we came to it.
         sock.close()
         return
     broker.connections.add(connection)
@@ -189,8 +189,8 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
 def _first_principal(
     listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, at: str
 ) -> tuple[Principal, Identity | None]:
-    """Whom a connection acts for before its client has said more, and what proved it: its
-    certificate's name, else what is set for the listener. Raises NotAuthenticated.
+    """Whom a connection acts for before its client logs in, and what proved it: its certificate's
+    name, else what is set for the listener. Raises NotAuthenticated.
     """
     if isinstance(stream, TlsSocket) and stream.certificate is not None:
         identity = broker.authentication.certificate(stream.certificate, at)
@@ -246,7 +246,7 @@ def _tls_settings(configured: ListenerConfig, adapter: Adapter) -> TlsSettings |
 
 
 def _check_open_bind(place: str, at: str, configured: ListenerConfig, config: Config) -> None:
-    """Raises ConfigError where other machines could come in unasked or unencrypted."""
+    """Raises ConfigError if other machines could connect without a login or without TLS."""
     missing = [
         *([] if config.access.required else ["access.required = true"]),
         *([] if configured.tls is not None else [f"{at}.tls"]),

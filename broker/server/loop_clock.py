@@ -1,9 +1,9 @@
 """trio's clock, and a place to work while trio would sleep. Knows no socket of a client.
 
-trio asks its clock how long it may sleep when no task has anything to do. Whoever sleeps there in
-its stead can serve plain sockets without a turn of trio's loop for each of them: it needs to know
-when trio has work again. That is when a task was scheduled, when the deadline has come, or when
-the epoll can be read in which trio waits.
+trio asks its clock how long it may sleep when no task has anything to do. What sleeps there in
+trio's place can serve plain sockets without a turn of trio's loop for each of them. It must know
+when trio has work again: when a task was scheduled, when the deadline has come, or when the epoll
+in which trio waits can be read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from time import perf_counter
 
 import trio
 
-# Turns of the loop in which a task that waits for a descriptor is found among what trio waits for.
+# Turns of the loop in which trio's epoll is looked for, while a task waits for a descriptor.
 LOOKS_MAX = 10
 PROC = Path("/proc/self")
 EPOLL = "anon_inode:[eventpoll]"
@@ -25,7 +25,7 @@ class LoopClock(trio.abc.Clock):
     """The time of a trio run, and how trio sleeps in it. Give it to `trio.run`."""
 
     def __init__(self) -> None:
-        self.epoll_fd: int | None = None  # in which trio waits; None while nobody knows
+        self.epoll_fd: int | None = None  # in which trio waits; None while unknown
         self.sleep: Callable[[float], None] | None = None
         """Called with seconds when no task is scheduled; returns once one is or may be, or after
         that time. It must not raise. None: trio sleeps by itself.
@@ -47,8 +47,8 @@ class LoopClock(trio.abc.Clock):
         return 0.0
 
     async def find_epoll(self) -> None:
-        """Find the epoll in which trio waits: the one that has a descriptor in it for which a task
-        waits (proc(5), /proc/pid/fdinfo). Early: it looks at all descriptors that are open.
+        """Find the epoll in which trio waits: the one that watches a descriptor for which a task
+        waits (proc(5), /proc/pid/fdinfo). Call it early: it looks at all open descriptors.
         """
         probe = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
@@ -65,7 +65,7 @@ class LoopClock(trio.abc.Clock):
 
 
 def _epoll_with(fd: int) -> int | None:
-    """Our epoll that watches a descriptor; None where the system does not tell."""
+    """This process's epoll that watches a descriptor; None if the system does not tell."""
     try:
         for path in (PROC / "fd").iterdir():
             if path.is_symlink() and os.readlink(path) == EPOLL:

@@ -1,8 +1,8 @@
 """How long one turn of one task holds the event loop, in processor time. Knows no task by name.
 
 A turn is what a task does between two waits, or one pass over the sockets that are ready; while it
-lasts nobody else is served. Garbage collection inside it counts. Processor time, not the wall's: a
-busy machine makes no turn longer.
+lasts nobody else is served. Garbage collection inside it counts. Processor time, not wall time: so
+a busy machine makes no turn longer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from broker.config.logging import ThrottledLog
 from broker.metrics import Histogram
 from broker.server.garbage import SearchTime
 
-# The processor's time is asked for no more often than this: it is a call of the kernel. What is put
-# down to a turn may be so much too high, by the short turns before it.
+# Processor time is read no more often than this: it is a system call. A turn may be charged up to
+# this much too much, for the short turns before it.
 FINE_S = 0.001
 _now = time.perf_counter
 PRODUCT = ("broker.", "protocols.", "storage.")
@@ -34,7 +34,7 @@ class LongTurn:
     task: str  # the function that the task runs
     ends_at: str  # module, line and function in which it waited next; "" if the task ended
     seconds: float  # of the processor
-    collecting_s: float = 0.0  # of which so many went into the search for garbage
+    collecting_s: float = 0.0  # of these, seconds of the search for garbage
 
 
 class LoopTurns(trio.abc.Instrument):
@@ -48,7 +48,7 @@ class LoopTurns(trio.abc.Instrument):
         long_s: float,
         searches: SearchTime | None = None,
     ) -> None:
-        """`turns` takes every turn; `on_long` hears of those of `long_s` or more."""
+        """`turns` counts every turn; `on_long` is called with those of `long_s` or more."""
         self._searches = searches or SearchTime()
         self._searched_s = self._searches.seconds
         self._turns = turns
@@ -59,7 +59,7 @@ class LoopTurns(trio.abc.Instrument):
         self._processor = time.thread_time()
 
     def pass_ended(self) -> None:
-        """A turn of the poller's ends."""
+        """A pass of the poller ends, which is a turn."""
         self.after_task_step(None)
 
     def after_task_step(self, task: trio.lowlevel.Task | None) -> None:  # hot: see make bench
@@ -87,8 +87,8 @@ def measuring_turns(
     long_ms: float | None,
     pass_listeners: list[Callable[[], None]],
 ) -> Iterator[None]:
-    """Measure the turns of the running loop meanwhile, and log those of `long_ms` or more; not at
-    all with None. What is in `pass_listeners` is called at the end of each of the poller's passes.
+    """Measure the turns of the running loop meanwhile, and log those of `long_ms` or more; with
+    None do neither. The poller calls `pass_listeners` at the end of each of its passes.
     """
     if long_ms is None:
         yield

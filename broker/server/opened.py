@@ -1,4 +1,4 @@
-"""What a broker knows of the listeners and connections that are open: no more than it asks of them.
+"""What a broker knows of open listeners and connections: only what it asks of them.
 
 Knows no adapter.
 """
@@ -26,16 +26,16 @@ class OpenConnection(Protocol):
         """Memory for what it has received and not handled."""
 
     def stalled_s(self, now: float) -> float:
-        """For how long next to nothing of a frame that has begun has come in."""
+        """For how long next to nothing has come in of a frame that has begun."""
 
     def notice_gone(self) -> bool:
-        """Look whether nobody waits any more for the answer that a handler works at."""
+        """Look whether the client has gone while a handler works on its answer."""
 
     def access_changed(self) -> None:
         """Users or permissions were changed."""
 
     def end(self, reason: str) -> None:
-        """End it; what was answered still leaves."""
+        """End it; answers given before are still sent."""
 
     def cut_off(self, reason: str) -> None:
         """End it at once."""

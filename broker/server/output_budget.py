@@ -15,7 +15,7 @@ import trio
 
 from broker.limits import OUTBOX_BYTES_MAX, OUTPUT_BYTES_ALL_MAX, OUTPUT_SHARE_BYTES_MIN
 
-# A single answer may have this part of what is free, so that some others find room too.
+# A single answer may take one such part of what is free, so that some others find room too.
 PART_OF_FREE = 16
 
 
@@ -43,7 +43,7 @@ class OutputBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nobody is given more."""
+        """Whether everybody has to wait for more."""
         return self.used + OUTPUT_SHARE_BYTES_MIN > self._bytes_max
 
     @property
@@ -85,7 +85,7 @@ class OutputBudget:
                 self._waiting -= 1
 
     def allowance(self, wanted: int) -> int:
-        """How large an answer that is made at once may be."""
+        """How large an answer that is made now may be."""
         free = self._bytes_max - self.used
         part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE
         return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))

@@ -1,4 +1,4 @@
-"""The life of a broker process: recover, open the listeners, say so, serve, and stop cleanly.
+"""The life of a broker process: recover, open and announce listeners, serve, and stop cleanly.
 
 Knows signals, files and exit codes, no adapter. A failure to start is one clear line and an exit
 code, never a traceback; a stop by signal finishes what was begun, syncs everything and exits
@@ -70,8 +70,8 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
 
 
 def _take_descriptors() -> None:
-    """Allow this process as many open files as it may have. The usual limit is 1024, for programs
-    that use select(2); a round that syncs a thousand partitions holds a file of each open.
+    """Raise the limit of open files as far as allowed. It is usually 1024, for programs that use
+    select(2); a round that syncs a thousand partitions holds a file of each open.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -82,8 +82,8 @@ async def serve_listeners(
 ) -> None:
     """Open the listeners, call `opened`, serve until `broker.stopping` is set, and drain.
 
-    Connections then have `shutdown.grace_s` to finish what was begun. Raises ConfigError, in a
-    group, for an address that cannot be had. The listeners are closed when this returns.
+    Connections then have `shutdown.grace_s` to finish what was begun. Raises ConfigError for an
+    address that cannot be had, and in a group what `opened` raises. Always closes the listeners.
     """
     try:
         await make_first_admin(broker)
@@ -194,7 +194,7 @@ async def _join_cluster(config: Config) -> SharedDir | None:
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
             joined = await join_cluster(config)
             nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:  # One cause, which the caller tells in one line.
+    except BaseExceptionGroup as group:  # One cause, which the caller reports in one line.
         raise _first(group) from None
     return joined
 
@@ -219,8 +219,8 @@ async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> N
 async def _watch_signals(
     broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """The first signal to stop drains, the second ends the process: nothing durable depends on its
-    end. SIGHUP reads the certificates again, and begins the audit log's file again.
+    """The first SIGTERM or SIGINT drains, the second ends the process at once: nothing durable
+    depends on a clean end. SIGHUP reloads the certificates and reopens the audit log's file.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as leaving:
@@ -276,7 +276,7 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
 
 
 def _write_whole(path: str, text: str) -> None:
-    """Write a file that is never seen half: under another name, then renamed."""
+    """Write a file under another name, then rename it, so that nobody sees half of it."""
     partial = f"{path}.{os.getpid()}.new"
     try:
         with open(partial, "w", encoding="utf-8") as file:
@@ -293,12 +293,12 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _way_past(config: Config) -> str:
-    """The commands for an operator whose broker does not start on what it finds."""
+    """The commands for an operator whose broker does not start, because its log is damaged."""
     place = f"--data-dir {shlex.quote(str(config.data_dir))}"
     return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
 
 
 def _refuse(reason: str, code: int) -> int:
-    """One line for the operator, whatever the log's format; returns the exit code."""
+    """Print one line for the operator, whatever the log's format; returns the exit code."""
     print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr, flush=True)
     return code

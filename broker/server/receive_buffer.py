@@ -82,9 +82,9 @@ class BufferPool:
         return self._free.pop() if self._free else memoryview(bytearray(RECEIVE_BYTES))
 
     def grow(self, old: memoryview, size: int) -> memoryview:
-        """A buffer of `size` bytes that begins as `old`, which nobody may use any more.
+        """A buffer of `size` bytes that begins with those of `old`, which nobody may use any more.
 
-        Raises OutOfBuffers; `old` is as it was then.
+        Raises OutOfBuffers, and leaves `old` as it was.
         """
         if self.used - len(old) + size > self.bytes_max:
             raise OutOfBuffers(f"frames in progress hold {self.used} bytes")
@@ -106,7 +106,7 @@ class BufferPool:
                 self._free.append(buffer)
         else:
             self._count(size, -1)
-        if self._waiting:  # Asked for each receive: the lot itself answers by a call.
+        if self._waiting:  # A number, not a call of the lot: this runs at each receive.
             self._freed.unpark_all()
 
     def _count(self, size: int, change: int) -> None:
@@ -163,11 +163,11 @@ class ReceiveBuffer:
         self._end += size
 
     def filled(self) -> memoryview:
-        """What is there and not consumed; valid until `room` or `rest` is called."""
+        """What was received and not consumed; valid until `room` or `rest` is called."""
         return self._view[self._start : self._end]
 
     def consume(self, size: int) -> None:
-        """The frame at the front has been handled."""
+        """Remove the frame at the front: it has been handled."""
         self._start += size
         self._needed = 0
 
@@ -176,7 +176,7 @@ class ReceiveBuffer:
         self._needed = size
 
     def rest(self) -> None:
-        """Nothing is to be received soon: give the buffer back if it holds little or nothing."""
+        """Nothing will be received soon: give the buffer back if it holds little or nothing."""
         size = self._end - self._start
         if self._view is not NOTHING and size <= LEFTOVER_BYTES_MAX:
             if size:
@@ -202,8 +202,8 @@ class ReceiveBuffer:
         self._start = self._end = 0
 
     def _grow(self, capacity: int) -> None:
-        """Double, up to the frame that comes in: memory follows the bytes, not the announced
-        length.
+        """Double the buffer, at most to the size of the incoming frame: memory follows the bytes,
+        not the announced length.
         """
         assert capacity < max(self._needed, RECEIVE_BYTES), (
             "a frame of unknown size fills the buffer"
@@ -213,7 +213,7 @@ class ReceiveBuffer:
 
 
 def _extended(view: memoryview, size: int) -> memoryview:
-    """The same memory made larger where it is: a copy beside it would cost as much again."""
+    """The same memory, made larger in place: a copy would need as much memory again."""
     buffer = view.obj
     assert type(buffer) is bytearray
     missing = size - len(view)

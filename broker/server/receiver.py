@@ -1,8 +1,8 @@
 """Receives for one connection and hands whole frames to its session, turn by turn, in plain calls.
 
 A turn is one receive with everything that follows from it: frames handled in order, answers sent
-once at the end. It goes on in plain calls up to what has to be awaited, so that whoever drives it
-needs a task only for those turns in which something really waits. Knows no task and no protocol.
+once at the end. It runs in plain calls until something has to be awaited, so that its driver needs
+a task only for those turns in which something really waits. Knows no task and no protocol.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 
 
 class _Stage(enum.Enum):
-    """Where a turn goes on behind what it waited for."""
+    """Where a turn goes on after a wait."""
 
     RECEIVING = "receiving"
     SERVING = "serving"
@@ -59,7 +59,7 @@ class Receiver:
         self.allowance: Allowance | None = None  # what limits the client's principal
         self.stopped = False  # receive nothing more, and handle nothing more of what is there
         self.begun = 0  # frames given to the session
-        self.done = 0  # of which it has handled so many
+        self.done = 0  # frames that it has handled
         self._sock = sock
         self._pool = pool
         self._inlet = ReceiveBuffer(pool)
@@ -72,9 +72,9 @@ class Receiver:
         self._received = 0  # bytes
         self._stage = _SETTLING
         self._left = 0  # frames that this turn may still hand over
-        self._clock: _TurnClock | None = None  # of this turn, once it has handed one over
+        self._clock: _TurnClock | None = None  # of this turn, once a frame was handed over
         self._error: EndConnection | None = None  # what ends the connection
-        self._spent = (0, 0)  # frames, and bytes either way, that the allowance knows of
+        self._spent = (0, 0)  # frames, and bytes either way, counted in the allowance so far
         # What was received and begun when something last moved, and when that was seen.
         self._progress = (0, 0)
         self._progress_at = self.heard_at
@@ -90,8 +90,8 @@ class Receiver:
         return self._frames_left or not (self._emptied or self.at_end)
 
     def stalled_s(self, now: float, *, receiving: bool) -> float:
-        """For how long next to nothing of a frame that has begun has come in, as far as was seen
-        by those who asked; `receiving` tells whether anything would be received.
+        """For how long next to nothing has come in of a frame that has begun; progress is only
+        seen when somebody asks. `receiving` tells whether anything would be received.
         """
         received, begun = self._progress
         moves = self._received - received >= STALL_BYTES or self.begun != begun
@@ -119,7 +119,7 @@ class Receiver:
                 await _sending_before_waits(waiting, self._outbox)
             except EndConnection as error:
                 self._error = error
-            except BaseException:  # Cancelled too: what was answered leaves first.
+            except BaseException:  # Cancelled too: answers given before are sent first.
                 self._outbox.flush()
                 raise
             if self._stage is _RECEIVING and self.stopped:
@@ -127,9 +127,9 @@ class Receiver:
             waiting = self._go_on()
 
     def _go_on(self) -> Waiting | None:  # hot: see make bench
-        """Up to what must be awaited next. Output leaves together there, or where the turn ends;
-        within a pass soon after that. Sending wakes the client, which then takes the processor, or
-        at least its caches, from those who are still to be served: it waits for them.
+        """Run up to the next wait or the end of the turn, and send all output together there. At an
+        end within a pass it is sent soon after: sending wakes the client, which would take the
+        processor, or at least its caches, from connections that are still to be served.
         """
         outbox = self._outbox
         outbox.gathering = True
@@ -199,7 +199,7 @@ class Receiver:
                 await trio.sleep(pause_s)
 
     def _end(self, error: EndConnection) -> Waiting | None:
-        """A frame ends the connection, or what one waited for: first what the session held back.
+        """End the connection, as a frame or its wait demands, after what the session held back.
 
         Raises the error.
         """
@@ -221,7 +221,7 @@ class Receiver:
         raise ProtocolError("a TLS handshake", farewell, hint=TLS_HINT)
 
     def _spend(self, allowance: Allowance) -> float:
-        """Count what the turn has cost; for how many seconds to receive nothing."""
+        """Count what the turn has cost; returns for how many seconds to receive nothing."""
         frames, size = self._spent
         self._spent = self.begun, self._received + self._outbox.sent_bytes
         return allowance.spend(self.begun - frames, self._spent[1] - size)
@@ -306,16 +306,16 @@ class Receiver:
 
 
 def _greets_with_tls(received: Buffer) -> bool:
-    """Whether a connection begins with a TLS hello. No protocol's first frame looks like it: as a
-    length these bytes are far above what any of them takes.
+    """Whether a connection begins with a TLS hello. No protocol's first frame looks like it: read
+    as a length, these bytes are far above any limit.
     """
     return received[:2] == TLS_HANDSHAKE and len(received) > 5 and received[5] == TLS_CLIENT_HELLO
 
 
 class _TurnClock:
-    """Tells when a turn has taken TURN_S_MAX of the processor, or up to twice as much.
+    """Tells when a turn has taken some one to two times TURN_S_MAX of processor time.
 
-    The wall's clock is quick to ask, and says when to ask the processor's, which is not.
+    Wall time is quick to read, and says when to read processor time, which is not.
     """
 
     __slots__ = ("_ask_at", "_begun")
@@ -338,8 +338,8 @@ class _TurnClock:
 
 @types.coroutine
 def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, Any, None]:
-    """Await what puts answers into the outbox; they leave as soon as it really waits for
-    something, and at its end only with those of the rest of the turn.
+    """Await something that puts answers into the outbox. They are sent as soon as it really waits;
+    those after its last wait are sent with those of the rest of the turn.
     """
     resume: Any = waiting.send
     argument: Any = None
@@ -350,7 +350,7 @@ def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, An
         except StopIteration:
             return
         finally:
-            argument = None  # An error's traceback holds this frame: no circle.
+            argument = None  # An error's traceback holds this frame: no cycle.
             outbox.gathering = False
         outbox.flush()
         try:

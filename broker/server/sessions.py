@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeGuard
 
 
 class Session(Protocol):
-    """One connection's handlers. Called by the driver only, one call at a time but for
+    """One connection's handlers. Called by the driver only, one call at a time except for
     `on_deadline` and `goodbye`.
     """
 
@@ -22,7 +22,7 @@ class Session(Protocol):
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
         """Serve one whole frame. None: it is served. A coroutine is awaited in the connection's
-        own task before the next frame: return one only where something may really wait.
+        own task before the next frame: return one only if something may really wait.
 
         The view is valid until `turn_ended` is over, and writable.
         """
@@ -40,8 +40,8 @@ class Session(Protocol):
         """
 
     def goodbye(self) -> None:
-        """The broker is stopping: queue the protocol's word for it, if it has one. Nothing is read
-        after this.
+        """The broker is stopping: queue the protocol's message for that, if it has one. Nothing is
+        read after this.
         """
 
     async def closed(self) -> None:
@@ -51,11 +51,11 @@ class Session(Protocol):
 
 
 class RunSession(Session, Protocol):
-    """A session may have this besides: many small frames of one kind cost less together."""
+    """Optional in a session: many small frames of one kind cost less together."""
 
     def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """Serve frames at the front that go together, at most `frames_max`; returns (bytes, frames)
-        served.
+        """Serve the first frames together if they can be, at most `frames_max`; returns (bytes,
+        frames) served.
 
         (0, 0) leaves the next frame to `frame_size` and `handle`. The view is valid until
         `turn_ended` has returned, and writable. Raises as `handle`.
@@ -63,12 +63,12 @@ class RunSession(Session, Protocol):
 
 
 class HoldingSession(Session, Protocol):
-    """A session has this besides if a client holds something that was allowed when it was opened,
-    and is not asked about with each command.
+    """Needed in a session whose client holds something that was allowed when it was opened and is
+    not checked with each command.
     """
 
     def access_changed(self) -> None:
-        """Users or permissions were changed: end what the client may not have any more."""
+        """Users or permissions were changed: end what the client may no longer have."""
 
 
 def holds_rights(session: Session) -> TypeGuard[HoldingSession]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.codecs.api import Buffer
 
 # From the first byte to the end of the handshake. Slow clients on bad networks need a second or
-# two; who has not finished by then holds a connection for nothing.
+# two; a client that has not finished by then holds a connection for nothing.
 HANDSHAKE_S: Final = 10.0
 # Handed to the library at a time: four records. What it did not take is kept until it does.
 SEND_BYTES: Final = 64 * 1024
@@ -33,11 +33,11 @@ PLAIN_HELLO: Final = "the client does not speak TLS: this listener does"
 
 
 class HandshakeFailed(Exception):
-    """A client did not get through the handshake; the text says why, for the operator."""
+    """A client did not complete the handshake; the text says why, for the operator."""
 
 
 class TlsSettings:
-    """The certificate of one listener, as its files say, and as they say after a reload."""
+    """The TLS settings of one listener, with certificates from files that a reload reads again."""
 
     def __init__(self, config: TlsConfig, protocols: Iterable[str] = ()) -> None:
         """`protocols` are offered by ALPN (RFC 7301). Raises ValueError, with one line."""
@@ -46,7 +46,7 @@ class TlsSettings:
         self.context = self._load()
 
     def reload(self) -> None:
-        """Use what the files say now for new connections. Raises ValueError: nothing changed."""
+        """Read the files again for new connections. Raises ValueError, and then changes nothing."""
         self.context = self._load()
 
     def _load(self) -> ssl.SSLContext:
@@ -80,10 +80,10 @@ class TlsSocket:
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
         """Take over a non-blocking socket. Raises OSError where it is not connected any more."""
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self._sending = b""  # What the library was given and did not take: it wants it again.
+        self._sending = b""  # What the library did not take: it must be given the same again.
 
     async def handshake(self) -> None:
-        """Agree with the client on keys. Raises HandshakeFailed."""
+        """Do the TLS handshake. Raises HandshakeFailed."""
         with trio.move_on_after(HANDSHAKE_S) as deadline:
             await self._handshake()
         if deadline.cancelled_caught:
@@ -114,7 +114,7 @@ class TlsSocket:
     def recv_into(self, buffer: memoryview) -> int:
         """Fill as much of the buffer as has come in; 0 at the end of the stream.
 
-        Raises BlockingIOError for none, OSError.
+        Raises BlockingIOError if nothing has, OSError.
         """
         filled = 0
         while filled < len(buffer):
@@ -130,14 +130,14 @@ class TlsSocket:
         return filled
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes. Raises BlockingIOError for none, OSError."""
+        """Up to `size` bytes. Raises BlockingIOError if nothing has come in, OSError."""
         buffer = bytearray(size)
         return bytes(buffer[: self.recv_into(memoryview(buffer))])
 
     def send(self, data: Buffer) -> int:
-        """Send what can be sent now of data whose beginning was offered before, if any was.
+        """Send what can be sent now. `data` begins with what an earlier call did not send, if any.
 
-        Raises BlockingIOError for none, OSError.
+        Raises BlockingIOError if nothing can be sent, OSError.
         """
         sent = 0
         view = memoryview(data)
@@ -168,7 +168,7 @@ class TlsSocket:
         return self.send(b"".join(pieces) if len(pieces) > 1 else pieces[0])
 
     def shutdown(self, how: int) -> None:
-        """Say the end, so that the client knows that nothing was cut off. Raises OSError."""
+        """Send TLS's own end, so that the client knows that nothing was cut off. Raises OSError."""
         try:
             self._tls.unwrap().shutdown(how)
         except ssl.SSLError:

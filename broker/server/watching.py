@@ -1,7 +1,7 @@
 """Ends connections whose peers stall or are gone, and while memory is short those that hold most of
 it. One task for all of them. Knows no protocol.
 
-A slow peer is not ended as long as something moves: STALL_BYTES in the time that it is given.
+A slow peer is not ended as long as it moves STALL_BYTES in the time that it is given.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from broker.server.receive_buffer import BufferPool
 
 
 async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:
-    """Tell all connections of changed users and permissions ACCESS_SWEEP_S later at the most,
-    until cancelled. `version` rises with each change, so that nothing is asked while none is made.
+    """Tell all connections of changed users and permissions within ACCESS_SWEEP_S, until
+    cancelled. `version` rises with each change: while it does not, no connection is asked.
     """
     seen = version()
     while True:
@@ -67,7 +67,7 @@ def _end_if_stalled(connection: OpenConnection, now: float) -> None:
 
 
 def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -> None:
-    """End those whose frames stall, those that hold most first, until half of the memory is
+    """End connections whose frames stall, those that hold most first, until half of the memory is
     free.
     """
     now = trio.current_time()
