@@ -35,5 +35,5 @@ class Returning:
         return consumer, [offset for offset in offsets if offset in consumer.pending]
 
     def clear(self) -> None:
-        """Nothing is given back: whoever held it is forgotten."""
+        """Forget all: nothing more is given back."""
         self._pieces.clear()

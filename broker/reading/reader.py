@@ -209,7 +209,7 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add the decoded records that there is room for, and continue behind them."""
+        """Add the decoded records that there is room for, and continue after them."""
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         self._walked_bytes += len(batch.body)

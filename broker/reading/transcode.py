@@ -2,9 +2,9 @@
 interface.
 
 Stored in that format already: the bytes as they are, from the right entry on. Stored in another:
-decoded to records and encoded again, in pieces. What the reader's format cannot carry is left out,
-or marked if the topic wants that. A chunked message is one record to the readers of other formats,
-at the offset of its last chunk.
+converted directly if the reader's codec can, else decoded to records and encoded again, in pieces.
+What the reader's format cannot carry is left out, or marked if the topic wants that. A chunked
+message is one record to the readers of other formats, at the offset of its last chunk.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class _FormatReader(Reader):
             yield from super()._take_foreign(batch)
 
     def _take_converted(self, batch: Batch) -> bool:
-        """Convert the next records of a batch directly, without decoding them; False if the
-        reader's format cannot, or if there is no room.
+        """Convert the next records of a batch directly, not by way of records; False if the
+        reader's codec cannot, or if there is no room.
         """
         header, result = batch.header, self.result
         if self._convert is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:

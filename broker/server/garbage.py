@@ -22,11 +22,11 @@ from typing import Self
 
 import trio
 
-# Objects made before Python looks for cycles among them, and how many such looks lead to one at the
-# older ones, and of these to a full one: after 10,000, 20,000 and 50,000. A receive turn makes
+# Objects made before Python searches them for cycles, how many such searches lead to one of older
+# objects and how many of these to a full one: after 10,000, 20,000 and 50,000. A receive turn makes
 # thousands of short-lived objects and no cycles: Python's own 700 cost a tenth of the processor
-# here. Tracebacks and ended connections are cycles: what is met and freed at once has to stay below
-# some 20,000 objects, or it takes tens of milliseconds.
+# here. Tracebacks and ended connections are cycles: a search that frees more than some 20,000
+# objects at once takes tens of milliseconds.
 GC_THRESHOLDS = (10_000, 0, 1)
 KEPT_MAX = 5_000  # Objects that a full search may leave for the next one.
 OLD_MAX = 10_000  # With more older objects at a regular look, a full search follows.

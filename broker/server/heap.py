@@ -20,7 +20,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # Their numbers in glibc's malloc.h
 # when Kafka clients read Pulsar's batches.
 MMAP_THRESHOLD_BYTES, TRIM_THRESHOLD_BYTES = 512 * KIB, 1024 * KIB
 
-# A burst of large requests leaves a heap full of holes. A page that is used again costs a fault.
+# A burst of large requests leaves a heap full of holes. A page needed again costs a page fault.
 TRIM_S: Final = 15.0
 # A broker that has grown by less has nothing to give back.
 GROWN_BYTES: Final = 24 * MIB

@@ -313,7 +313,7 @@ def _greets_with_tls(received: Buffer) -> bool:
 
 
 class _TurnClock:
-    """Tells when a turn has taken some one to two times TURN_S_MAX of processor time.
+    """Tells when a turn has taken about one to two times TURN_S_MAX of processor time.
 
     Wall time is quick to read, and says when to read processor time, which is not.
     """

@@ -279,7 +279,7 @@ class Commits:
     def add(
         self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
     ) -> None:
-        """Add a commit of a partition that has none here yet.
+        """Add a commit for a partition that has none here yet.
 
         Raises InvalidName, TopicNotFound, PartitionNotFound, OwnedElsewhere, LimitExceeded: then
         it is left out.
