@@ -23,7 +23,6 @@ from storage.codecs.kafka_layout import (
     ENTRY_CRC,
     ENTRY_MIN,
     KEY_POS,
-    KIND_MAX,
     MESSAGE_MIN,
     NO_KEY,
     NULL,
@@ -145,7 +144,7 @@ def _decode_set(
             raise CorruptBody("entry is cut short")
         offset, size, kind, key_size, value_size = layout(data, pos)
         stop = pos + 12 + size
-        if size < MESSAGE_MIN or stop > end or kind > KIND_MAX:
+        if size < MESSAGE_MIN or stop > end or kind >> 8:  # the magic
             raise CorruptBody("entry is not a message of format 0")
         if offset < start_offset:
             pass  # It ends below: only its size counts.

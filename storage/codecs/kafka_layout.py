@@ -16,7 +16,6 @@ ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 HEAD = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
 # The same of a message without a key, to the value's size; magic and attributes are one number.
 PLAIN_HEAD = struct.Struct(">qi4xHii")
-KIND_MAX = 0xFF  # of that number: magic 0
 ENTRY_CRC = struct.Struct(">qiI")  # offset, size, crc
 SIZE = struct.Struct(">i")
 OFFSET = struct.Struct(">q")
