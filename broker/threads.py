@@ -8,13 +8,23 @@ would stay for ever: a connection with its memory, for each message set that can
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TypeVar, TypeVarTuple
 
 import trio
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+async def import_in_thread(name: str) -> None:
+    """Import a module without holding up the loop, once: for what few brokers need, and which takes
+    tens of milliseconds.
+    """
+    if name not in sys.modules:
+        await run_in_thread(import_module, name)
 
 
 async def run_in_thread(

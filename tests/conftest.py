@@ -3,6 +3,7 @@ listeners. Decides what would otherwise be left to chance.
 """
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -13,9 +14,15 @@ from trio._core import _run as scheduler
 
 from broker.broker import Broker
 from broker.config.settings import load
+from broker.topics.schema_rules import PARSER
 from conformance.server import RunningBroker
+from protocols.rest.health import SCRAPING
 from tests import turns
 from tests.listeners import open_listeners
+
+# A broker imports these in a thread when a client first needs them: in no test, whose clock jumps.
+import_module(PARSER)
+import_module(SCRAPING)
 
 # Every run looks at the same examples, and none is too late because the machine is busy.
 hypothesis.settings.register_profile(

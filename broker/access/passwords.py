@@ -12,9 +12,9 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeVar, TypeVarTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
-import argon2
 import trio
 
 from broker.errors import LimitExceeded
@@ -39,6 +39,9 @@ SCRAM_SALT_BYTES: Final = 16
 SCRAM_ITERATIONS: Final = 4096  # Kafka's default, and the least that RFC 7677 allows.
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -49,9 +52,6 @@ class Passwords:
     def __init__(self, hashed: Callable[[], object] = lambda: None) -> None:
         """`hashed` is called for each hash that is made."""
         self._hashed = hashed
-        self._hasher = argon2.PasswordHasher(
-            time_cost=HASH_PASSES, memory_cost=HASH_MEMORY_KIB, parallelism=HASH_LANES
-        )
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._waiting = 0
         self._key = secrets.token_bytes(32)  # Of this process: remembered digests die with it.
@@ -87,7 +87,7 @@ class Passwords:
         Raises LimitExceeded.
         """
         if self._dummy is None:
-            self._dummy = await self._in_turn(self._hasher.hash, secrets.token_hex())
+            self._dummy = await self._in_turn(self._hash, secrets.token_hex())
         await self._in_turn(self._matches, self._dummy, password)
 
     def invented_scram_key(self, name: str, mechanism: str) -> ScramKey:
@@ -98,17 +98,30 @@ class Passwords:
         chance = secrets.token_bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
         return ScramKey(mechanism, salt, SCRAM_ITERATIONS, chance, chance)
 
+    @cached_property
+    def _hasher(self) -> PasswordHasher:  # Asked for in a thread: many brokers have no password.
+        from argon2 import PasswordHasher
+
+        return PasswordHasher(
+            time_cost=HASH_PASSES, memory_cost=HASH_MEMORY_KIB, parallelism=HASH_LANES
+        )
+
     def _digest(self, password_hash: str, password: str) -> bytes:
         return hmac.digest(self._key, password_hash.encode() + b"\0" + password.encode(), "sha256")
 
     def _make(self, password: str) -> tuple[str, list[ScramKey]]:
         keys = [_scram_key(mechanism, password) for mechanism in SCRAM_HASHES]
-        return self._hasher.hash(password), keys
+        return self._hash(password), keys
+
+    def _hash(self, password: str) -> str:
+        return self._hasher.hash(password)
 
     def _matches(self, password_hash: str, password: str) -> bool:
+        from argon2.exceptions import InvalidHashError, VerificationError
+
         try:
             return self._hasher.verify(password_hash, password)
-        except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+        except (VerificationError, InvalidHashError):
             return False
 
     async def _in_turn(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:

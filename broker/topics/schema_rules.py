@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import enum
 import json
+import sys
 from functools import lru_cache
 from typing import Any, Final
 
-import fastavro
-
+from broker.threads import import_in_thread
 from storage.metadata.catalogue_records import SchemaMeta
 
 Definition = Any  # JSON, as fastavro takes it.
@@ -48,6 +48,21 @@ TRANSITIVE: Final = frozenset(
 )
 BACKWARD_ONLY: Final = frozenset({Strategy.BACKWARD, Strategy.BACKWARD_TRANSITIVE})
 FORWARD_ONLY: Final = frozenset({Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE})
+
+
+PARSER: Final = "fastavro"
+
+
+def has_parser() -> bool:
+    """Whether `load_parser` has nothing left to do."""
+    return PARSER in sys.modules
+
+
+async def load_parser() -> None:
+    """Import the parser of Avro schemas: 3 MB, for nothing where no client has a schema. Call this
+    where one may come; else the first one holds up the loop for 30 ms.
+    """
+    await import_in_thread(PARSER)
 
 
 class BadDefinition(Exception):
@@ -85,6 +100,8 @@ def difference(strategy: Strategy, last: SchemaMeta, new: SchemaMeta) -> str:
 
 @lru_cache(maxsize=PARSED_MAX)
 def _parsed(data: bytes) -> Definition:
+    import fastavro  # See `load_parser`.
+
     try:
         definition = json.loads(data)
         _check_depth(definition, DEPTH_MAX)

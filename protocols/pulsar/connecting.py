@@ -9,6 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from broker.server.endings import ProtocolError
+from broker.topics.schema_rules import has_parser, load_parser
 from protocols.pulsar import messages, patterns
 from protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing
@@ -26,12 +27,21 @@ def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
         raise ProtocolError("CONNECT without client_version")
     if client.login.is_needed:
         return _log_in(client, command)
+    if not has_parser():
+        return _take_in_first(client, command)
     _take_in(client, command)
     return None
 
 
+async def _take_in_first(client: Client, command: CommandConnect) -> None:
+    """Take in the first client, which may have a schema as all behind it."""
+    await load_parser()
+    _take_in(client, command)
+
+
 async def _log_in(client: Client, command: CommandConnect) -> None:
     await client.login.connect(command)
+    await load_parser()
     _take_in(client, command)
 
 

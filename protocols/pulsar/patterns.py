@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 
 from broker.errors import NotSupported
 from protocols.pulsar.limits import (
@@ -18,13 +19,7 @@ from protocols.pulsar.limits import (
 from protocols.pulsar.names import NON_PERSISTENT, PERSISTENT
 from storage.metadata.names import split_partition
 
-try:
-    import re2
-
-    ARE_SERVED = True
-except ImportError:
-    ARE_SERVED = False
-
+ARE_SERVED = find_spec("re2") is not None
 PIECE_S = 0.005  # Of trying names before everybody else has a turn.
 _LOOK_AT_CLOCK = 16  # Names: the worst pattern that is taken needs 0.2 ms for one.
 _SCHEME = "://"
@@ -42,6 +37,8 @@ class TopicsPattern:
         if len(text) > PATTERN_CHARACTERS_MAX:
             too_long = f"Pattern longer than maximum: {PATTERN_CHARACTERS_MAX}"
             raise NotSupported(f"Unable to create topic list watcher: {too_long}")
+        import re2  # 2 MB, for clients with patterns alone.
+
         self.text = _without_domain(text)
         options = re2.Options()
         options.max_mem = PATTERN_MEMORY_BYTES_MAX

@@ -8,25 +8,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from broker.threads import run_in_thread
+from broker.threads import import_in_thread, run_in_thread
 from protocols.rest import messages
 from protocols.rest.backlog_ages import Ages
-from protocols.rest.log_metrics import scrape
 from protocols.rest.rates import Rates
 from protocols.rest.requests import json_response
 
 if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
     from broker.broker import Broker
     from protocols.rest.options import RestOptions
 
 # Making and rendering a thousand samples takes 10 ms, and one partition or group has several: above
 # this in a thread, so that no listener waits for it.
 INLINE_MAX = 300
+
+
+# Imported for the first scrape, with what it needs: 4 MB.
+SCRAPING = "protocols.rest.log_metrics"
 
 
 class HealthApi:
@@ -57,6 +60,11 @@ class HealthApi:
 
     async def metrics(self, request: Request) -> Response:
         """Everything counted, in the text format that the scraper asks for."""
+        await import_in_thread(SCRAPING)
+        from prometheus_client.exposition import choose_encoder
+
+        from protocols.rest.log_metrics import scrape
+
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         found = await scrape(self._broker, self._ages, self._rates)
 

@@ -1,11 +1,13 @@
 import gc
+import sys
+import threading
 import weakref
 from contextlib import suppress
 
 import pytest
 import trio
 
-from broker.threads import run_in_thread
+from broker.threads import import_in_thread, run_in_thread
 
 
 class Held:
@@ -58,3 +60,14 @@ async def test_the_limiter_counts_it():
     with pytest.raises(Unpackable):
         await run_in_thread(fail, limiter=limiter)
     assert limiter.borrowed_tokens == 0
+
+
+async def test_a_module_is_imported_in_a_thread_and_once(tmp_path, monkeypatch):
+    (tmp_path / "seldom_needed.py").write_text("import threading; where = threading.get_ident()")
+    monkeypatch.syspath_prepend(tmp_path)
+    await import_in_thread("seldom_needed")
+    imported = sys.modules.pop("seldom_needed")
+    assert imported.where != threading.get_ident()
+    sys.modules["seldom_needed"] = imported
+    await import_in_thread("seldom_needed")
+    assert sys.modules.pop("seldom_needed") is imported

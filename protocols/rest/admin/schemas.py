@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.topics.schema_rules import load_parser
 from broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
@@ -65,6 +66,7 @@ class AdminSchemas:
     async def post(self, request: Request) -> Response:
         """Register a schema; the answer has its version."""
         schema = _read(await read_any(self._bodies, request))
+        await load_parser()
         topic, _ = topic_of(self._broker, request)
         try:
             version, ticket = self._broker.schemas.add(topic, schema)
@@ -76,6 +78,7 @@ class AdminSchemas:
     async def compatibility(self, request: Request) -> Response:
         """Whether a schema could be registered."""
         schema = _read(await read_any(self._bodies, request))
+        await load_parser()
         topic, _ = topic_of(self._broker, request)
         fits = True
         try:

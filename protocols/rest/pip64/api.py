@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from broker.errors import TopicNotFound
 from broker.threads import run_in_thread
+from broker.topics.schema_rules import load_parser
 from protocols.rest.bodies import topic_name
 from protocols.rest.errors import (
     BAD_ACK_TYPE,
@@ -121,6 +122,8 @@ class MessagesApi:
         """GET of a partition's messages."""
         kind = streams.accepted(request)
         topic = topic_of(self._broker, request)
+        if topic.meta.schemas:
+            await load_parser()
         partition = partition_of(topic, request)
         wanted = reading.read_limits(request)
         options = reading.show_options(request, self._registry, topic)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from broker.delivery.consumer import SubscriptionKind
 from broker.errors import LimitExceeded, SubscriptionBusy, SubscriptionNotFound
+from broker.topics.schema_rules import load_parser
 from protocols.rest import limits
 from protocols.rest.errors import (
     BAD_BODY,
@@ -130,6 +131,7 @@ class ConsumersApi:
     async def create(self, request: Request) -> Response:
         """POST of a consumer: 201, or 200 for one that is there."""
         given = read_body(await self._bodies.read_json(request), CreateConsumer)
+        await load_parser()  # What it reads may have a schema.
         topic = topic_of(self._broker, request)
         known = self._broker.subscriptions.find(topic, subscription_name(request))
         name = subscription_name(request, is_new=known is None)

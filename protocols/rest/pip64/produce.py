@@ -22,6 +22,7 @@ from broker.errors import (
 )
 from broker.threads import run_in_thread
 from broker.topics.partitioning import key_partition
+from broker.topics.schema_rules import load_parser
 from protocols.rest.errors import (
     BAD_MESSAGES,
     BAD_VALUE_SCHEMA,
@@ -120,7 +121,10 @@ class Producing:
             raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request")
         if not topic.partitions:
             raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
-        chosen = self._registry.choose(topic, schema_fields(request))
+        fields = schema_fields(request)
+        if fields != SchemaFields():
+            await load_parser()
+        chosen = self._registry.choose(topic, fields)
         writer = _RecordWriter(topic, chosen.codec, self._broker.now_us(), request, only_partition)
         inline = INLINE_SLOW_BYTES if chosen.codec.is_slow else INLINE_BODY_BYTES
         if body_bytes > inline:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
 from protocols.rest.schemas import types
-from protocols.rest.schemas.avro import AvroCodec
 from protocols.rest.schemas.jsontext import compact, is_deep
 from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, Json, Primitive
+
+if TYPE_CHECKING:
+    from protocols.rest.schemas.avro import AvroCodec
 
 SIZE = struct.Struct(">i")  # Of a part of an INLINE pair; -1: null.
 
@@ -161,6 +163,8 @@ class RecordCodec:
 def value_codec(name: str, definition: bytes) -> ValueCodec:
     """The codec of one part. Raises BadValue for a definition that is none, or an unknown type."""
     if name == types.AVRO:
+        from protocols.rest.schemas.avro import AvroCodec  # See `schema_rules.load_parser`.
+
         return AvroValueCodec(AvroCodec(definition))
     if name == types.JSON:
         return JsonCodec()

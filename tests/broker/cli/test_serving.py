@@ -12,6 +12,10 @@ from broker.cli.serving import ServeFlags, plain_flags
 UNUSED = {
     "cyclopts",
     "rich",
+    "argon2",
+    "fastavro",
+    "prometheus_client",
+    "re2",
     "pygments",
     "numpy",
     "pyarrow",

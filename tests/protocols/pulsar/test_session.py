@@ -7,7 +7,7 @@ import pytest
 from broker.metrics import Metrics
 from broker.server.endings import EndConnection
 from protocols.pulsar import client as served
-from protocols.pulsar import patterns
+from protocols.pulsar import connecting, patterns
 from protocols.pulsar.machine import State, Type
 from protocols.pulsar.messages import PING
 from protocols.pulsar.options import PulsarOptions
@@ -33,6 +33,19 @@ async def test_protocol_version_is_the_smaller_one(open_client, theirs, agreed):
     assert connected.feature_flags.supports_get_partitioned_metadata_without_auto_creation
     assert connected.feature_flags.supports_topic_watchers is patterns.ARE_SERVED
     assert connected.server_version.startswith("Braidlog ")
+
+
+async def test_the_first_client_is_taken_in_once_schemas_can_be_parsed(open_client, monkeypatch):
+    loaded = []
+
+    async def load():
+        loaded.append(True)
+
+    monkeypatch.setattr(connecting, "has_parser", lambda: bool(loaded))
+    monkeypatch.setattr(connecting, "load_parser", load)
+    for _ in range(2):
+        await Client(await open_client("pulsar")).connect()
+        assert loaded == [True]
 
 
 @pytest.mark.parametrize("name", ["connect_token", "connect_none", "connect_via_proxy"])
