@@ -1,6 +1,6 @@
-"""The Kafka listener, as `broker/` finds it: clients of 0.8 and of today on one port.
+"""The Kafka listener as `broker/` sees it: Kafka 0.8 and current clients on one port.
 
-`tables.py` says what is served.
+`tables.py` lists the api keys and versions that are served.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class KafkaAdapter:
         return KafkaSession(broker, connection, options)
 
     def check(self, options: KafkaOptions, *, loopback: bool) -> None:
-        """Raises ValueError, one line for the operator, for options that do not fit each other."""
+        """Check the options. Raises ValueError with one line for the operator."""
         names = NameSpace(options.namespace)
         if not valid_namespace(names.tenant, names.namespace):
             raise ValueError(f"namespace {options.namespace!r} is not a legal tenant/namespace")

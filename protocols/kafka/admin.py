@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: how admin tools make and change topics."""
+"""CreateTopics, DeleteTopics and CreatePartitions, for admin tools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BROKER_DEFAULT = -1  # for a number of partitions, or of replicas
 
 
 async def create_topics(context: Context, request: CreateTopicsRequest) -> Answer:
-    """Make topics; each is answered for itself, once it is on disk."""
+    """Create topics, each with its own result; answered once they are on disk."""
     done, ticket = [], 0
     for number, wanted in enumerate(request.topics):
         try:
@@ -68,7 +68,7 @@ async def _create(context: Context, wanted: NewTopic, validate_only: bool) -> in
 
 
 def _settings(configs: Sequence[TopicConfig]) -> dict[str, Setting]:
-    """Kafka's settings as ours. Raises AdminRefused."""
+    """Translate Kafka's settings to the broker's. Raises AdminRefused."""
     found: dict[str, Setting] = {}
     for config in configs:
         found.update(read_config(config.name, config.value))
@@ -76,7 +76,7 @@ def _settings(configs: Sequence[TopicConfig]) -> dict[str, Setting]:
 
 
 async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answer:
-    """Delete topics with all that belongs to them."""
+    """Delete topics and everything that belongs to them."""
     done, ticket = [], 0
     for name in dict.fromkeys(request.topics):
         try:
@@ -89,7 +89,7 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answe
 
 
 async def create_partitions(context: Context, request: CreatePartitionsRequest) -> Answer:
-    """Let topics grow."""
+    """Add partitions to topics."""
     done, ticket = [], 0
     for wanted in request.topics:
         try:
@@ -116,7 +116,7 @@ def _failed(context: Context, name: bytes | None, error: BrokerError | AdminRefu
 
 
 def refusal(context: Context, error: BrokerError | AdminRefused) -> tuple[Code, bytes]:
-    """Code and text of what a topic or resource is answered with; counted."""
+    """Count an error; return the code and text that answer a topic or resource."""
     text = str(error).encode()
     if isinstance(error, AdminRefused):
         context.count_error(error.code)
@@ -126,7 +126,7 @@ def refusal(context: Context, error: BrokerError | AdminRefused) -> tuple[Code, 
 
 
 def topic_named(context: Context, name: bytes | None) -> TopicName:
-    """The topic of that name, whose action is checked. Raises InvalidName, NotAuthorized."""
+    """A topic's name, after an access check. Raises InvalidName, NotAuthorized."""
     try:
         topic_name = context.names.topic_name(name)
     except IllegalName as error:

@@ -14,7 +14,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make. With assignments, `partitions` is -1 and they are counted."""
+    """A topic to create. With assignments, `partitions` is -1 and the assignments are counted."""
 
     name: bytes | None
     partitions: int
@@ -25,7 +25,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest:
-    """Asks for topics to be made (key 19)."""
+    """Asks for topics to be created (key 19)."""
 
     topics: Sequence[NewTopic]
     validate_only: bool = False
@@ -33,7 +33,7 @@ class CreateTopicsRequest:
 
 @dataclass(slots=True)
 class TopicDone:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: bytes | None
     error: int
@@ -71,7 +71,7 @@ class GrowingTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitionsRequest:
-    """Asks for topics to grow (key 37)."""
+    """Asks for partitions to be added to topics (key 37)."""
 
     topics: Sequence[GrowingTopic]
     validate_only: bool = False
@@ -86,7 +86,7 @@ class CreatePartitionsReply:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Something whose settings are asked for; None asks for all of them."""
+    """A resource whose settings are asked for; `keys` None asks for all of them."""
 
     kind: int
     name: bytes | None
@@ -139,7 +139,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class AlteredResource:
-    """Something whose settings are to be changed."""
+    """A resource whose settings are to be changed."""
 
     kind: int
     name: bytes | None
@@ -148,7 +148,7 @@ class AlteredResource:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsRequest:
-    """Gives resources these settings and no others (key 33)."""
+    """Sets these settings of resources and resets all others (key 33)."""
 
     resources: Sequence[AlteredResource]
     validate_only: bool = False
@@ -164,7 +164,7 @@ class IncrementalAlterConfigsRequest:
 
 @dataclass(slots=True)
 class ResourceDone:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error: int
     message: bytes | None
@@ -195,7 +195,7 @@ class DeleteRecordsRequest:
 
 @dataclass(slots=True)
 class DeletedRecords:
-    """Where a partition begins now, -1 with an error."""
+    """The new log start offset of a partition; -1 with an error."""
 
     log_start_offset: int
     error: int
@@ -218,7 +218,7 @@ class LogDirsTopic:
 
 @dataclass(frozen=True, slots=True)
 class DescribeLogDirsRequest:
-    """Asks for sizes on the disk (key 35); None asks for those of all topics."""
+    """Asks for sizes on disk (key 35); `topics` None asks for all topics."""
 
     topics: Sequence[LogDirsTopic] | None
 

@@ -10,7 +10,7 @@ from protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
     """Answer any version: one that is not served gets error 35 and the list in the layout of
-    version 0, from which every client takes what it goes on with.
+    version 0, from which every client can choose.
     """
     served = is_served(API_VERSIONS_KEY, request.version)
     return Answer(ApiVersionsReply(Code.NONE if served else Code.UNSUPPORTED_VERSION, ranges()))

@@ -1,7 +1,7 @@
 """OffsetCommit and OffsetFetch: a group's positions, in the one store that all listeners share.
 
 A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and 0.8.2) and version
-1 (the offsets topic in 0.8.2) differ in what they answer, not in where it is kept.
+1 (the offsets topic in 0.8.2) give different answers, but use the same store.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from storage.metadata.names import parse_topic
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
 
-# Written at once: about two milliseconds. Then other connections have their turn.
+# Commits written in one go, about two milliseconds. Then other connections have their turn.
 PIECE_COMMITS = 256
-MEMBERS_VERSION = 2  # from here on a generation is that of a member; 0.8 ignores it
+MEMBERS_VERSION = 2  # from here on a member's generation is checked; 0.8 ignores it
 
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
 
 
 @dataclass(slots=True, frozen=True)
 class Elsewhere:
-    """A commit that the owner of its topic makes."""
+    """A commit to pass on to the node that owns its topic."""
 
     node: int
     commit: Commit
 
 
 def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answer]:
-    """Keep each position as given, also beyond the log; the consumer's generation is ignored.
+    """Store each position as given, even beyond the log end.
 
-    Many are written at once, and each is answered for itself.
+    Many are written at once; each partition gets its own code.
     """
     answers: dict[bytes | None, dict[int, int]] = {name: {} for name in request.topics}
     wanted = (
@@ -76,7 +76,7 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
 async def _commit_elsewhere(
     context: Context, request: OffsetCommitRequest, codes: list[int | Elsewhere]
 ) -> None:
-    """Have other brokers make the commits that are theirs, and put the codes in their places."""
+    """Pass commits on to the brokers that own their topics, and fill in the codes."""
     numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
     theirs = [one for one in codes if isinstance(one, Elsewhere)]
     wanted = [(one.node, one.commit) for one in theirs]
@@ -88,8 +88,8 @@ async def _commit_elsewhere(
 def _commit(
     context: Context, request: OffsetCommitRequest, piece: list[Wanted]
 ) -> tuple[list[int | Elsewhere], int]:
-    """The code for each partition, or that another broker has it, and the ticket that the answer
-    waits for.
+    """Commit a piece. Returns a code for each partition, or which broker owns it, and the ticket
+    that the answer waits for.
     """
     if request.group is None:
         return [Code.UNKNOWN] * len(piece), 0
@@ -114,7 +114,7 @@ def _add(
     index: int,
     target: CommitTarget,
 ) -> Code | Elsewhere | None:
-    """Have the commit made with the others; the code for one that is not made."""
+    """Add a commit to the others; returns a code or another owner if it was not added."""
     if name is None:
         return Code.UNKNOWN
     if _characters(target.metadata) > context.options.offset_metadata_chars_max:
@@ -136,15 +136,15 @@ def _add(
 def _code(context: Context, version: int, error: BrokerError) -> Code:
     """The code of a commit that was not made."""
     if isinstance(error, PartitionNotFound) and version < 2:
-        return Code.NONE  # 0.8.2 takes it without a look, and version 1 never gives it back.
+        return Code.NONE  # 0.8.2 accepts it unchecked, and version 1 never returns it.
     if isinstance(error, TopicNotFound) and version == 1:
         return Code.NONE
     return _retried(context, error)
 
 
 def _retried(context: Context, error: BrokerError) -> Code:
-    """As `Context.refused`; where the owner is not known now, clients are to ask again: of a
-    coordinator they do not expect the code of a wrong leader.
+    """As `Context.refused`, but if the owner is unknown now clients shall retry: they do not expect
+    a wrong-leader code from a coordinator.
     """
     if isinstance(error, OwnedElsewhere):
         context.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
@@ -153,7 +153,7 @@ def _retried(context: Context, error: BrokerError) -> Code:
 
 
 def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
-    """What Kafka reads back. Times of any value are taken, those beyond our range as its end."""
+    """What Kafka clients read back. Any time is accepted; one out of range is clamped."""
     if target.time_ms is None:
         time_us = context.broker.now_us()
     else:
@@ -162,14 +162,14 @@ def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
 
 
 def _characters(text: bytes | None) -> int:
-    """Length as Java counts it, in UTF-16 units; what is no UTF-8 counts as replaced."""
+    """Length as Java counts it, in UTF-16 units, after replacing what is not valid UTF-8."""
     if text is None or text.isascii():
         return len(text or b"")
     return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
 def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
-    """The group's position: Kafka's own number until another protocol moves the cursor."""
+    """Answer a group's positions: each as committed until another protocol moves the cursor."""
     wanted = request.topics
     if wanted is None:
         try:
@@ -199,7 +199,7 @@ async def _fetch_elsewhere(
     theirs: list[tuple[bytes | None, int, int, str]],
     topics: dict[bytes | None, dict[int, CommittedOffset]],
 ) -> None:
-    """Ask the owners of topics, and put what they tell into the answer."""
+    """Ask the topics' owners, and put what they answer into `topics`."""
     wanted = [(node, (full, index)) for _, index, node, full in theirs]
     found = await fetch_elsewhere(context, request.group or b"", wanted)
     for name, index, _, full in theirs:

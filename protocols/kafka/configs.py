@@ -86,7 +86,7 @@ async def alter_configs(context: Context, request: AlterConfigsRequest) -> Answe
 async def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> Answer:
-    """Change those settings that are named."""
+    """Change only the settings that are named."""
     done, ticket = await _alter_all(context, request.resources, request.validate_only, _changed)
     return Answer(IncrementalAlterConfigsReply(done), ticket)
 
@@ -97,7 +97,7 @@ async def _alter_all(
     validate_only: bool,
     read: Callable[[Sequence[ConfigChange], str], Changes],
 ) -> tuple[list[ResourceDone], int]:
-    """What became of each, and the ticket that the answer waits for."""
+    """Alter each resource; returns the results and the ticket that the answer waits for."""
     done, ticket = [], 0
     for one in resources:
         try:
@@ -141,7 +141,7 @@ def _replaced(changes: Sequence[ConfigChange], _: str) -> Changes:
 
 
 def _changed(changes: Sequence[ConfigChange], policy: str) -> Changes:
-    """`policy` is the cleanup policy now, the only list. Raises AdminRefused."""
+    """`policy` is the current cleanup policy, the only list setting. Raises AdminRefused."""
     changed: Changes = {}
     for one in changes:
         if one.operation == SET:

@@ -1,8 +1,8 @@
 """What members of consumer groups tell each other through the broker: the topics that each wants,
 and the partitions that each was assigned.
 
-Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment; only version 0 of each, which
-all later ones begin with. Knows no group.
+Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment; only version 0 of each, with
+which all later ones begin. Knows no group.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from protocols.reader import BigEndianReader
 
 PROTOCOL_TYPE = b"consumer"
 VERSION = 0
-# Of one member, by name; among more than these a topic is looked for by its bytes, so that a
-# thousand members that name 300,000 each are not walked through in one turn.
+# Up to so many topics of one member are compared by name. Among more, a topic is searched for as
+# bytes, so that a thousand members that name 300,000 each are not walked in one turn.
 TOPICS_WALKED_MAX = 100
 _HEAD = struct.Struct(">hi")  # version, topics
 _NO_DATA = struct.pack(">i", -1)
 
 
 def wants(metadata: bytes, topic: bytes) -> bool:
-    """Whether a member subscribes to a topic; not where it says something else."""
+    """Whether a member subscribes to a topic; False for metadata in another format."""
     try:
         return _behind(metadata, topic, lambda reader: None) is not None
     except ProtocolError:
@@ -31,8 +31,8 @@ def wants(metadata: bytes, topic: bytes) -> bool:
 
 
 def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | None:
-    """The partitions of a topic that a member was given, the first ones of too many; None where it
-    was given none of that topic, or something else is said.
+    """The partitions of a topic that a member was assigned, the first `most` of them; None if it
+    was assigned none of that topic, or the assignment is in another format.
     """
     try:
         reader = _behind(assignment, topic, _partitions)
@@ -47,9 +47,9 @@ def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | 
 def _behind(
     data: bytes, topic: bytes, pass_over: Callable[[BigEndianReader], object]
 ) -> BigEndianReader | None:
-    """A reader behind the name of a topic; None where it is not named. Raises ProtocolError."""
+    """A reader placed after a topic's name; None if it is not named. Raises ProtocolError."""
     named = _text(topic)
-    if named not in data:  # Quick, and most topics of a group are not those of a member.
+    if named not in data:  # Quick, and a member has few of its group's topics.
         return None
     reader = BigEndianReader(memoryview(data))
     _, count = reader.unpack(_HEAD)
@@ -70,13 +70,13 @@ def _name(reader: BigEndianReader) -> bytes:
 
 
 def subscription_of(topics: Iterable[bytes]) -> bytes:
-    """The reverse of `wanted_topics`."""
+    """Encode a subscription, as `wants` reads it."""
     names = list(topics)
     return _HEAD.pack(VERSION, len(names)) + b"".join(map(_text, names)) + _NO_DATA
 
 
 def assignment_of(partitions: Mapping[bytes, Sequence[int]]) -> bytes:
-    """The reverse of `assigned_partitions`."""
+    """Encode an assignment, as `given_partitions` reads it."""
     parts = [_HEAD.pack(VERSION, len(partitions))]
     for name, numbers in partitions.items():
         parts.append(_text(name) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from protocols.kafka.presence import Presence
     from storage.metadata.names import TopicName
 
-# Partitions of which a connection keeps how far a fetch came that found nothing for Kafka.
+# Partitions for which a connection remembers how far a fetch got that found nothing for Kafka.
 WALKED_MAX = 1000
 
 
@@ -35,7 +35,7 @@ class Answer:
     reply: Reply
     ticket: int = 0
     is_large: bool = False  # It names so many topics and partitions that a thread encodes it.
-    ends: str = ""  # Why the connection ends behind it.
+    ends: str = ""  # Why the connection ends after this answer.
 
 
 @dataclass(slots=True)
@@ -46,16 +46,16 @@ class Context:
     connection: Connection
     options: KafkaOptions
     names: NameSpace
-    address: BrokerAddress  # where clients are told that this broker is
+    address: BrokerAddress  # of this broker, as clients are told it
     groups: GroupTable
-    presence: Presence  # to groups whose members speak over this connection
+    presence: Presence  # of the group members that use this connection
     login: Login
     action: Action = Action.DESCRIBE  # of the request that is being served
     version: int = 0  # of the request that is being served
-    client_id: bytes | None = None  # as the request that is being served has it
+    client_id: bytes | None = None  # of the request that is being served
     written_ticket: int = 0  # once this is durable, so is all that the connection has appended
     fetch_turn: int = 0  # which partition of a fetch is read first
-    # partition id -> (offset asked for, offset from where there was something left to look at)
+    # partition id -> (offset asked for, offset where the next fetch goes on)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -64,17 +64,15 @@ class Context:
         return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
 
     def note_walked(self, partition: Partition, asked: int, reached: int) -> None:
-        """Have the next fetch that asks for the same offset go on where there is something left to
-        look at.
-        """
+        """Let the next fetch that asks for the same offset go on at `reached`."""
         walked = self.walked
         walked.pop(partition.partition_id, None)
         if len(walked) >= WALKED_MAX:
-            del walked[next(iter(walked))]  # The one of the longest ago.
+            del walked[next(iter(walked))]  # The oldest one.
         walked[partition.partition_id] = (asked, reached)
 
     def topic(self, name: bytes | None) -> Topic:
-        """The topic that a request names, whose action is checked.
+        """The topic that a request names, after checking the request's action on it.
 
         Raises NotAuthorized, TopicNotFound.
         """
@@ -94,8 +92,8 @@ class Context:
         return self.topic(name).partition(index)
 
     def address_of(self, owner: Owner | None) -> BrokerAddress | None:
-        """Where clients of this listener find the owner of something; None: nobody owns it now, or
-        nobody knows where that is.
+        """Where clients of this listener reach an owner (None: this broker). Returns None if there
+        is no owner now, or its address is unknown.
         """
         if owner is None:
             return self.address
@@ -106,7 +104,7 @@ class Context:
         return BrokerAddress(owner.node_id, host.encode(), port)
 
     def coordinates(self, group: bytes) -> bool:
-        """Whether the members of a group are kept here."""
+        """Whether this broker coordinates a group."""
         return self.broker.placement.owner_of_name(group) is None
 
     def may_see(self, topic: Topic) -> bool:
@@ -115,8 +113,8 @@ class Context:
         return self.broker.access.allows(principal, Action.DESCRIBE, topic.resource)
 
     def check_group(self, group: bytes, topic: TopicName | None = None) -> None:
-        """Raises GroupNotAuthorized where the client may not do that to the group."""
-        if self.broker.access.allows_all:  # Asked for each partition of a commit.
+        """Check the request's action on a group. Raises GroupNotAuthorized."""
+        if self.broker.access.allows_all:  # Called for each partition of a commit.
             return
         try:
             self.connection.check(self.action, Resource.of_group(group, topic))
@@ -124,7 +122,7 @@ class Context:
             raise GroupNotAuthorized(str(error)) from error
 
     def refused(self, error: BrokerError) -> Code:
-        """The code to answer with; counted."""
+        """Count an error, and return the code to answer with."""
         code = wire_code(error)
         self.count_error(code)
         return code
@@ -135,17 +133,17 @@ class Context:
 
     @property
     def has_own_writes(self) -> bool:
-        """Whether something that this connection has sent before cannot be read yet."""
+        """Whether earlier writes of this connection may not be readable yet."""
         return (
             self.connection.outbox.pending_answers > 0
             or self.written_ticket > self.broker.durability.durable_ticket
         )
 
     async def own_writes(self) -> None:
-        """Wait until what this connection has sent before can be read, acks 0 or not.
+        """Wait until all earlier writes of this connection can be read, acks 0 or not.
 
-        Answers leave in order: a read that was sent behind a produce must see what that appended,
-        and would only wait behind its answer, with all the bytes read in memory.
+        Answers leave in order: a read sent after a produce must see its records. Done sooner, the
+        read would only wait behind the produce's answer, with all the bytes it read in memory.
         """
         if self.has_own_writes:
             await self.broker.durability.settled()

@@ -1,9 +1,9 @@
-"""Bytes of a request to its type, by hand for what 0.8 clients send: the hot ones of every version
-that is served are these, and the tables of `tables.py` have the later ones.
+"""Decodes requests by hand: the versions that 0.8 clients send, and every version of Produce. The
+tables of `tables.py` decode the others.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker. Knows no connection
 and no broker. Everything that cannot be parsed raises ProtocolError, which ends the connection as
-0.8 does; bytes left over behind a body are ignored (librdkafka 0.11 sends such).
+0.8 does; bytes left over after a body are ignored (librdkafka 0.11 sends some).
 """
 
 import struct
@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 
 class RequestReader(FieldReader):
-    """As the tables read, and what the functions below share."""
+    """The tables' reader, and what the functions below share."""
 
     __slots__ = ()
 
     def by_partition(self, target: Callable[["RequestReader"], tuple[int, T]]) -> ByPartition[T]:
         """An array of topics, each with an array of what `target` reads of a partition.
 
-        What is named twice is there once, the last one (0.8 builds a map).
+        Of a partition that is named twice the last value counts (0.8 builds a map).
         """
         topics: dict[bytes | None, dict[int, T]] = {}
         for _ in range(self.count()):
@@ -59,8 +59,8 @@ class RequestReader(FieldReader):
         return topics
 
     def one_set(self) -> tuple[int, int, bytes, int, memoryview] | None:  # hot: see make bench
-        """What a Produce with one set has from `PRODUCE_HEAD` on: required acks, timeout, topic,
-        partition, the set. None, with nothing read, for any other, and for one that is cut short.
+        """Read a Produce with one set from `PRODUCE_HEAD` on: required acks, timeout, topic,
+        partition, the set. Reads nothing and returns None for any other, and for a truncated one.
         """
         view, pos, end = self._view, self._pos, self._end
         if end - pos < ONE_TOPIC.size + ONE_SET.size:
@@ -109,7 +109,7 @@ def decode_offsets(reader: RequestReader) -> OffsetsRequest:
 
 
 def decode_metadata(reader: RequestReader) -> MetadataRequest:
-    """Metadata v0. The only array whose count must not be negative."""
+    """Metadata v0. Only here must an array's count not be negative."""
     count = reader.i32()
     if count < 0:
         raise ProtocolError(f"metadata of {count} topics")

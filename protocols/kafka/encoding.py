@@ -1,5 +1,5 @@
-"""A reply to its bytes: by hand for the versions that 0.8 clients send and for every Produce, by a
-table for later ones. Knows no connection and no broker.
+"""Encodes replies: by hand for the versions that 0.8 clients send and for every Produce, by a
+table for the others. Knows no connection and no broker.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker. All answers of the
 served versions begin with the size and the correlation id.
@@ -40,9 +40,9 @@ POSITION = struct.Struct(">iq")  # partition, offset; then metadata and error
 
 
 def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
-    """The whole frame, in parts. Message sets are not copied: they must stay as they are.
+    """The whole frame, in parts. Message sets are not copied: they must not change.
 
-    `version` counts for Produce alone: what else is encoded by hand differs in none of its own.
+    Only Produce needs `version`: any other reply is the same in all versions encoded by hand.
     """
     parts: Sequence[Part]
     if type(reply) is ProduceReply:
@@ -57,7 +57,7 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
 
 
 def encode_with(table: Table, correlation_id: int, reply: Reply, version: int) -> list[Part]:
-    """The same by a table, for what is not encoded by hand."""
+    """Encode a reply by its table, where it is not encoded by hand."""
     out = Writer()
     table.write(out, reply, version)
     parts = out.parts()

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch: where the records of a leader's time end. One broker has led all the time,
-which is epoch 0: the one that stands in record batches.
+"""OffsetForLeaderEpoch: where the records of a leader epoch end. There is only epoch 0, the one
+that is stamped into every record batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNKNOWN: Final = -1  # as an offset
 
 
 async def offsets_for_epochs(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
-    """The end of the log for every epoch that has been."""
+    """Answer the high watermark for epoch 0 and any later one."""
     await context.own_writes()
     topics = [
         EpochEndsOf(name, [_end(context, name, index, one.epoch) for index, one in targets.items()])

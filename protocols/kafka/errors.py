@@ -1,8 +1,8 @@
 """Broker errors to Kafka error codes: one table. Knows no request.
 
-Codes -1 to 20 are those of 0.8.2. A later one stands only where 0.8 has none that says it: its
-clients read an unknown code as -1, newer clients speaking 0.8 know it (Kafka protocol guide,
-"Error codes").
+Codes -1 to 20 are those of 0.8.2. A later one is used only where 0.8 has no equivalent: 0.8 clients
+read an unknown code as -1, newer clients that speak 0.8 know it (Kafka protocol guide, "Error
+codes").
 """
 
 import enum
@@ -58,7 +58,7 @@ class Code(enum.IntEnum):
 
 
 class GroupNotAuthorized(errors.NotAuthorized):
-    """The client may not do this to a group, which has a code of its own."""
+    """The client may not do this to a group; Kafka has a separate code for that."""
 
 
 WIRE_CODES: dict[type[errors.BrokerError], Code] = {
@@ -75,7 +75,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
     errors.RecordTooLarge: Code.MESSAGE_SIZE_TOO_LARGE,
     errors.CorruptBatch: Code.INVALID_MESSAGE,
-    # 0.8's own answer to what it cannot unpack; clients raise it instead of trying again for ever.
+    # 0.8's own answer to what it cannot unpack; clients raise it instead of retrying for ever.
     errors.UnreadableRecord: Code.UNKNOWN,
     errors.DamagedLog: Code.INVALID_MESSAGE,
     errors.SubscriptionBusy: Code.UNKNOWN,
@@ -95,11 +95,11 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     # Retriable for clients that know it: producing goes on once there is space again.
     errors.StorageFull: Code.STORAGE_ERROR,
     errors.StorageFailed: Code.STORAGE_ERROR,
-    # Retriable for every client: it asks for metadata anew and tries elsewhere, or later.
+    # Retriable for every client: it asks for metadata again and retries elsewhere, or later.
     errors.ShuttingDown: Code.NOT_LEADER_FOR_PARTITION,
 }
 
 
 def wire_code(error: errors.BrokerError) -> Code:
-    """The code of an error; that of its nearest base where a plug-in brings a class of its own."""
+    """The code of an error, or of its nearest base for a class that a plug-in defines."""
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

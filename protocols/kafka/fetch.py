@@ -1,7 +1,7 @@
 """Fetch: reads many partitions at once and waits until enough is there. Knows no bytes.
 
 A waiting fetch sits in its handler, so everything behind it on its connection waits too, as in 0.8.
-It is woken by records of any protocol; what was read before it waited is kept, not read again.
+Records of any protocol wake it. What it has read into memory before is kept, not read again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from broker.reading.result import ReadResult
     from broker.topics.partition import Partition
 
-# Bytes read of a partition before others get their turn: a quarter of a millisecond.
+# Bytes read before others get their turn: a quarter of a millisecond.
 BYTES_PER_TURN = 1024 * 1024
 # The fixed cost of a read, as bytes that take the same time.
 READ_COST_BYTES = 64 * 1024
-# For an answer of so many bytes large sets go from the file to the socket. A smaller one is copied
-# within the processor's own memory, and costs no more.
+# In an answer of this size or more, large sets go straight from the file to the socket. A smaller
+# one is copied within the processor's cache, which costs no more.
 FETCH_IN_PLACE_BYTES_MIN = 256 * 1024
-# Partitions that are looked at between two turns of others: a millisecond, or two.
+# Partitions handled before others get their turn: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
-# More parts of fewer bytes each are made one.
+# More parts than this, of fewer bytes each on average, are joined into one.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
 BATCHES_VERSION = 4  # From here on clients read record batches, format 2, and get whole ones.
 WHOLE_VERSION = 3  # From here on the first message of an answer is whole, and order matters.
@@ -58,11 +58,11 @@ class Reading:
     size: int = 0
     records: int = 0
     full: bool = False  # nothing more can be added
-    beyond: int = 0  # bytes that are there besides, and cannot be added
+    beyond: int = 0  # further bytes in the log that this answer cannot hold
 
 
 def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
-    """Answer once `bytes_min` are there, or an error is, at the latest after `wait_ms_max`.
+    """Answer once there are `bytes_min` or an error, at the latest after `wait_ms_max`.
 
     Every replica id reads as a consumer: there are no followers.
     """
@@ -120,8 +120,8 @@ class _Fetching:
         *,
         is_refused: bool,
     ) -> None:
-        """`held` is what the answer holds of the budget for output, `is_refused` whether there is
-        a partition that cannot be read at all.
+        """`held` is the answer's share of the output budget. `is_refused` says that some partition
+        cannot be read at all.
         """
         version = context.version
         self._context = context
@@ -133,9 +133,9 @@ class _Fetching:
         self._gives_whole = version >= WHOLE_VERSION
         self._cuts = version < BATCHES_VERSION
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
-        self._may_wait = False  # It holds no file from then on.
-        self._in_place = False  # Whether large sets are not read, in the turn that is under way.
-        self._room = 0  # for the answer, of the turn that is under way
+        self._may_wait = False  # Once it may wait, it holds no file.
+        self._in_place = False  # Whether `read_all` leaves large sets in their files.
+        self._room = 0  # bytes that `read_all` may still add to the answer
 
     @property
     def _is_alone(self) -> bool:
@@ -143,7 +143,7 @@ class _Fetching:
         return not any(reading.size for reading in self._readings)
 
     def is_enough(self) -> bool:
-        """Whether to answer now: for an error, for enough bytes, or where nothing is asked for."""
+        """Whether to answer now: on an error, with enough bytes, or if nothing is asked for."""
         if self._is_refused:
             return True
         size = 0
@@ -154,7 +154,7 @@ class _Fetching:
         return size >= self._bytes_min or not self._readings
 
     async def wait(self, seconds: float) -> None:
-        """Read whatever comes until it is enough, the time is up, or large requests need room."""
+        """Read on until it is enough, or the time, a rebalance or a large request ends the wait."""
         context = self._context
         broker = context.broker
         self._may_wait = True
@@ -173,8 +173,8 @@ class _Fetching:
                 await run(self.read_all())
 
     def _forget_files(self) -> bool:
-        """Forget what is to be sent from files, which nobody holds for as long as a client chooses
-        to wait; whether there is any.
+        """Drop parts that are still in files, which must not be held for as long as a client
+        chooses to wait; return whether there were any.
         """
         found = False
         for reading in self._readings:
@@ -185,11 +185,11 @@ class _Fetching:
         return found
 
     def read_all(self) -> Steps[None]:
-        """Add to every partition what is there, within the limit for the whole answer and what
-        memory there is for it.
+        """Read what there is of every partition, within the answer's limit and the memory that is
+        free for it.
 
-        Each time another partition comes first, so that one which fills the answer starves no
-        other; later clients see to that themselves.
+        Each time another partition comes first, so that one that fills the answer does not starve
+        the others; clients of version 3 and later choose the order themselves.
         """
         readings, held = self._readings, self._held
         first = 0
@@ -232,8 +232,8 @@ class _Fetching:
                 reading.code = self._context.refused(error)
 
     def _read(self, reading: Reading, partition: Partition) -> Steps[None]:
-        """Read on to the high watermark or as far as there is room; others get their turn between
-        two reads. Raises BrokerError.
+        """Read on to the high watermark or as far as there is room; others get a turn between two
+        reads. Raises BrokerError.
         """
         if partition.removed:
             raise TopicNotFound(partition.topic.name.full)
@@ -266,18 +266,18 @@ class _Fetching:
             if room <= 0 and reading.size and not self._gives_whole:
                 reading.full = True
                 return
-            # A batch that is no smaller than the last one would be read in vain, but where most of
-            # the room is left.
+            # A batch as large as the last one would be read in vain. Stop, unless more room is
+            # left than was used.
             is_last = result.parts and room < len(result.parts[-1]) and room <= reading.size
             if is_last and not self._cuts:
                 room = 0
 
     def _add(self, reading: Reading, result: ReadResult, room: int) -> None:
-        """Take what was read if it fits, or a part of it where the reader's messages may be cut;
-        what is not taken comes first in one of the next answers.
+        """Take what was read if it fits, or a part of it if the client accepts cut messages. What
+        is not taken comes first in one of the next answers.
 
-        The first of a partition is taken in any case where it is foreign, and where it is alone in
-        the answer of a client that reads batches.
+        What is read first of a partition is always taken if it was converted from another format,
+        or if it is alone in the answer to a client that reads batches.
         """
         limit = room
         if result.size > room:
@@ -296,10 +296,10 @@ class _Fetching:
             reading.records += result.record_count * limit // result.size  # about so many
 
     def _first_limit(self, reading: Reading, stored: Buffer, room: int) -> int:
-        """Bytes to give of the stored set that comes first in its partition and is too large.
+        """Bytes to give of a stored set that comes first in its partition and is too large.
 
-        At least its first message where that is alone in the answer; in versions 0 to 2 only as
-        much of that as its client asks for: a part of a message tells it to ask for more.
+        At least its first message if the answer is empty so far; in versions 0 to 2 no more of it
+        than the client asks for: a cut message tells the client to ask for more.
         """
         message = entry_bytes(stored)
         if message <= room:
@@ -311,14 +311,14 @@ class _Fetching:
 
 
 def _first(result: ReadResult) -> Buffer:
-    """The first part of what is more than was asked for: what is in a file is never more."""
+    """The first part of a result larger than asked for. Such a part is never in a file."""
     part = result.parts[0]
     assert not isinstance(part, StoredPart)
     return part
 
 
 def _joined(result: ReadResult) -> list[Part]:
-    """What was read; many small parts as one: each is an object several times as large."""
+    """The parts read; many small ones are joined, as each is an object several times as large."""
     parts = result.parts
     is_small = len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES
     if is_small and all_in_memory(parts):
@@ -335,7 +335,7 @@ def _wanted(reading: Reading) -> int:
 
 
 def _close(reading: Reading, partition: Partition) -> None:
-    """Nothing more is added, though there is more. Raises BrokerError."""
+    """Mark a partition as full though there is more to read. Raises BrokerError."""
     start, end = partition.log_start_offset, partition.high_watermark
     if not start <= reading.offset <= end:
         raise OffsetOutOfRange(reading.offset, start, end)
@@ -343,14 +343,14 @@ def _close(reading: Reading, partition: Partition) -> None:
 
 
 def _count_beyond(reading: Reading, partition: Partition) -> None:
-    """What cannot be added counts for whoever waits for more bytes. Raises BrokerError."""
+    """Count the bytes that cannot be added: they satisfy `bytes_min` too. Raises BrokerError."""
     reading.beyond = partition.bytes_between(reading.offset, partition.high_watermark)
 
 
 def _settle_all(
     context: Context, topics: dict[bytes | None, dict[int, Reading | Fetched]]
 ) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
-    """What was read of each partition, which is over."""
+    """Finish every reading, and return the partitions of the answer."""
     fetched: dict[bytes | None, dict[int, Fetched]] = {}
     number = 0
     for name, partitions in topics.items():
@@ -367,7 +367,7 @@ def _settle_all(
 
 
 def _settle(context: Context, reading: Reading) -> None:
-    """Count what is handed out, and keep how far a fruitless walk came for the next fetch."""
+    """Count the records handed out; remember for the next fetch how far an empty read got."""
     if reading.size:
         name = reading.partition.figures_name
         context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)

@@ -20,15 +20,15 @@ Value = Any  # What a field holds: its table knows.
 
 LATEST = 1 << 15  # "and every later version"
 
-# A request names at most so many topics, partitions and other things: five times what one broker is
-# meant to hold. Without it a frame full of empty names would become gigabytes of objects.
+# The most topics, partitions and other entries in a request: five times what one broker is meant to
+# hold. Without a limit a frame full of empty names would become gigabytes of objects.
 ENTRIES_MAX = 50_000
-# With more than these a request is decoded, and answered, in a thread: it takes ten milliseconds.
+# A request with more is decoded, and its answer encoded, in a thread: it takes ten milliseconds.
 ENTRIES_INLINE_MAX = 5000
 # A request with more is large: what all such requests name is counted (`large_requests.py`).
 ENTRIES_FEW_MAX = 100
 
-# A shorter piece of a message set is copied into the bytes around it: cheaper than its own part.
+# A shorter piece of a message set is copied into the bytes around it: cheaper than a separate part.
 PIECE_BYTES_MIN = 4096
 
 INT16 = struct.Struct(">h")
@@ -47,7 +47,7 @@ class FieldReader(BigEndianReader):
     def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
         """Begin to read a request at byte `pos` of its frame.
 
-        With more than `inline_max` topics and partitions ManyEntries is raised.
+        Reading more than `inline_max` topics and partitions raises ManyEntries.
         """
         self._view = view
         self._pos = pos
@@ -102,7 +102,7 @@ class Writer:
         self.small = bytearray()
 
     def piece(self, data: Part) -> None:
-        """Bytes that are not copied if there are many: they must stay as they are."""
+        """Append bytes. A large piece is not copied: it must not change."""
         if len(data) < PIECE_BYTES_MIN and not isinstance(data, StoredPart):
             self.small += data
             return
@@ -117,13 +117,13 @@ class Writer:
 
 
 class Kind(Protocol):
-    """How one value lies in a frame."""
+    """How one value is laid out in a frame."""
 
     def read(self, reader: FieldReader, version: int) -> Value:
         """The value. Raises ProtocolError."""
 
     def write(self, out: Writer, value: Value, version: int) -> None:
-        """Put the value behind what is there."""
+        """Append the value to `out`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ class Array:
 class ByPartition:
     """An array of topics, each with an array of partitions, as a dict of dicts.
 
-    What is named twice is there once, the last one (0.8 builds a map), and a topic without
-    partitions is not there. `of` is what follows a partition's number.
+    Of a partition that is named twice the last value counts (0.8 builds a map), and a topic without
+    partitions is left out. `of` is what follows a partition's number.
     """
 
     of: Kind
@@ -263,7 +263,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a table. Without a name it is passed over, or written as `value`."""
+    """One field of a table. Without a name it is skipped when read, and written as `value`."""
 
     name: str
     kind: Kind
@@ -311,7 +311,7 @@ def table(holds: Callable[..., Any], *fields: Field) -> Table:
 
 
 def ignored(kind: Kind, since: int = 0, until: int = LATEST, *, value: Value = 0) -> Field:
-    """A field that is not looked at, and always written as `value`."""
+    """A field that is skipped when read, and always written as `value`."""
     return Field("", kind, since, until, value)
 
 
@@ -331,7 +331,7 @@ class _Step(Protocol):
         """Add what was read to the values."""
 
     def write(self, out: Writer, value: Value, version: int) -> None:
-        """Write the attributes of `value` that this is about."""
+        """Write this step's attributes of `value`."""
 
 
 class _FixedRun:

@@ -1,10 +1,10 @@
-"""DescribeGroups, ListGroups, DeleteGroups: what tools see of groups, and how they end them.
+"""DescribeGroups, ListGroups, DeleteGroups: how tools see groups, and delete them.
 
 Consumers of other protocols under the group's name are described as members, too.
 
-A group is there if it has members, or a subscription of its name has a position on some topic,
-whoever made that. Over several brokers its coordinator looks for those at all of them, and each
-lists what it has itself: tools ask every broker.
+A group exists if it has members, or if some topic has a subscription of its name, whichever
+protocol made that. In a cluster its coordinator asks all brokers for those. A list shows only the
+broker's own groups, because tools ask every broker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microse
 
 
 async def describe_groups(context: Context, request: DescribeGroupsRequest) -> Answer:
-    """State and members; a group that is not there is "Dead", which is no error."""
+    """State and members; a group that does not exist is "Dead", which is not an error."""
     groups = [await _described(context, name) for name in dict.fromkeys(request.groups)]
     return Answer(DescribeGroupsReply(groups))
 
@@ -79,8 +79,8 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
 
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
-    """Every group that the client may see: of topics that it may see. Of which topics members are
-    that have stored nothing yet only they know: such a group is for those who may see all topics.
+    """List the groups of topics that the client may see. The topics of a group that has stored
+    nothing yet are unknown: it is shown only to a client that may see all topics.
     """
     found: dict[bytes, bytes] = {}
     subscriptions = context.broker.subscriptions
@@ -105,7 +105,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
 
 
 async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Answer:
-    """End groups without members, with their positions on every topic."""
+    """Delete groups without members, and their positions on every topic."""
     answers, ticket = [], 0
     for name in dict.fromkeys(request.groups):
         code, needed = await _delete(context, name or b"")
@@ -132,7 +132,7 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
         topics = await _topics_of(context, name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
-    except OwnedElsewhere as error:  # Also where a topic has just moved: tools ask again.
+    except OwnedElsewhere as error:  # Also if a topic has just moved: tools retry.
         context.refused(error)
         return Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, ticket
     except BrokerError as error:
@@ -146,8 +146,8 @@ def _topics(context: Context) -> list[Topic]:
 
 
 async def _topics_of(context: Context, name: bytes) -> list[Topic]:
-    """The topics of this broker where a subscription has that name, and the client may do to it
-    what it asks for: a group's name says nothing of the topics.
+    """The topics of this broker with a subscription of that name on which the client may act: the
+    check of the group's name covers no topic.
     """
     broker, principal = context.broker, context.connection.principal
     return [

@@ -14,7 +14,7 @@ class GroupProtocol:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroupRequest:
-    """Asks to be a member (key 11). Version 0 has no rebalance timeout of its own."""
+    """Asks to join a group (key 11). Version 0 has no rebalance timeout of its own."""
 
     group: bytes | None
     session_timeout_ms: int
@@ -48,7 +48,7 @@ class JoinGroupReply:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What the leader gives one member."""
+    """What the leader assigns to one member."""
 
     member_id: bytes | None
     assignment: bytes | None
@@ -56,7 +56,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupRequest:
-    """Asks for one's assignment (key 14); the leader brings everybody's."""
+    """Asks for the member's assignment (key 14); the leader sends those of all members."""
 
     group: bytes | None
     generation: int
@@ -92,7 +92,7 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A member that goes, by its id or its instance."""
+    """A member that leaves, by its id or its instance."""
 
     member_id: bytes | None
     instance_id: bytes | None = None
@@ -109,7 +109,7 @@ class LeaveGroupRequest:
 
 @dataclass(slots=True)
 class Left:
-    """What became of one of them."""
+    """The result for one member that leaves."""
 
     member_id: bytes | None
     instance_id: bytes | None = None
@@ -169,7 +169,7 @@ class ListGroupsRequest:
 
 @dataclass(slots=True)
 class ListedGroup:
-    """One of them; the type is empty for one that has positions alone."""
+    """One group; the type is empty if it has only positions."""
 
     group: bytes
     protocol_type: bytes
@@ -185,14 +185,14 @@ class ListGroupsReply:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupsRequest:
-    """Asks to end groups with their positions (key 42)."""
+    """Asks for groups and their positions to be deleted (key 42)."""
 
     groups: Sequence[bytes | None]
 
 
 @dataclass(slots=True)
 class DeletedGroup:
-    """What became of one of them."""
+    """The result for one group."""
 
     group: bytes | None
     error: int

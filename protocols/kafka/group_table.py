@@ -1,4 +1,6 @@
-"""The groups of one broker that have members, and who waits for one to change. Knows no request."""
+"""The groups of one broker that have members, and the tasks that wait for a group to change. Knows
+no request.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 # Groups that have or had members lately; one takes some kilobytes.
 GROUPS_MAX = 10_000
-# What the clients of all groups have it keep: names, what members say and are given. A member says
-# some hundred bytes.
+# Names, members' metadata and assignments, of all groups. A member's metadata is some hundred
+# bytes.
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -30,7 +32,7 @@ class GroupTable:
     """Every group of one listener's namespace that has members. One per broker and namespace."""
 
     def __init__(self, initial_delay_s: float = 0.0) -> None:
-        """None yet; each waits so long for more members when its first one comes."""
+        """Start empty. A group waits `initial_delay_s` for more members after its first one."""
         self._initial_delay_s = initial_delay_s
         self._groups: dict[bytes, Group] = {}
         self._sizes: dict[bytes, int] = {}
@@ -39,14 +41,14 @@ class GroupTable:
         self.polls = LongPolls()
 
     def find(self, name: bytes) -> Group | None:
-        """The group, if it has members; dead ones are gone from it."""
+        """The group, after removing its dead members; None if it is not in the table."""
         group = self._groups.get(name)
         if group is not None:
             self.changing(group, group.advance)
         return self._groups.get(name)
 
     def get(self, name: bytes) -> Group:
-        """The group, made if need be. Raises Refused."""
+        """The group, created if needed. Raises Refused."""
         group = self.find(name)
         if group is None:
             if len(self._groups) >= GROUPS_MAX:
@@ -63,41 +65,41 @@ class GroupTable:
         return list(self._groups)
 
     def forget(self, name: bytes) -> None:
-        """The group was deleted."""
+        """Remove a group that was deleted."""
         if self._groups.pop(name, None) is not None:
             self._size -= self._sizes.pop(name, 0)
 
     def check_room(self, size: int) -> None:
-        """Whether so many bytes more can be kept for a client. Raises Refused."""
+        """Check that `size` more bytes can be kept for a client. Raises Refused."""
         if self._size + size > KEPT_BYTES_MAX:
             self._drop_empty()
         if self._size + size > KEPT_BYTES_MAX:
             raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
 
     def weigh(self, group: Group) -> None:
-        """Count what a group keeps now."""
+        """Update the count of the bytes that a group keeps."""
         if self._groups.get(group.name) is group:
             size = group.size
             self._size += size - self._sizes.get(group.name, 0)
             self._sizes[group.name] = size
 
     def changing(self, group: Group, change: Callable[[float], object]) -> None:
-        """Change a group now, and wake who waits for that."""
+        """Change a group at the current time, and wake the tasks that wait for that."""
         before = group.changes
         change(trio.current_time())
         if group.changes != before:
             self.wake(group)
 
     def wake(self, group: Group) -> None:
-        """Let who waits look at the group again, which has changed."""
+        """Wake the tasks that wait for a group: it has changed."""
         self.weigh(group)
         lot = self._waiting.get(group.name)
         if lot is not None:
             lot.unpark_all()
 
     async def wait(self, group: Group, seconds: float = math.inf) -> None:
-        """Return when the group has changed or has something to do by its own time; at the latest
-        after so many seconds.
+        """Return when the group has changed or its next deadline is due, at the latest after
+        `seconds`.
         """
         lot = self._waiting.setdefault(group.name, trio.lowlevel.ParkingLot())
         try:
@@ -110,8 +112,8 @@ class GroupTable:
         self.changing(group, group.advance)
 
     async def watch(self, group: Group) -> None:
-        """Find members that have died when their time is up, while there are any. The caller has
-        set `watched`.
+        """Remove dead members when their time is up, for as long as the group has any members. The
+        caller has set `watched`.
         """
         try:
             while group.members and self._groups.get(group.name) is group:
@@ -120,7 +122,7 @@ class GroupTable:
             group.watched = False
 
     def call_at(self, group: Group, at: float) -> None:
-        """Have its members be heard of then: whoever is first finds the dead."""
+        """Make the members speak at that time: the first one that does finds the dead."""
         for member in group.members.values():
             self.polls.call(member.client, at)
 

@@ -1,8 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members of groups share out partitions.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the members of a group share its partitions.
 
-Which member has which partition is the leader's doing, in bytes that the broker does not look into.
-A member that waits sits in its handler; what the others do, and its deadline, wake it. Dead members
-are found when their time is up, by a task of some member's connection, one for each group.
+The leader assigns the partitions, in bytes that these handlers pass on unread. A member waits in
+its handler; the others' actions or its deadline wake it. One task for each group removes dead
+members when their time is up; it runs on some member's connection.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from protocols.kafka.group_messages import (
 )
 from protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
 
-# Sessions: Kafka's own range begins at 6 s; shorter ones are taken for quick tests.
+# Sessions: Kafka's own range begins at 6 s; shorter ones are accepted for quick tests.
 SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
 PROMISE_VERSION = 4  # from here on a member is given an id before it joins
-MOVED_LOOK_S = 1.0  # Between two looks whether a group has moved to another broker meanwhile.
+MOVED_LOOK_S = 1.0  # Between two checks whether a group has moved to another broker.
 
 
 async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
@@ -78,8 +78,8 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
 
 
 async def _wait(context: Context, group: Group) -> None:
-    """Return when the group has changed. Raises Refused where another broker coordinates it now:
-    the other members are told so when they speak, and do not come.
+    """Return when the group has changed. Raises Refused if another broker coordinates it now: the
+    other members learn that with their next request, and do not join here.
     """
     is_alone = not context.broker.placement.others()
     await context.groups.wait(group, math.inf if is_alone else MOVED_LOOK_S)
@@ -92,8 +92,8 @@ def _is_in(group: Group, member: Member) -> bool:
 
 
 def _check_in(group: Group, member: Member) -> None:
-    """Whether it is a member still. Raises Refused: a static one whose place another has taken must
-    not come again, or the two would take it from each other for ever.
+    """Check that it is still a member. Raises Refused. A static member that was replaced is fenced:
+    if it rejoined, the two would replace each other for ever.
     """
     if _is_in(group, member):
         return
@@ -104,7 +104,7 @@ def _check_in(group: Group, member: Member) -> None:
 
 
 async def sync_group(context: Context, request: SyncGroupRequest) -> Answer:
-    """Give a member its assignment: the leader's answer is at once, the others wait for it."""
+    """Give a member its assignment: the leader is answered at once, the others wait for it."""
     try:
         return Answer(SyncGroupReply(Code.NONE, await _sync(context, request)))
     except Refused as error:
@@ -134,7 +134,7 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
 
 
 def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
-    """A member is alive; the answer says whether it has to join again."""
+    """Note that a member is alive; the answer says whether it has to rejoin."""
     try:
         group, _ = _member(context, request)
     except Refused as error:
@@ -169,7 +169,7 @@ def _leave(
 
 
 def check_commit(context: Context, group: bytes, generation: int, member_id: bytes | None) -> Code:
-    """Whether a member may commit; what is committed without a generation may always be."""
+    """The code of a member's commit; one without a generation is always allowed."""
     if generation < 0:
         return Code.NONE
     if not context.coordinates(group):
@@ -186,7 +186,7 @@ def check_commit(context: Context, group: bytes, generation: int, member_id: byt
 
 
 def _member(context: Context, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
-    """The member that speaks. Raises Refused."""
+    """The member that sent a request. Raises Refused."""
     group = context.groups.find(_checked_name(context, request.group))
     if group is None:
         raise Refused(Code.UNKNOWN_MEMBER_ID)

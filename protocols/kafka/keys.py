@@ -1,4 +1,5 @@
-"""Whether every record of a produced set has a key, as a compacted topic wants. Knows no request.
+"""Checks that every record of a produced set has a key, as a compacted topic requires. Knows no
+request.
 
 The rule is that of LogValidator.java of apache/kafka (`validateKey`), and of 0.8 as well.
 """
@@ -27,14 +28,14 @@ from storage.errors import BodyError
 if TYPE_CHECKING:
     from storage.codecs.api import Buffer
 
-# With codes from here on a client is told more than that its message is corrupt.
+# From here on there is a code for it; clients of earlier versions hear of a corrupt message.
 INVALID_RECORD_SINCE: Final = 8  # version of Produce
-INLINE_BYTES: Final = 16 * 1024  # Opening a compressed set that is larger has a thread.
+INLINE_BYTES: Final = 16 * 1024  # A larger set is checked in a thread.
 NO_KEY: Final = b"Compacted topic cannot accept message without key in topic partition"
 
 
 def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[Produced | None]:
-    """The answer to a set that a compacted topic cannot take, None for one that it can."""
+    """The answer to a set that a compacted topic cannot take; None if it can."""
 
     def look() -> bool:
         return has_keyless(message_set, magic)
@@ -51,7 +52,7 @@ def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[P
 
 
 def has_keyless(message_set: memoryview, magic: int) -> bool:
-    """Whether a record has no key. What cannot be read is left to the check of the whole set."""
+    """Whether some record has no key. False for an unreadable set, which a later check refuses."""
     try:
         if magic == kafka_timed.MAGIC:
             limit = len(message_set)
@@ -74,7 +75,7 @@ def _has_keyless_message(message_set: Buffer, *, is_inner: bool = False) -> bool
     while pos < len(message_set):
         attributes, stop = entry(message_set, pos)
         if attributes & CODEC_BITS and is_inner:
-            return False  # Nested sets are refused for that.
+            return False  # The later check refuses nested sets.
         if attributes & CODEC_BITS:
             inner = open_wrapper(message_set, pos, stop, INFLATED_BYTES_MAX)
             if _has_keyless_message(inner, is_inner=True):

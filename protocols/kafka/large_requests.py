@@ -1,8 +1,8 @@
-"""How much may be in memory of requests that name many topics and partitions.
+"""Limits the memory of requests that name many topics and partitions.
 
-A megabyte that names 45,000 of them becomes thirty of objects for as long as it is served, and a
-fetch may wait for half a minute. So what large requests name is counted, all connections together,
-from before they are decoded until they are answered. Knows no request's meaning.
+A request of one megabyte that names 45,000 of them becomes thirty megabytes of objects while it is
+served, and a fetch may wait for half a minute. So the entries of large requests are counted, over
+all connections, from before they are decoded until they are answered. Knows no request's meaning.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import trio
 from broker.server.gate import Gate
 from protocols.kafka.fields import ENTRIES_FEW_MAX
 
-# All large requests together; each entry takes up to 2 KB while it is served. One that names more
-# is alone.
+# Of all large requests together; an entry takes up to 2 KB while it is served. A request with more
+# runs alone.
 LARGE_ENTRIES_MAX = 20_000
-# The fewest bytes of a frame that name something: a partition's number.
+# The shortest entry of a frame: a partition's number.
 ENTRY_BYTES_MIN = 4
 
 
@@ -32,32 +32,32 @@ class LargeRequests:
 
     @property
     def held(self) -> int:
-        """Entries of all that are under way."""
+        """Entries of all large requests under way."""
         return self._gate.held
 
     def enter_now(self, frame_bytes: int) -> int:
-        """Begin with a large request, of whose frame only the size is known; how many entries it
-        is counted as, 0 if there is no room: use `enter`. Give them back with `keep`.
+        """Start a large request of which only the frame size is known. Returns how many entries it
+        counts as, to be given back with `keep`; 0 if there is no room: then use `enter`.
         """
         count = _most_entries(frame_bytes)
         return count if self._gate.enter_now(count) else 0
 
     async def enter(self, frame_bytes: int) -> int:
-        """The same once there is room; requests come in order. Fetches that wait for records are
-        answered for it, the largest first.
+        """Start it once there is room, in order of arrival. To make room, fetches that wait for
+        records are answered early, the largest first.
         """
         count = _most_entries(frame_bytes)
         await self._gate.enter(count)
         return count
 
     def keep(self, held: int, count: int) -> int:
-        """Of `held` entries only `count` are held from now on; returns that."""
+        """Reduce the `held` entries to `count`; return `count`."""
         self._gate.leave(held - count)
         return count
 
     @contextmanager
     def waiting_fetch(self, count: int) -> Iterator[None]:
-        """While a fetch of so many partitions waits for records; left early if others need room."""
+        """Wrap the wait of a fetch of `count` partitions; it ends early if others need room."""
         if count <= ENTRIES_FEW_MAX:
             yield
             return
@@ -88,7 +88,7 @@ _requests: trio.lowlevel.RunVar[LargeRequests] = trio.lowlevel.RunVar("large_req
 
 
 def large_requests() -> LargeRequests:
-    """Those of all Kafka listeners, in one run of the loop."""
+    """The one count of all Kafka listeners in this run of the event loop."""
     try:
         return _requests.get()
     except LookupError:

@@ -1,4 +1,4 @@
-"""Who a Kafka client is: SASL on the broker's own users and tokens, whatever the mechanism.
+"""Authenticates Kafka clients: SASL against the broker's own users and tokens, by any mechanism.
 
 Kafka protocol guide, "SASL Authentication Sequence"; PLAIN is RFC 4616, SCRAM RFC 5802, OAUTHBEARER
 RFC 7628 with Kafka's KIP-255. Knows no request, no password and no key.
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from broker.access.authentication import Authentication
     from broker.server.connection import Connection
 
-LOOK_S: Final = 30.0  # Between two looks whether a token has run out.
+LOOK_S: Final = 30.0  # Between two checks whether a token has expired.
 
-Step = tuple[bytes, Identity | None]  # What to answer, and who it is once that is known.
+Step = tuple[bytes, Identity | None]  # What to answer, and who the client is once that is known.
 
 
 class Exchange(Protocol):
@@ -33,7 +33,7 @@ class Exchange(Protocol):
 
 
 class Plain:
-    """Name and password in one message: nobody, name, password, with zeros between them."""
+    """One message: an empty authorization id or the name, the name, the password; zeros between."""
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -47,7 +47,7 @@ class Plain:
 
 
 class OauthBearer:
-    """A token: an access token of ours or a signed one, as Pulsar's and HTTP's clients send."""
+    """A token: the broker's own or a signed one, as Pulsar and HTTP clients send."""
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -131,9 +131,9 @@ class Login:
         return answer
 
     def check_expiry(self, now: float, due: float) -> float:
-        """When to check next whether the token has expired; at `due` at the latest, in trio's time.
+        """Return when to check the token's expiry next, in trio's time; at the latest at `due`.
 
-        Raises EndConnection once it has: the client comes again with a fresh one.
+        Raises EndConnection once it has expired: the client reconnects with a fresh one.
         """
         if self._ends_at is not None and now >= self._ends_at:
             raise EndConnection("the token has expired")

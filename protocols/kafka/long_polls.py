@@ -1,8 +1,8 @@
-"""Fetches that wait, by client: those of a client that is to join its group again end early.
+"""Waiting fetches by client: those of a client that has to rejoin its group end early.
 
-Some clients (kafkajs) send heartbeats between their fetches only, over another connection, and
-would notice a rebalance when their long poll of five seconds ends. Nothing in a fetch says whose
-member it is, so a client is whoever has this client id on this host.
+Some clients (kafkajs) send heartbeats only between their fetches, over another connection, and
+would notice a rebalance only when their long poll of five seconds ends. A fetch does not name a
+group member, so a client is known by its client id and host.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from protocols.kafka.membership import Client
 # How long a fetch may still wait if its client has to rejoin its group: short for a person, long
 # for a client that goes on fetching until its next heartbeat.
 REJOIN_POLL_S = 0.2
-# For so long after a rebalance began fetches of its members are cut short: a heartbeat's interval.
+# How long after the start of a rebalance its members' fetches are cut short: a heartbeat interval.
 CALLED_S = 3.0
-# With more fetches than these under one client id on one host nothing tells the members of the
-# group from the others, and all of them would come again at once.
+# If more fetches wait under one client id on one host, nothing tells the group's members from the
+# others, and all of them would fetch again at once.
 CLIENT_POLLS_MAX = 20
-CLIENTS_CALLED_MAX = 10_000  # Clients in rebalances; of more, the oldest are forgotten.
+CLIENTS_CALLED_MAX = 10_000  # Clients in rebalances; beyond that the oldest are forgotten.
 
 
 class LongPolls:
@@ -31,11 +31,11 @@ class LongPolls:
     def __init__(self) -> None:
         """None yet."""
         self._parked: dict[Client, set[trio.CancelScope]] = {}
-        self._called: dict[int, float] = {}  # by a client's hash: its id may be long; until when
+        self._called: dict[int, float] = {}  # hash of a client (ids may be long) -> until when
 
     @contextmanager
     def waiting(self, client: Client, seconds: float) -> Iterator[None]:
-        """Wait within this for so long at most, and shorter if the client is called."""
+        """Limit the wait inside to `seconds`, and to less if the client is called."""
         with trio.move_on_after(seconds) as scope:
             if trio.current_time() < self._called.get(hash(client), 0.0):
                 scope.deadline = min(scope.deadline, trio.current_time() + REJOIN_POLL_S)
@@ -49,7 +49,7 @@ class LongPolls:
                     del self._parked[client]
 
     def call(self, client: Client, at: float = 0.0) -> None:
-        """A client is to join its group again, now or at a later time."""
+        """Cut a client's fetches short: it has to rejoin its group, now or at a later time."""
         parked = self._parked.get(client, ())
         if len(parked) > CLIENT_POLLS_MAX:
             return

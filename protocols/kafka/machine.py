@@ -1,8 +1,8 @@
 """Kafka's wire rules: bytes to requests, replies to bytes. No I/O, no clock, no broker.
 
-Every api key and version that `tables.APIS` lacks is refused from its first eight bytes, before the
-rest of its frame is waited for: version probes depend on "an unknown key closes the connection,
-quickly". ApiVersions alone is answered in any version, as its clients begin with their newest.
+An api key or version that `tables.APIS` lacks is refused after its first eight bytes, without
+waiting for the rest of its frame: version probes depend on "an unknown key closes the connection,
+quickly". Only ApiVersions is answered in any version, as its clients begin with their newest.
 """
 
 import struct
@@ -26,7 +26,7 @@ SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size
 HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the client id, a string
 REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
-# What a client sends before it has logged in: a name, a password, or a signed token of 8 KiB.
+# Limit before the login: a client sends a name, a password, or a signed token of 8 KiB.
 LOGIN_FRAME_BYTES_MAX = 64 * 1024
 LOGIN_KEYS = frozenset((API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY))
 LOGIN_HINT = "clients log in by SASL (security.protocol SASL_SSL or SASL_PLAINTEXT)"
@@ -39,7 +39,7 @@ class KafkaMachine:
 
     def __init__(self, frame_bytes_max: int, *, needs_login: bool = False) -> None:
         """`frame_bytes_max`: what may follow the size (Kafka's socket.request.max.bytes)."""
-        self.needs_login = needs_login  # Nothing but a login is taken.
+        self.needs_login = needs_login  # Only a login is accepted.
         self.is_raw = False  # Frames hold messages of a SASL mechanism, and no request.
         self._prefix = LengthPrefix(SIZE, REQUEST_BYTES_MIN, frame_bytes_max)
         self.entries = 0  # that the last request names
@@ -60,7 +60,7 @@ class KafkaMachine:
         return size
 
     def encode_raw(self, data: bytes) -> list[Buffer]:
-        """An answer where frames hold no requests."""
+        """Frame an answer of a SASL mechanism (see `is_raw`)."""
         return [SIZE.pack(len(data)) + data]
 
     def decode(self, frame: memoryview, *, inline_max: int = ENTRIES_MAX) -> Request:
@@ -91,14 +91,14 @@ class KafkaMachine:
 
 
 def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
-    if api_key == API_VERSIONS_KEY:  # What is in it depends on its version, and is not needed.
+    if api_key == API_VERSIONS_KEY:  # Its fields depend on its version, and are not needed.
         return ApiVersionsRequest(version)
     body: RequestBody = APIS[api_key].request.read(reader, version)
     return body
 
 
 def _check_kind(kind: tuple[int, ...]) -> None:
-    """Raises ProtocolError where neither a request of this kind is served nor all of its key."""
+    """Raises ProtocolError if the kind is not served; ApiVersions is served in any version."""
     if kind not in SERVED and kind[0] != API_VERSIONS_KEY:
         api_key, version = kind
         raise ProtocolError(f"api key {api_key} version {version} is not served")

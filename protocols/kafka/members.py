@@ -1,5 +1,5 @@
-"""Members of Kafka groups as tools of all protocols see them, and the other way round. Knows no
-request.
+"""Shows the members of Kafka groups to tools of all protocols, and the members of other protocols
+to Kafka's tools. Knows no request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from protocols.kafka.membership import Group
 
 
-STRING_BYTES_MAX = (1 << 15) - 1  # Of Kafka's; names of other protocols may be longer.
+STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may be longer.
 
 
 class KafkaMembers:
@@ -37,27 +37,27 @@ class KafkaMembers:
         self._namespace = namespace
 
     def of(self, topic: Topic, name: bytes) -> Iterator[Member]:
-        """Those who want the topic, or have partitions of it."""
+        """The group's members that subscribe to the topic, or have partitions of it."""
         if f"{topic.name.tenant}/{topic.name.namespace}" != self._namespace:
             return
         group = self._find(name)
         if group is None or group.protocol_type != PROTOCOL_TYPE:
             return
         wanted, count = topic.name.topic.encode(), len(topic.partitions)
-        left = count  # No partition is two members'.
+        left = count  # No partition belongs to two members.
         for one in group.described():
             given = given_partitions(one.assignment, wanted, left)
             if given is not None or wants(one.metadata, wanted):
                 left -= len(given or ())
                 name_text = one.member_id.decode(errors="backslashreplace")
                 address = one.client_host.decode(errors="backslashreplace")
-                # The leader, a client, may assign what is not there.
+                # The leader is a client, and may assign partitions that do not exist.
                 partitions = [index for index in sorted({*(given or ())}) if 0 <= index < count]
                 yield Member(PROTOCOL, name_text, address, partitions)
 
 
 def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedMember]:
-    """Members of other protocols, as Kafka's tools are told of them: the client is the protocol."""
+    """Members of other protocols as Kafka's tools see them: the client id names the protocol."""
     topics: dict[tuple[str, str, str], dict[bytes, Sequence[int]]] = {}
     for topic, one in found:
         key = (one.protocol, one.name, one.address)

@@ -1,8 +1,8 @@
 """One consumer group's members: who is in, who leads, which generation. Knows no clock, no broker.
 
-Positions are not here: a group's are those of the subscription of its name. Nothing of this
-outlives the broker: members that are unknown after a start join again. Rules: Kafka protocol guide,
-"Group Membership API", and kafka/coordinator/group of apache/kafka 3.9.
+Positions are not here: they belong to the subscription of the group's name. Nothing here outlives
+the broker: after a restart members are unknown and rejoin. Rules: Kafka protocol guide, "Group
+Membership API", and kafka/coordinator/group of apache/kafka 3.9.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from protocols.kafka.group_messages import (
     JoinGroupRequest,
 )
 
-GROUP_MEMBERS_MAX = 1000  # All of them stand in the leader's answer.
+GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all of them.
 MEMBER_BYTES_MAX = 1024 * 1024  # What one member says of itself, and what it is assigned.
-# So soon a living member is heard of again, as a share of its session: clients send a heartbeat by
-# default every 0.07 (Java) to 0.3 (kafka-python) of theirs, and are told a third at most.
+# A living member is heard from again within this share of its session. By default clients send a
+# heartbeat every 0.07 (Java) to 0.3 (kafka-python) of it; the advice to them is a third at most.
 HEARD_SHARE = 0.3
-RECONNECT_S = 0.5  # A member whose connection has ended has so long at least to come again.
+RECONNECT_S = 0.5  # How long at least a member may take to reconnect.
 
 
 class State(enum.Enum):
-    """Where a group stands; the values are what tools are told."""
+    """The state of a group; the values are what tools show."""
 
     EMPTY = b"Empty"
-    PREPARING = b"PreparingRebalance"  # Members are to join again.
-    COMPLETING = b"CompletingRebalance"  # The leader is to bring the assignments.
+    PREPARING = b"PreparingRebalance"  # Members have to rejoin.
+    COMPLETING = b"CompletingRebalance"  # The leader has to send the assignments.
     STABLE = b"Stable"
 
 
@@ -64,21 +64,21 @@ class Member:
     joined: bool = False  # it waits for the rebalance that is being prepared
     parked: bool = False  # its JoinGroup is not answered yet
     assignment: bytes = b""
-    speaks_over: object = None  # the connection that it was heard over last, if it is there
+    speaks_over: object = None  # the connection that it used last, while that is open
 
     @property
     def size(self) -> int:
-        """Bytes that it said of itself or was given."""
+        """Bytes kept for it: protocols with their metadata, assignment, names."""
         said = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
         names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
         return said + len(self.assignment) + names
 
     def heard(self, now: float) -> None:
-        """It is alive."""
+        """Note that it is alive."""
         self.due = now + self.session_s
 
     def lost(self, now: float) -> None:
-        """Its connection has ended without a word. A static member may be away for its session."""
+        """Note that its connection has ended. A static member may stay away for its session."""
         if self.instance_id is None:
             heard = min(self.due - self.session_s, now)
             again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)
@@ -100,14 +100,14 @@ class Group:
     join_due: float = 0.0  # when a rebalance goes on without those that have not joined
     initial_delay_s: float = 0.0  # from the first member's coming to the first generation
     begin_due: float = 0.0  # when a first generation may begin
-    changes: int = 0  # counts what those who wait may want to look at
+    changes: int = 0  # counts the changes that waiting tasks may care about
     watched: bool = False  # a task wakes when a member's time is up
     call: Callable[[Client], None] = lambda client: None  # tells a client to join again
 
     # Joining.
 
     def admit(self, request: JoinGroupRequest, client: Client, now: float) -> Member:
-        """Add a member, or take over what it says now; it has joined then. Raises Refused."""
+        """Add a member or update a known one; it counts as joined. Raises Refused."""
         protocols = _protocols(request.protocols)
         self._check_protocols(request, protocols)
         member_id = request.member_id or b""
@@ -139,7 +139,7 @@ class Group:
         return member
 
     def promise(self, client_id: bytes, now: float, session_s: float) -> bytes:
-        """An id for a client that is to come again with it. Raises Refused."""
+        """Make up an id that a client then joins with. Raises Refused."""
         self.forget_promises(now)
         if len(self.promised) >= GROUP_MEMBERS_MAX:
             raise Refused(Code.GROUP_MAX_SIZE_REACHED)
@@ -148,7 +148,7 @@ class Group:
         return member_id
 
     def forget_promises(self, now: float) -> None:
-        """Of ids whose clients have not come in time."""
+        """Drop the ids whose clients have not joined in time."""
         self.promised = {one: due for one, due in self.promised.items() if due > now}
 
     def _enter(self, member: Member, known: Member | None, now: float) -> None:
@@ -183,8 +183,8 @@ class Group:
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
-        """Let every member join again, but for those who wait for an answer to that already: their
-        generation may have begun and ended before they were told of it.
+        """Make every member rejoin, except those whose JoinGroup is not answered yet: their
+        generation may have begun and ended before they heard of it.
         """
         if self.state is State.EMPTY:
             self.begin_due = now + self.initial_delay_s
@@ -197,7 +197,7 @@ class Group:
         self.changes += 1
 
     def advance(self, now: float) -> None:
-        """Remove who is dead, and go on where everybody has joined or the time is up."""
+        """Remove dead members; complete a rebalance once all have joined or the time is up."""
         dead = [one for one in self.members.values() if self._is_dead(one, now)]
         for member in dead:
             self._remove(member, now)
@@ -248,7 +248,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Bytes that its clients had it keep."""
+        """Bytes kept for its clients."""
         kept = sum(one.size for one in self.members.values())
         return len(self.name) + sum(map(len, self.promised)) + kept
 
@@ -262,7 +262,7 @@ class Group:
         return None
 
     def check(self, member_id: bytes | None, instance_id: bytes | None, generation: int) -> Member:
-        """The member that a request is of, in this generation. Raises Refused."""
+        """The member that sent a request in this generation. Raises Refused."""
         member = self.members.get(member_id or b"")
         if member is None:
             if instance_id is not None and self.find_instance(instance_id) is not None:
@@ -273,7 +273,7 @@ class Group:
         return member
 
     def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
-        """The leader's assignments: the generation is stable now."""
+        """Take the leader's assignments: the generation is stable now."""
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             member.heard(now)
@@ -306,7 +306,7 @@ class Group:
             self._complete(now)
 
     def next_due(self) -> float:
-        """When `advance` has something to do at the latest, if nothing else happens."""
+        """When `advance` has to run next if nothing else happens."""
         dues = [one.due for one in self.members.values() if not self._waits(one)]
         if self.state is State.PREPARING:
             is_late = any(not one.joined for one in self.members.values())
@@ -317,7 +317,7 @@ class Group:
         return self.state is State.PREPARING and member.joined
 
     def described(self) -> list[DescribedMember]:
-        """Its members, as tools are told of them."""
+        """Its members, as tools show them."""
         name = self.protocol_name
         return [
             DescribedMember(
@@ -332,7 +332,7 @@ class Group:
 
 
 def new_member_id(client_id: bytes) -> bytes:
-    """An id that nobody has had."""
+    """An id that no member has had."""
     return client_id + b"-" + str(uuid.uuid4()).encode()
 
 

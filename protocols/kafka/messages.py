@@ -1,10 +1,10 @@
 """Typed requests and replies of the Kafka listener, whatever their version. Knows no bytes and no
 broker. Where a version lacks a field, its default stands.
 
-Names (topics, groups, metadata) are bytes as they came, None for Kafka's null string: a reply
-gives them back as they were, and whether they are legal is the session's question. What belongs to
-partitions is a dict of dicts, because a (topic, partition) that a request names twice counts once,
-the last one winning, and a topic without partitions is left out of the answer.
+Names (topics, groups, metadata) are bytes as they came, None for Kafka's null string. A reply
+returns them unchanged; the handlers check whether they are legal. Data of partitions is a dict of
+dicts, because a (topic, partition) that a request names twice counts once, the last one winning,
+and a topic without partitions is left out of the answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ T = TypeVar("T")
 ByPartition = Mapping[bytes | None, Mapping[int, T]]  # topic name -> partition number -> T
 
 
-@dataclass(slots=True)  # Not frozen: many small ones come, and a frozen one costs four times this.
+@dataclass(slots=True)  # Not frozen: many small ones come, and frozen costs four times as much.
 class ProduceRequest:
     """Message sets to append (key 0). The views die with the frame and may be written to."""
 
@@ -120,7 +120,7 @@ class ApiVersionsRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
-    """Asks for a number to send with sequences (key 22)."""
+    """Asks for a producer id, to send with sequences (key 22)."""
 
     transactional_id: bytes | None
     transaction_timeout_ms: int
@@ -169,11 +169,11 @@ class Request:
 
 @dataclass(slots=True)
 class Produced:
-    """What became of one message set; `base_offset` is -1 where nothing was appended."""
+    """The result for one message set; `base_offset` is -1 if it has none."""
 
     error: int
     base_offset: int
-    append_ms: int = -1  # Times are the producer's own, which -1 says.
+    append_ms: int = -1  # -1 says that times are the producer's own.
     log_start_offset: int = -1
     message: bytes | None = None
 
@@ -330,7 +330,7 @@ class EpochEnd:
 
 @dataclass(slots=True)
 class EpochEndsOf:
-    """Those of one topic."""
+    """The epoch ends of one topic."""
 
     name: bytes | None
     partitions: Sequence[EpochEnd]

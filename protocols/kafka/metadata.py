@@ -1,8 +1,8 @@
 """Metadata and ConsumerMetadata: which broker leads what. Topics are created here, too.
 
-Unlike 0.8.2, which answers error 5 until a leader is found, a new topic is answered whole once it
-is on disk, and the broker list is never empty: clients with few retries gave up on the former,
-sarama on the latter.
+0.8.2 answers error 5 until a leader is found, and clients with few retries gave up on that: here a
+new topic is answered in full once it is on disk. The broker list is never empty, because sarama
+gave up on an empty one.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
 NOWHERE = BrokerAddress(-1, b"", -1)
-# Topics and partitions that are described between two turns of others: some hundred microseconds.
+# Topics and partitions described before others get their turn: some hundred microseconds.
 ENTRIES_PER_TURN = 200
-# Topics that one request makes; a topic takes milliseconds of the disk. Of further ones its client
-# is told that they have no leader yet, and asks again.
+# Topics that one request may create; each takes milliseconds of disk time. Further ones are
+# answered as having no leader yet, so the client asks again.
 TOPICS_MADE_MAX = 100
 CLUSTER_ID = b"braidlog"
 GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
 
 
 def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
-    """Tell who leads which partition; topics that are asked for by name are made if need be."""
+    """Answer who leads which partition; topics asked for by name are created if needed."""
     described = _Described(context, request.auto_create and context.options.auto_create)
     for name in dict.fromkeys(request.topics or ()):
         yield from _describe_named(context, described, name)
@@ -63,7 +63,7 @@ def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
 
 @dataclass(slots=True)
 class _Described:
-    """The topics of an answer, put together with turns for others."""
+    """The topics of an answer, collected with turns for others."""
 
     context: Context
     makes: bool  # whether topics that are not there are made
@@ -89,7 +89,7 @@ class _Described:
         yield from self._count()
 
     def refuse(self, code: Code, name: bytes | None) -> Steps[None]:
-        """Tell why there is nothing to tell of a topic."""
+        """Add a topic that cannot be described, with its error code."""
         self.topics.append(TopicMetadata(code, name))
         yield from self._count()
 
@@ -112,7 +112,7 @@ def _describe_named(context: Context, described: _Described, name: bytes | None)
 
 
 def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
-    """Where a group's members are kept; only a null name has no coordinator, as in 0.8.2."""
+    """Answer which broker coordinates a group; a null name has none, as in 0.8.2."""
     if request.key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return Answer(ConsumerMetadataReply(code, NOWHERE, b"transactions are not served"))
@@ -131,8 +131,8 @@ def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Ans
 
 
 def _topic(context: Context, described: _Described, name: bytes | None) -> Steps[Topic | None]:
-    """The topic, made if need be; None where one request may make no more: its client asks again,
-    as it does of a 0.8 broker that has not made a topic yet. Raises BrokerError.
+    """The topic, created if needed; None if the request may create no more: its client asks again,
+    as it does if a 0.8 broker has not created a topic yet. Raises BrokerError.
     """
     try:
         topic_name = context.names.topic_name(name)

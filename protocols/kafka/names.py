@@ -9,8 +9,8 @@ from storage.metadata.names import TopicName, kafka_legal, split_partition
 
 PROTOCOL = "kafka"
 NAMESPACE_PARTS = 2  # tenant and namespace
-# Names that need no second look, of all connections together: clients have them in every request.
-# A connection that kept its own took 200 KB for a thousand of them.
+# Names already checked, for all connections together: clients send them in every request. Kept for
+# each connection, a thousand of them took 200 KB.
 NAMES_KEPT_MAX = 10_000
 NAMESPACES_KEPT_MAX = 16  # Listeners seldom serve more.
 
@@ -33,8 +33,8 @@ class NameSpace:
     def topic_name(self, name: bytes | None) -> TopicName:
         """The broker's name of a Kafka topic. Raises IllegalName.
 
-        A name ending in `-partition-N` is one partition of a topic to Pulsar clients, so it is none
-        of a topic here.
+        To Pulsar clients a name ending in `-partition-N` is one partition of a topic, so it is not
+        a topic's name here.
         """
         known = self._known.get(name)
         if known is not None:
@@ -50,12 +50,12 @@ class NameSpace:
 
 @lru_cache(NAMESPACES_KEPT_MAX)
 def name_space(path: str) -> NameSpace:
-    """The one of all connections to listeners of that namespace, which share the names that it
-    knows. Raises as `NameSpace`.
+    """The NameSpace that all connections to that namespace share, with the names it knows. Raises
+    as `NameSpace`.
     """
     return NameSpace(path)
 
 
 def visible(name: TopicName) -> bool:
-    """Whether Kafka clients are shown a topic: a name they cannot say would only confuse them."""
+    """Whether Kafka clients are shown a topic: a name they cannot use would only confuse them."""
     return kafka_legal(name.topic) and split_partition(name.topic) is None

@@ -1,5 +1,5 @@
-"""Offsets (later ListOffsets): which offsets were there before a time, as precise as segments in
-version 0; later versions ask for the first record that is not before a time.
+"""Offsets (later ListOffsets): version 0 asks which offsets were there before a time, answered by
+segments; later versions ask for the first record that is not before a time.
 
 Algorithm of version 0: kafka/server/KafkaApis.scala, fetchOffsetsBefore, of apache/kafka 0.8.2.2.
 """
@@ -78,7 +78,7 @@ async def _find(
 def known_offsets(partition: Partition, now_ms: int) -> list[tuple[int, int]]:
     """(offset, its time in ms) of each segment's start and of the log's end, ascending.
 
-    Nothing above the high watermark or below the log start is told.
+    Offsets are clamped to the range from the log start to the high watermark.
     """
     high_watermark = partition.high_watermark
     log_start = partition.log_start_offset

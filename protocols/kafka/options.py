@@ -16,14 +16,14 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     # The same for record batches (format 2): message.max.bytes of later Kafka.
     batch_bytes_max: Annotated[int, msgspec.Meta(ge=64, le=2**30)] = 1_048_588
     frame_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] = 104_857_600
-    # A compressed set may unpack to so much: a 1 MB wrapper of zeros would unpack to a gigabyte.
+    # The most that a compressed set may unpack to: a 1 MB wrapper of zeros would give a gigabyte.
     inflated_bytes_max: Positive = 64 * 1024 * 1024
-    # One answer to a fetch holds at most so much, whatever its partitions ask for together; the
+    # The most that one answer to a fetch holds, whatever its partitions ask for together. The
     # default of Kafka's later fetch.max.bytes.
     fetch_bytes_max: Annotated[int, msgspec.Meta(ge=1024)] = 52_428_800
     offset_metadata_chars_max: Annotated[int, msgspec.Meta(ge=0, le=32_767)] = 4096
-    # A group waits so long for more members when its first one comes (Kafka:
+    # How long a group waits for more members after its first one (Kafka:
     # group.initial.rebalance.delay.ms, 3000). kafka-python 3 needs some of it: it joins before it
-    # has the topics' metadata, and a leader that has none gives out no partitions, for ever.
+    # has the topics' metadata, and a leader without metadata never assigns any partitions.
     group_initial_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 250
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 600.0  # connections.max.idle.ms

@@ -1,7 +1,8 @@
-"""One connection, as the groups see it whose members speak over it. Knows no request.
+"""Tells groups when the connection of their members ends. Knows no request.
 
-A living client is heard of again within a third of its session: that is how often clients are told
-to send heartbeats at least. So a member whose connection has ended is not waited for much longer.
+A living client is heard from again within a third of its session: clients are advised to send
+heartbeats at least that often. So a group does not wait much longer for a member whose connection
+has ended.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ if TYPE_CHECKING:
     from protocols.kafka.group_table import GroupTable
     from protocols.kafka.membership import Group, Member
 
-# Memberships that speak over one connection: a client has one, or a few. Of more, the oldest are
-# waited for as long as their sessions last.
+# Memberships kept for one connection: a client has one, or a few. Beyond that, groups wait for the
+# oldest until their sessions end.
 MEMBERSHIPS_MAX = 100
 
 
 class Presence:
-    """What the end of a connection means to groups."""
+    """The group members that use one connection."""
 
     def __init__(self, connection: Connection, groups: GroupTable) -> None:
-        """Nobody speaks over it yet."""
+        """No member uses it yet."""
         self._connection = connection
         self._groups = groups
         self._spoken: dict[bytes, Group] = {}  # member id -> group
 
     def heard(self, group: Group, member: Member) -> None:
-        """A member has spoken over this connection: it is alive."""
+        """Note that a member has spoken over this connection: it is alive."""
         member.heard(trio.current_time())
         member.speaks_over = self
         self._spoken[member.member_id] = group
@@ -39,13 +40,13 @@ class Presence:
         self._watch(group)
 
     def _watch(self, group: Group) -> None:
-        """See to it that dead members are found, if nobody does: who did may have died itself."""
+        """Start the task that finds dead members if it does not run: its connection may be gone."""
         if not group.watched:
             group.watched = True
             self._connection.nursery.start_soon(self._groups.watch, group)
 
     def ended(self) -> None:
-        """The connection has ended: its members are dead unless they are heard of soon."""
+        """Note that the connection has ended: its members are dead unless heard from soon."""
         now = trio.current_time()
         for member_id, group in self._spoken.items():
             member = group.members.get(member_id)

@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
 APPEND_BYTES_MAX = 1024 * 1024
-# Checking and stamping so much takes about a millisecond; then others get their turn.
+# Checking and stamping this much takes about a millisecond; then others get their turn.
 BYTES_PER_TURN = 256 * 1024
-SET_COST_BYTES = 2048  # What a set takes however little is in it: as long as so many bytes.
-# What unpacks to no more is packed again in less than two milliseconds; a thread has the rest.
+SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
+# What unpacks to at most this is repacked inline, in less than two milliseconds; more, in a thread.
 INLINE_INFLATED_MAX = 64 * 1024
-# A set is packed for the offset that comes next. So often it is packed again because another
-# protocol's producer appended meanwhile; then it is stored as it is, unpacked.
+# A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
+# After this many tries it is stored unpacked.
 PACK_TRIES_MAX = 4
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
 
-# A set that may have to wait: where its result belongs, and how that comes.
+# A set that may have to wait: where its result belongs, and the steps that produce it.
 Pending = tuple[dict[int, Produced], int, Steps[Produced]]
 
 
@@ -56,7 +56,7 @@ def produce(
 ) -> Answer | Steps[Answer | None] | None:  # hot: see make bench
     """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
 
-    No client hangs on replicas that a single broker does not have. All acks but 0 mean "on disk".
+    So no client waits for replicas, which do not exist. All acks but 0 mean "on disk".
     """
     if request.transactional_id is not None:
         refused = Produced(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
@@ -104,7 +104,7 @@ class _Producing:
         return None
 
     def finish(self, pending: Pending | None) -> Steps[Answer | None]:
-        """The rest of the request."""
+        """Append the rest of the request, and answer it."""
         while pending is not None:
             results, index, steps = pending
             try:
@@ -138,7 +138,7 @@ class _Producing:
     def _append(
         self, name: bytes | None, index: int, message_set: memoryview
     ) -> Produced | Steps[Produced]:
-        """What became of one set, in steps where something may have to wait."""
+        """Append one set; returns steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
             partition = self._context.partition(name, index)
@@ -193,9 +193,7 @@ class _Producing:
         return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
 
     def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
-        """The messages of a large set, None where one is compressed. Others get their turn
-        meanwhile.
-        """
+        """The messages of a large set; None if one is compressed. Others get turns meanwhile."""
         base_offset, limit = partition.next_offset, self._options.message_bytes_max
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
@@ -209,7 +207,7 @@ class _Producing:
             try:
                 messages = self._unwrap(message_set, INLINE_INFLATED_MAX)
             except RecordTooLarge:
-                pass  # It is larger than it looks, if it is not too large at all.
+                pass  # It unpacks to more, and perhaps to too much: the thread finds out.
             else:
                 packed = self._pack(messages, partition.next_offset)
                 return self._store(partition, KAFKA, packed)
@@ -227,7 +225,7 @@ class _Producing:
             prepared = await run_unpacking(lambda: self._pack(messages, partition.next_offset))
             if base_offset == partition.next_offset:
                 return self._store(partition, KAFKA, prepared)
-        # Those who do not pack append all the time: what needs no packing is as quick as they are.
+        # Producers that need no packing keep coming first: without packing this is as quick.
         return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
 
     def _append_after_look(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
@@ -237,7 +235,7 @@ class _Producing:
     def _store_batch(
         self, partition: Partition, message_set: memoryview, known: SequenceTable | None
     ) -> Produced:
-        """Store a batch as it is; one that its producer sent before is there already."""
+        """Store a batch as it is, unless its producer has sent it before."""
         # Atomic: no await until the batch is noted among its producer's.
         prepared = kafka_batches.prepare(
             message_set, partition.next_offset, message_bytes_max=self._options.batch_bytes_max
@@ -295,7 +293,7 @@ class _Producing:
             cut = list(pieces(body, info, base_offset))
         if len(cut) < 2:
             appended = partition.append([body], info, body_format=codec.format, append_us=append_us)
-        else:  # All of it or nothing: the answer speaks of the whole set.
+        else:  # All of it or nothing: there is one answer for the whole set.
             if codec is KAFKA_BATCHES:
                 cut = [(one, codec.inspect(one)) for one, _ in cut]
             appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
@@ -314,8 +312,8 @@ def _check_count(messages: Messages | None) -> None:
 
 
 def magic_of(message_set: memoryview) -> int:
-    """The format of a set's first message, whatever the version of its request (some clients send
-    the newest in the oldest); 0 for a set without one.
+    """The format of a set's first message, whatever the request's version (some clients send the
+    newest format in the oldest request); 0 for a set without messages.
     """
     pos = kafka_batches.MAGIC_POS
     return message_set[pos] if len(message_set) > pos else 0
@@ -339,7 +337,7 @@ def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buf
 
 
 def _piece_end(view: memoryview, start: int) -> int:
-    """Where the last entry ends that fits a piece beginning at `start`; at least one does."""
+    """The end of the last entry that fits a piece beginning at `start`; the first always fits."""
     limit = min(start + APPEND_BYTES_MAX, len(view))
     unpack = ENTRY.unpack_from
     stop = start + ENTRY.size + unpack(view, start)[1]

@@ -1,4 +1,4 @@
-"""InitProducerId: a number for a producer that sends sequences. Transactions are not served."""
+"""InitProducerId: an id for a producer that sends sequences. Transactions are not served."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from protocols.kafka.errors import Code
 from protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
 from storage.codecs.kafka_batches import PRODUCER_BIT
 
-# Ids are drawn, so that no two brokers and no two starts give the same one.
+# Ids are drawn at random, so that no two brokers and no two starts give the same one.
 ID_MIN = PRODUCER_BIT
 
 
 def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer:
-    """Give an id of its own to a producer without transactions, and refuse the others for good."""
+    """Give a producer an id of its own; refuse one with transactions for good."""
     if request.transactional_id is not None:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return Answer(InitProducerIdReply(code, -1, -1))

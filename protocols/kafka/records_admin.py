@@ -1,4 +1,4 @@
-"""DeleteRecords and DescribeLogDirs: what partitions hold, to tools that free or watch a disk."""
+"""DeleteRecords and DescribeLogDirs: for tools that free or watch disk space."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS_PER_TURN: Final = 200
 
 
 async def delete_records(context: Context, request: DeleteRecordsRequest) -> Answer:
-    """Let partitions begin at an offset; answered once that is on disk."""
+    """Delete the records below an offset; answered once that is on disk."""
     await context.own_writes()
     topics: dict[bytes | None, dict[int, DeletedRecords]] = {}
     for name, offsets in request.topics.items():
@@ -72,7 +72,7 @@ async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -
 def _wanted(
     context: Context, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[bytes | None, Partition]]:
-    """The partitions that are asked for and there."""
+    """The partitions asked for that exist."""
     if request.topics is None:
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):

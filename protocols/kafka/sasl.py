@@ -16,7 +16,7 @@ from protocols.kafka.sasl_messages import (
 
 
 async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
-    """Agree on a mechanism, once a connection."""
+    """Agree on a mechanism; refused once the client has logged in."""
     login, code = context.login, Code.NONE
     if login.is_done:
         code = Code.ILLEGAL_SASL_STATE
@@ -28,7 +28,7 @@ async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Ans
 async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> Answer:
     """Take a message of the mechanism; a login that fails ends the connection, as Kafka does.
 
-    Raises EndConnection where too many log in at once: without an answer clients come again.
+    Raises EndConnection if too many log in at once: a client without an answer retries.
     """
     if not context.login.has_begun:
         return Answer(SaslAuthenticateReply(Code.ILLEGAL_SASL_STATE, b"no handshake came before"))
@@ -44,7 +44,7 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
 
 
 async def raw_step(context: Context, data: bytes) -> bytes:
-    """The same for what follows version 0 of the handshake, which has no requests around it.
+    """The same after version 0 of the handshake: then messages come without requests around them.
 
     Raises EndConnection: there is no other answer.
     """

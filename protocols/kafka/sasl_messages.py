@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SaslHandshakeRequest:
-    """Names the mechanism that a login goes by (key 17). Version 0 goes on without requests."""
+    """Names the mechanism of a login (key 17). After version 0 bare messages follow."""
 
     mechanism: bytes | None
 

@@ -1,7 +1,7 @@
-"""Positions on topics that other brokers own: the broker that a client asks passes them on.
+"""Positions on topics that other brokers own: requests for them are passed on to the owners.
 
-A group is coordinated by one broker, but each position is with its topic's owner, as every other
-protocol moves it there.
+One broker coordinates a group, but the owner of a topic keeps the positions on it, because every
+other protocol moves them there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Found = dict[Place, Committed | BrokerError]
 async def commit_elsewhere(
     context: Context, group: bytes, commits: Sequence[tuple[int, Commit]]
 ) -> list[BrokerError | None]:
-    """Make commits at the nodes that own their topics; what became of each, in order."""
+    """Make commits at the nodes that own their topics; return the results, in order."""
     told: list[BrokerError | None] = [None] * len(commits)
     asker = _asker(context)
 
@@ -45,7 +45,7 @@ async def commit_elsewhere(
 async def fetch_elsewhere(
     context: Context, group: bytes, wanted: Sequence[tuple[int, Place]]
 ) -> Found:
-    """Positions at the nodes that own their topics, or why there is none."""
+    """Positions from the nodes that own the topics; an error where a node cannot answer."""
     found: Found = {}
     asker = _asker(context)
 
@@ -66,8 +66,8 @@ async def fetch_elsewhere(
 
 
 async def all_elsewhere(context: Context, group: bytes) -> list[Place]:
-    """Every partition of other brokers where the group has a position. Raises OwnedElsewhere
-    where one does not answer.
+    """Every partition of other brokers where the group has a position. Raises OwnedElsewhere if
+    one of them does not answer.
     """
     found: list[Place] = []
     asker, namespace = _asker(context), _namespace(context)
@@ -78,7 +78,7 @@ async def all_elsewhere(context: Context, group: bytes) -> list[Place]:
 
 
 async def end_elsewhere(context: Context, group: bytes) -> bool:
-    """Delete what the group has at other brokers; whether it had anything. Raises BrokerError."""
+    """Delete what the group has at other brokers; whether there was any. Raises BrokerError."""
     found = False
     asker, namespace = _asker(context), _namespace(context)
     broker = context.broker
@@ -88,7 +88,7 @@ async def end_elsewhere(context: Context, group: bytes) -> bool:
 
 
 def _namespace(context: Context) -> tuple[str, str]:
-    """That of the listener: a group of the same name elsewhere is another one."""
+    """The listener's: a group of the same name in another namespace is a different group."""
     return context.names.tenant, context.names.namespace
 
 
@@ -97,8 +97,8 @@ def _asker(context: Context) -> Asker:
 
 
 def _by_node(nodes: Sequence[int]) -> dict[int, list[int]]:
-    """Which of them are at each node, by number. Those that nobody owns are asked of node 0, which
-    is nobody's number.
+    """The indexes of `nodes` by node. What nobody owns is under node 0, which no broker has as its
+    number.
     """
     found: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):

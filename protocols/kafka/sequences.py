@@ -19,9 +19,9 @@ NEXT: Final = None  # The batch is to be appended.
 
 
 def judge(state: ProducerState | None, info: BodyInfo) -> StoredBatch | Code | None:
-    """NEXT for a batch to append; the stored one where it was sent again; else the error.
+    """NEXT for a batch to append, the stored batch for one sent again, else the error code.
 
-    Of a producer that nobody remembers any sequence is the first: it may have been forgotten.
+    An unknown producer may begin with any sequence: it may have been forgotten.
     """
     if state is None:
         return NEXT

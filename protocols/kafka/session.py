@@ -1,6 +1,6 @@
 """One Kafka connection: requests to handlers, answers to the outbox. Knows no bytes.
 
-Requests are handled one after another and answered strictly in that order: clients rely on it,
+Requests are handled one after another and answered strictly in that order: clients rely on it, and
 some send the same correlation id in every request. A handler that appends does not wait for the
 disk: its answer joins the outbox's ordered queue and the next request is read.
 """
@@ -55,7 +55,7 @@ Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, 
 class Command:
     """How one kind of request is served, and what its client must be allowed to do.
 
-    The context checks `action` wherever the handler has it resolve a name; None is checked nowhere.
+    The context checks `action` on every name that it resolves for the handler; None: no check.
     """
 
     api: str  # In metrics.
@@ -100,7 +100,7 @@ COMMANDS: Mapping[type, Command] = {
 }
 
 
-# They may wait for minutes, and what members say has a limit of its own.
+# Not counted as large requests: they may wait for minutes, and groups limit what members send.
 COUNTED_BY_GROUPS = frozenset((g.JoinGroupRequest, g.SyncGroupRequest))
 LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest))
 
@@ -109,7 +109,7 @@ class KafkaSession:
     """The handlers of one connection; see `broker.adapters.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
-        """`options` are those of the listener that the connection came in by."""
+        """`options` are those of the listener that accepted the connection."""
         host, port = connection.advertised
         self._login = Login(connection, broker.authentication)
         self._machine = KafkaMachine(options.frame_bytes_max, needs_login=self._login.is_needed)
@@ -135,8 +135,8 @@ class KafkaSession:
         }
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
-        """Serve one request; what waits is returned. Raises ProtocolError for what cannot be
-        parsed: 0.8 closes then.
+        """Serve one request; returns a coroutine if it has to wait. Raises ProtocolError for what
+        cannot be parsed: 0.8 closes the connection too.
         """
         machine = self._machine
         if machine.is_raw:
@@ -153,7 +153,7 @@ class KafkaSession:
         return begin(self._finish(request, result, is_large=False))
 
     def _serve_large(self, frame: memoryview) -> Steps[None]:
-        """Serve a request that names many things, as soon as others leave room for it."""
+        """Serve a request that names many topics or partitions, once there is room for it."""
         machine, large = self._machine, large_requests()
         held = large.enter_now(len(frame))
         if not held:
@@ -201,7 +201,7 @@ class KafkaSession:
         self._send(request, answer, parts)
 
     def _send(self, request: messages.Request, answer: Answer, parts: list[Part]) -> None:
-        # What was sent before with acks 0 can be read by everybody once this is answered.
+        # Once this is answered, everybody can read what was sent before with acks 0.
         ticket, written = answer.ticket, self._context.written_ticket
         self._outbox.answer(parts, ticket if ticket > written else written)
         if type(request.body) in LOGIN_STEPS:
@@ -225,15 +225,15 @@ class KafkaSession:
         """Nothing is kept from one frame to the next."""
 
     def on_deadline(self, now: float) -> float:
-        """End a connection that has sent nothing for so long, one with a longer long poll too."""
+        """End a connection that was idle for too long, even within a longer long poll."""
         due = self._connection.heard_at + self._idle_timeout_s
         if now >= due:
             raise EndConnection(f"idle for {self._idle_timeout_s:.0f} s")
         return self._login.check_expiry(now, due)
 
     def goodbye(self) -> None:
-        """Kafka 0.8 has no word for it. A fetch that waits is woken by the broker and answered."""
+        """Send nothing: Kafka 0.8 has no such message. The broker wakes fetches that wait."""
 
     async def closed(self) -> None:
-        """Groups do not wait long for members that are gone."""
+        """Tell the groups of this connection's members, so that they do not wait long for them."""
         self._context.presence.ended()

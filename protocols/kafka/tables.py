@@ -372,5 +372,5 @@ def is_served(api_key: int, version: int) -> bool:
 
 
 def ranges() -> list[m.ApiRange]:
-    """What ApiVersions tells."""
+    """The versions served of each key, for ApiVersions."""
     return [m.ApiRange(key, 0, api.version_max) for key, api in sorted(APIS.items())]

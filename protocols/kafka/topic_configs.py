@@ -1,4 +1,4 @@
-"""Kafka's names of a topic's settings, and ours. Knows no request and no topic."""
+"""Translates Kafka's names of a topic's settings to the broker's. Knows no request and no topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLICIES: Final = {
     frozenset(("compact",)): "compact",
     frozenset(("compact", "delete")): "compact,delete",
 }
-# What tools set by habit and one broker has anyway: taken, and without effect.
+# What tools set by habit and the broker does not need: accepted, without effect.
 WITHOUT_EFFECT: Final = frozenset(
     (
         "compression.type",
@@ -47,7 +47,7 @@ WITHOUT_EFFECT: Final = frozenset(
 
 
 class AdminRefused(Exception):
-    """A topic's or resource's part of a request is answered with this."""
+    """The part of a request for one topic or resource is answered with this."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class AdminRefused(Exception):
 
 
 def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
-    """One of Kafka's settings as ours; nothing for one without effect. Raises AdminRefused."""
+    """Translate one Kafka setting; empty for one without effect. Raises AdminRefused."""
     key = (name or b"").decode(errors="replace")
     text = (value or b"").decode(errors="replace")
     if key == CLEANUP:
@@ -83,7 +83,7 @@ def shown(key: str, value: Setting | bool | None) -> bytes:
 
 
 def _ppm(text: str) -> int:
-    """A ratio in millionths. Raises ValueError for what is none, or finer."""
+    """A ratio in millionths. Raises ValueError for anything else, or for a finer one."""
     try:
         ppm = Decimal(text) * PPM
     except InvalidOperation:
