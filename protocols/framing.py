@@ -1,8 +1,7 @@
-"""Length-prefixed frames: how long the next one is, refused before anything is buffered for it.
+"""Length-prefixed frames: finds the size of the next one, and refuses it before it is buffered.
 
 Kafka, Pulsar and classic Iggy frames begin with a length that counts what follows it. Knows no
-socket, no buffer and no protocol: each listener says how the length is written and how far it may
-go.
+socket, no buffer and no protocol: each listener says how the length is written, and its bounds.
 """
 
 import struct
@@ -23,7 +22,7 @@ class LengthPrefix:
         """Whole size of the frame, its length field included; None while the length is missing.
 
         Raises:
-            ProtocolError: The length is out of bounds, as the first bytes of HTTP and TLS are.
+            ProtocolError: The length is out of bounds, as it is if the bytes are HTTP or TLS.
         """
         if len(view) < self.layout.size:
             return None

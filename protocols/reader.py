@@ -1,7 +1,7 @@
 """Reads fields out of one frame, with the bounds checked in one place. Knows no protocol.
 
-A frame that ends too early raises ProtocolError and nothing else, whatever the peer sends. What
-`take` and `rest` give are views that die with the frame; the caller copies what is kept longer.
+A frame that ends too early raises ProtocolError and nothing else, whatever the peer sends. `take`
+and `rest` return views that die with the frame; the caller copies what it keeps longer.
 """
 
 import struct
@@ -37,7 +37,7 @@ class Reader:
         return self._end - self._pos
 
     def take(self, size: int) -> memoryview:
-        """The next `size` bytes, not copied. Raises ProtocolError if there are not so many."""
+        """The next `size` bytes, not copied. Raises ProtocolError if there are fewer."""
         start = self._pos
         end = start + size
         if size < 0 or end > self._end:

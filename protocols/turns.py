@@ -1,4 +1,4 @@
-"""Walking over many things without holding up the other connections. Knows no protocol."""
+"""Iterates over many items without holding up the other connections. Knows no protocol."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
-    """The same items, with a turn for everybody else after each `per_turn` of them."""
+    """Yield the same items; other tasks get a turn after every `per_turn` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % per_turn == 0:
